@@ -6,12 +6,15 @@ Not here: what accounts are (`web.people`), signing in (`web.signin`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.messages import print_json, print_lines, say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, FOLDER, add_options, json_option
 from fairlead.core.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -19,32 +22,32 @@ if TYPE_CHECKING:
     from fairlead.show.web.people.accounts import Account
     from fairlead.show.web.people.store import Store
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _ROLES = click.Choice(["user", "support", "admin"])
 _WAYS = click.Choice(["local", "ldap", "oidc", "header"])
-_file = click.Path(path_type=Path, dir_okay=False)
-_folder = click.Path(path_type=Path, file_okay=False)
 _options = (
-    click.option("--state", type=_folder, metavar="DIR", help="Folder of the server's state: server.state."),
-    click.option("--lake", type=_folder, metavar="DIR", help="The lake: its folder has the state beside it."),
-    click.option("--config", "file", type=_file, metavar="FILE", help="Settings of the server (TOML)."),
+    click.option("--state", type=FOLDER, metavar="DIR", help="Folder of the server's state: server.state."),
+    click.option("--lake", type=FOLDER, metavar="DIR", help="The lake: its folder has the state beside it."),
+    click.option("--config", "file", type=FILE, metavar="FILE", help="Settings of the server (TOML)."),
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _password_option = click.option(
     "--password-file",
-    type=_file,
+    type=FILE,
     metavar="FILE",
     help="File with the password in its first line; - reads it from stdin.",
 )
 
 
-def _placed(command: _F) -> _F:
-    for option in reversed(_options):
-        command = option(command)
-    return command
+def _server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that find the server's state; the command gets its settings as `config`."""
+
+    @wraps(command)
+    def run(state: Path | None, lake: Path | None, file: Path | None, **words: Any) -> None:
+        command(config=_config(state, lake, file), **words)
+
+    return add_options(_options)(run)
 
 
-@click.group()
+@click.group(cls=Noun)
 def account() -> None:
     """Who may sign in to the pages.
 
@@ -53,7 +56,7 @@ def account() -> None:
     """
 
 
-@account.command()
+@account.command("add")
 @click.argument("name")
 @click.option(
     "--role",
@@ -72,25 +75,22 @@ def account() -> None:
 )
 @_password_option
 @click.option("--no-password", is_flag=True, help="None yet: `fairlead account welcome NAME` lets it in to choose one.")
-@_placed
-@_json_option
-def add(
+@_server_options
+@json_option
+def add_account(
     name: str,
     role: Any,
     projects: tuple[str, ...],
     way: Any,
     password_file: Path | None,
     no_password: bool,
-    state: Path | None,
-    lake: Path | None,
-    file: Path | None,
+    config: Config,
     as_json: bool,
 ) -> None:
     """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
     from fairlead.show.web.people import accounts
     from fairlead.show.web.people.accounts import proper_name
 
-    config = _config(state, lake, file)
     name = proper_name(name)
     if way != "local" and (password_file or no_password):
         raise UsageError(f"--way {way} has no password here", remedy="leave the password out")
@@ -102,26 +102,25 @@ def add(
 
 
 @account.command("list")
-@_placed
-@_json_option
-def list_accounts(state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+@_server_options
+@json_option
+def list_accounts(config: Config, as_json: bool) -> None:
     """All accounts."""
     from fairlead.show.web.people.accounts import accounts
 
-    with _store(_config(state, lake, file), create=False) as store:
+    with _store(config, create=False) as store:
         found = accounts(store)
     _show(found, as_json)
 
 
-@account.command()
+@account.command("passwd")
 @click.argument("name")
 @_password_option
-@_placed
-def passwd(name: str, password_file: Path | None, state: Path | None, lake: Path | None, file: Path | None) -> None:
+@_server_options
+def set_password_of(name: str, password_file: Path | None, config: Config) -> None:
     """Give a local account another password. Its sessions end."""
     from fairlead.show.web.people.accounts import known, set_password
 
-    config = _config(state, lake, file)
     with _store(config, create=False) as store:
         known(store, name)
         kept = _hashed(config, name, password_file)
@@ -131,62 +130,60 @@ def passwd(name: str, password_file: Path | None, state: Path | None, lake: Path
     say(f"{name} has another password; its sessions have ended")
 
 
-@account.command()
+@account.command("role")
 @click.argument("name")
 @click.argument("role", type=_ROLES)
 @click.option("--project", "projects", multiple=True, metavar="NAME", help="Its projects from now on. Repeatable.")
 @click.option("--no-projects", is_flag=True, help="It has none from now on.")
-@_placed
-@_json_option
-def role(
+@_server_options
+@json_option
+def set_role(
     name: str,
     role: Any,
     projects: tuple[str, ...],
     no_projects: bool,
-    state: Path | None,
-    lake: Path | None,
-    file: Path | None,
+    config: Config,
     as_json: bool,
 ) -> None:
     """Change what an account may. Projects stay unless they are named."""
     if projects and no_projects:
         raise UsageError("--no-projects and --project", remedy="give one of them")
     wanted = {"role": role, **({"projects": projects} if projects or no_projects else {})}
-    _change(name, _config(state, lake, file), as_json, **wanted)
+    _change(name, config, as_json, **wanted)
 
 
-@account.command()
+@account.command("disable")
 @click.argument("name")
-@_placed
-@_json_option
-def disable(name: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+@_server_options
+@json_option
+def disable_account(name: str, config: Config, as_json: bool) -> None:
     """Let an account in no more. Its sessions, tokens and share links end at once, for good."""
-    _change(name, _config(state, lake, file), as_json, disabled=True)
+    _change(name, config, as_json, disabled=True)
 
 
-@account.command()
+@account.command("enable")
 @click.argument("name")
-@_placed
-@_json_option
-def enable(name: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+@_server_options
+@json_option
+def enable_account(name: str, config: Config, as_json: bool) -> None:
     """Let an account in again."""
-    _change(name, _config(state, lake, file), as_json, disabled=False)
+    _change(name, config, as_json, disabled=False)
 
 
-@account.command()
+@account.command("remove")
 @click.argument("name")
-@_placed
-def remove(name: str, state: Path | None, lake: Path | None, file: Path | None) -> None:
+@_server_options
+def remove_account(name: str, config: Config) -> None:
     """Remove an account with its sessions, tokens and share links. The audit log keeps what it did."""
     from fairlead.show.web.people import accounts
 
-    with _store(_config(state, lake, file), create=False) as store, store.change():
+    with _store(config, create=False) as store, store.change():
         accounts.remove(store, name)
         _note(store, "remove account", name)
     say(f"removed {name}")
 
 
-@account.command()
+@account.command("token")
 @click.argument("name")
 @click.option(
     "--title", default="made by fairlead account token", show_default=True, metavar="TEXT", help="What it is for."
@@ -207,16 +204,14 @@ def remove(name: str, state: Path | None, lake: Path | None, file: Path | None) 
     show_default=True,
     help="How long it is good; web.token_days is the most.",
 )
-@_placed
-@_json_option
-def token(
+@_server_options
+@json_option
+def issue_token(
     name: str,
     title: str,
     scopes: tuple[str, ...],
     days: float,
-    state: Path | None,
-    lake: Path | None,
-    file: Path | None,
+    config: Config,
     as_json: bool,
 ) -> None:
     """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
@@ -224,7 +219,6 @@ def token(
     from fairlead.show.web.people.credentials import make_token
     from fairlead.show.web.signin.authenticate import SCOPES_OF
 
-    config = _config(state, lake, file)
     if days > config.web.token_days:
         raise UsageError(f"--days {days:g} is more than {config.web.token_days:g}", remedy="web.token_days is the most")
     with _store(config, create=False) as store, store.change():
@@ -237,7 +231,7 @@ def token(
         secret, made = make_token(store, name, title=title, scopes=ordered, lasts_ns=lasts_ns)
         _note(store, "make token", f"{made.id} of {name}: {', '.join(ordered)}")
     if as_json:
-        _print_json(
+        print_json(
             {
                 "schema": "fairlead.token/1",
                 "id": made.id,
@@ -251,11 +245,11 @@ def token(
         click.echo(secret)
 
 
-@account.command()
+@account.command("welcome")
 @click.argument("name", default="admin")
-@_placed
-@_json_option
-def welcome(name: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+@_server_options
+@json_option
+def welcome_account(name: str, config: Config, as_json: bool) -> None:
     """Print an address that signs NAME in once, within an hour; no password needed, one can be chosen then.
 
     Without any administrator yet, NAME becomes the first.
@@ -265,7 +259,6 @@ def welcome(name: str, state: Path | None, lake: Path | None, file: Path | None,
     from fairlead.show.web.people.credentials import make_welcome
     from fairlead.show.web.people.store import NobodyError
 
-    config = _config(state, lake, file)
     with _store(config) as store, store.change():
         name = accounts.proper_name(name)
         there = accounts.account(store, name)
@@ -278,32 +271,32 @@ def welcome(name: str, state: Path | None, lake: Path | None, file: Path | None,
         _note(store, "welcome", name)
     address = f"{base(config, _listening(config))}/welcome#{key}"
     if as_json:
-        _print_json({"schema": "fairlead.welcome/1", "name": name, "url": address})
+        print_json({"schema": "fairlead.welcome/1", "name": name, "url": address})
     else:
         click.echo(address)
 
 
-@account.command()
+@account.command("audit")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
 @click.option("--who", default="", metavar="NAME", help="Of this account.")
-@_placed
-@_json_option
-def audit(limit: int, who: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+@_server_options
+@json_option
+def print_audit(limit: int, who: str, config: Config, as_json: bool) -> None:
     """Who signed in, or tried to, and what was changed; latest first."""
     import msgspec
 
     from fairlead.show.alerts.messages import when
     from fairlead.show.web.people.audit import entries
 
-    with _store(_config(state, lake, file), create=False) as store:
+    with _store(config, create=False) as store:
         found = entries(store, limit=limit, who=who)
     if as_json:
-        _print_json({"schema": "fairlead.audit/1", "entries": msgspec.to_builtins(found)})
+        print_json({"schema": "fairlead.audit/1", "entries": msgspec.to_builtins(found)})
         return
     for one in found:
         told = f" {one.what}" if one.what else ""
         refused = "" if one.done else "  [refused]"
-        _print(f"{when(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}")
+        print_lines(f"{when(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}")
 
 
 def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
@@ -382,26 +375,12 @@ def _show(found: list[Account], as_json: bool) -> None:
 
     if as_json:
         rows = [{key: value for key, value in msgspec.to_builtins(one).items() if key != "subject"} for one in found]
-        _print_json({"schema": "fairlead.accounts/1", "accounts": rows})
+        print_json({"schema": "fairlead.accounts/1", "accounts": rows})
         return
     for one in found:
         state = "disabled" if one.disabled else "no password" if one.way == "local" and not one.has_password else ""
         seen = when(one.signed_in_ns) if one.signed_in_ns else "never"
         words = [f"{one.name:20s} {one.role:8s} {one.way:7s} signed in {seen}", state, " ".join(one.projects)]
-        _print("  ".join(word for word in words if word))
+        print_lines("  ".join(word for word in words if word))
     if not found:
         say("no accounts: fairlead account add NAME")
-
-
-def _print(line: str) -> None:
-    from fairlead.core.safe_text import inert
-
-    click.echo(inert(line))
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    import msgspec
-
-    from fairlead.core.safe_text import encodable_within
-
-    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(value)), indent=1))

@@ -1,4 +1,4 @@
-"""`fairlead agent`: the node agent, in a fresh interpreter. Not here: what it does (`fairlead.see.agent`).
+"""`fairlead agent run`: the node agent, in a fresh interpreter. Not here: what it does (`fairlead.see.agent`).
 
 The agent runs for months on every node: it does not keep the memory that click and this command line took.
 """
@@ -7,35 +7,38 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import quiet
+from fairlead.cli.messages import is_quiet
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, FOLDER
 
-_file = click.Path(path_type=Path, dir_okay=False)
-_folder = click.Path(path_type=Path, file_okay=False)
+
+@click.group(cls=Noun)
+def agent() -> None:
+    """The node agent."""
 
 
-@click.command()
+@agent.command("run")
 @click.option(
     "--config",
-    type=_file,
+    type=FILE,
     metavar="FILE",
     help="Settings, key = value. Default: /etc/fairlead/agent.conf if it exists.",
 )
 @click.option("--server", metavar="URL", help="The collector, https://HOST:PORT. Without it records wait in the spool.")
-@click.option("--token", type=_file, metavar="FILE", help="The token to show to the collector.")
-@click.option("--ca", type=_file, metavar="FILE", help="Trust this authority (PEM) instead of the system's.")
+@click.option("--token", type=FILE, metavar="FILE", help="The token to show to the collector.")
+@click.option("--ca", type=FILE, metavar="FILE", help="Trust this authority (PEM) instead of the system's.")
 @click.option(
     "--spool",
-    type=_folder,
+    type=FOLDER,
     metavar="DIR",
     help="Where records wait until they are sent. Default: /var/spool/fairlead/agent.",
 )
 @click.option("--spool-bytes", metavar="SIZE", help="Room they may take there, as 64M; the oldest go. Default: 256M.")
 @click.option("--spools", metavar="DIR,...", help="Send what mounts and forwarders spool there, too.")
-@click.option("--root", type=_folder, metavar="DIR", help="Read counters below DIR instead of /.")
+@click.option("--root", type=FOLDER, metavar="DIR", help="Read counters below DIR instead of /.")
 @click.option("--node", metavar="NAME", help="This node's name in records. Default: the host's.")
 @click.option("--probes", metavar="LIST", help="Which probes, by comma. Default: auto, all that find something.")
 @click.option("--ship-s", metavar="SECONDS", help="How often records are sent while something happens. Default: 10.")
@@ -44,13 +47,13 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @click.option("--sync", is_flag=True, help="Wait for the disk before a file of the spool counts.")
 @click.option("--once", is_flag=True, help="Look twice, one second apart, send, end.")
 @click.option("--check", is_flag=True, help="Say what is found and lacking here, ask the collector, end.")
-def agent(**options: object) -> None:
+def run_agent(**options: object) -> None:
     """Watch this node's counters, keep what changed, send it to a collector.
 
     Runs in the foreground until SIGTERM; SIGHUP reads settings and token anew. The same agent is one file for any
     Python from 3.6 on: make agent, dist/fairlead-agent.pyz.
     """
-    words = [] if not quiet() else ["--quiet"]
+    words = [] if not is_quiet() else ["--quiet"]
     for name, value in options.items():
         if value is True:
             words.append("--" + name.replace("_", "-"))

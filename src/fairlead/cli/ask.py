@@ -1,23 +1,30 @@
-"""What the commands that ask have in common: a lake here or a server there, when, and as JSON. Not here: drawing.
+"""What commands that ask a question share: a lake here or a server there, a time span, the form of the answer.
 
-The same question goes either way, and the same struct comes back.
+The same question goes either way, and the same struct comes back. Not here: drawing, what a page shows.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fairlead.cli.messages import print_json
+from fairlead.cli.options import FILE, PATH, add_options, html_option
 from fairlead.core.errors import InputError, NoAnswerError, RefusedError, ServerError, UsageError
 
 if TYPE_CHECKING:
     import msgspec
+    from rich.console import RenderableType
 
     from fairlead.explain.questions.answers import Answer
+
+    Parts = Callable[[Any, int], Sequence[RenderableType]]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _TIMEOUT_S = 40.0
@@ -26,7 +33,7 @@ _WHERE = (
     click.option(
         "--lake",
         "root",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="DIR",
         help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
     ),
@@ -40,48 +47,86 @@ _WHERE = (
     click.option(
         "--token",
         "token",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         metavar="FILE",
         envvar="FAIRLEAD_TOKEN_FILE",
         show_envvar=True,
-        help="File with your reader's token for the server.",
+        help="File with your reader token for the server.",
     ),
     click.option(
         "--ca",
         "authority",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         metavar="FILE",
-        help="Certificates (PEM) the server's is checked with. Default: the system's.",
+        help="Certificates (PEM) to verify the server with. Default: the system's.",
     ),
 )
 _WHEN = (
-    click.option("--last", default="", metavar="AGE", help="So long, up to now or to --to or --at: 90s, 5m, 2h, 7d."),
+    click.option("--last", default="", metavar="AGE", help="This long, up to now or to --to or --at: 90s, 5m, 2h, 7d."),
     click.option(
         "--from",
         "from_",
         default="",
         metavar="TIME",
-        help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -2h, or seconds since 1970.",
+        help="Start: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -2h, or seconds since 1970.",
     ),
-    click.option("--to", default="", metavar="TIME", help="Until then. Default: now."),
-    click.option("--at", default="", metavar="TIME", help="As it was then (with --last: that long before it)."),
+    click.option("--to", default="", metavar="TIME", help="End. Default: now."),
+    click.option("--at", default="", metavar="TIME", help="The state at this time (with --last: that long before it)."),
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+where_options = add_options(_WHERE)
+"""--lake, --server, --token, --ca."""
 
 
-def where_options(command: F) -> F:
-    """--lake, --server, --token, --ca."""
-    for option in reversed(_WHERE):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Request:
+    """Whom to ask, about which time, and in which form to show the answer."""
+
+    asker: Asker
+    when: dict[str, str]
+    as_json: bool
+    html: Path | None = None
+
+    def show(
+        self,
+        question: str,
+        name: str = "",
+        *,
+        parts: Parts,
+        page: Callable[[Any], str] | None = None,
+        **words: object,
+    ) -> None:
+        """Ask a question of the catalogue and show the answer: `parts` on a terminal, `page` as HTML.
+
+        Raises what `Asker.ask` raises, and UsageError if the HTML page cannot be written.
+        """
+        show_answer(self.asker.ask(question, name, **words, **self.when), parts, page, self.html, as_json=self.as_json)
 
 
-def asking_options(command: F) -> F:
-    """The options every question takes: where, when, --json."""
-    command = _json_option(command)
-    for option in reversed(_WHEN):
-        command = option(command)
-    return where_options(command)
+def question_options(*, timed: bool = True, html: bool = False) -> Callable[[F], F]:
+    """Return a decorator with the options of a question: --html, where, when, --json.
+
+    The command gets them as one `Request`, its first argument. `timed=False` is for questions without a time span.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def run(
+            root: Path | None,
+            server: str | None,
+            token: Path | None,
+            authority: Path | None,
+            as_json: bool,
+            html: Path | None = None,
+            **words: Any,
+        ) -> None:
+            when: dict[str, str] = {name: words.pop(name) for name in ("last", "from_", "to", "at") if name in words}
+            command(Request(Asker(root, server, token, authority), when, as_json, html), **words)
+
+        json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+        chosen = [*([html_option] if html else []), *_WHERE, *(_WHEN if timed else []), json]
+        return add_options(chosen)(run)  # type: ignore[return-value]
+
+    return decorate
 
 
 class Asker:
@@ -90,23 +135,23 @@ class Asker:
     def __init__(
         self, root: Path | None, server: str | None, token: Path | None, authority: Path | None = None
     ) -> None:
-        """`root` counts over `server`. Raises UsageError, InputError; LakeError with the first question."""
+        """`root` overrides `server`. Raises UsageError, InputError; LakeError with the first question."""
         if root is not None and server and os.environ.get("FAIRLEAD_API") != server:
-            raise UsageError("--lake and --server both say whom to ask", remedy="give one of them")
+            raise UsageError("--lake and --server exclude each other", remedy="give one of them")
         self._root = root
         self._server = None if root is not None else server
-        self._token = _token(token) if self._server and token is not None else ""
+        self._token = _read_token(token) if self._server and token is not None else ""
         self._authority = authority
         self._asking: Any = None
 
     def ask(self, question: str, name: str = "", **words: object) -> Answer:
-        """The answer to a question of `questions.catalog`; `words` that are empty or None are left out.
+        """Return the answer to a question of `questions.catalog`; `words` that are empty or None are left out.
 
-        Raises UsageError (also for a name nobody knows), LakeError, NoAnswerError, RefusedError, ServerError.
+        Raises UsageError (also for an unknown name), LakeError, NoAnswerError, RefusedError, ServerError.
         """
         from fairlead.explain.questions.catalog import asked_of
 
-        given = {key.rstrip("_"): _word(value) for key, value in words.items() if value not in ("", None, False)}
+        given = {key.rstrip("_"): _format_word(value) for key, value in words.items() if value not in ("", None, False)}
         asked = asked_of(question, given)
         if self._server is not None:
             return self._ask_server(self._server, question, name, given)
@@ -125,20 +170,20 @@ class Asker:
         try:
             return ask(self._asking, question, name, asked, Sight(), clock.now_ns())
         except UnknownNameError as unknown:
-            raise UsageError(str(unknown), remedy=_like(unknown.near, question)) from None
+            raise UsageError(str(unknown), remedy=_suggest(unknown.near, question)) from None
 
     def _ask_server(self, server: str, question: str, name: str, words: dict[str, str]) -> Answer:
         import msgspec
 
         from fairlead.explain.questions.catalog import QUESTIONS
 
-        url = _url(server, QUESTIONS[question].path, question, name, words)
+        url = _build_url(server, QUESTIONS[question].path, question, name, words)
         body = self._get(url)
         try:
             return msgspec.json.decode(body, type=QUESTIONS[question].answer)
         except msgspec.DecodeError as error:
             raise ServerError(
-                f"the answer is none of fairlead's: {error}", where=url, remedy="check --server, or upgrade fairlead"
+                f"not an answer of fairlead: {error}", where=url, remedy="check --server, or upgrade fairlead"
             ) from error
 
     def _get(self, url: str) -> bytes:
@@ -156,20 +201,20 @@ class Asker:
         opener = build_opener(*handlers, NoRedirect())
         try:
             with opener.open(Request(url, headers=headers), timeout=_TIMEOUT_S) as reply:  # noqa: S310 (checked: http or https)
-                return _body(reply.read(_MAX_ANSWER), reply.headers.get("Content-Encoding", ""))
+                return _decompress(reply.read(_MAX_ANSWER), reply.headers.get("Content-Encoding", ""))
         except HTTPError as error:
             with error:
-                raise _refused(error.code, error.read(65536), url) from None
+                raise _read_refusal(error.code, error.read(65536), url) from None
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
             raise NoAnswerError(
                 f"no server answers: {reason}",
                 where=url.partition("/api/")[0],
-                remedy="check --server, and that it runs",
+                remedy="check --server, and that the server runs",
             ) from error
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -177,16 +222,16 @@ def _token(path: Path) -> str:
         raise InputError(f"the token cannot be read: {what}", where=str(path), remedy="give --token FILE") from error
 
 
-def _word(value: object) -> str:
+def _format_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _url(server: str, path: str, question: str, name: str, words: dict[str, str]) -> str:
+def _build_url(server: str, path: str, question: str, name: str, words: dict[str, str]) -> str:
     from urllib.parse import quote, urlencode, urlsplit
 
     parts = urlsplit(server if "//" in server else f"https://{server}")
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"no server: {server!r}", remedy="write https://host:port")
+        raise UsageError(f"not a server: {server!r}", remedy="write https://host:port")
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     below = path.format(name=quote(name, safe="")) if "{name}" in path else path
     if question == "mds" and name:
@@ -194,7 +239,7 @@ def _url(server: str, path: str, question: str, name: str, words: dict[str, str]
     return f"{base}/api/v1/{below}" + (f"?{urlencode(words)}" if words else "")
 
 
-def _body(data: bytes, encoding: str) -> bytes:
+def _decompress(data: bytes, encoding: str) -> bytes:
     if encoding != "gzip":
         return data
     import zlib
@@ -202,18 +247,18 @@ def _body(data: bytes, encoding: str) -> bytes:
     return zlib.decompressobj(31).decompress(data, _MAX_ANSWER)
 
 
-def _refused(status: int, body: bytes, url: str) -> Exception:
-    """The error that a refusal of the server stands for."""
+def _read_refusal(status: int, body: bytes, url: str) -> Exception:
+    """Return the error for a refused request."""
     import json
 
     try:
-        told = json.loads(body)
-        what, remedy = str(told["error"]), str(told.get("remedy") or "") or None
+        answer = json.loads(body)
+        what, remedy = str(answer["error"]), str(answer.get("remedy") or "") or None
     except (ValueError, KeyError, TypeError):
-        what, remedy = f"the server answers {status}", "check --server: this is no API of fairlead"
+        what, remedy = f"the server answers {status}", "check --server: this is not an API of fairlead"
     where = url.partition("/api/")[0]
     if status in (401, 403):
-        return RefusedError(what, where=where, remedy=remedy or "give a reader's token with --token FILE")
+        return RefusedError(what, where=where, remedy=remedy or "give a reader token with --token FILE")
     if status in (400, 404):
         return UsageError(what, remedy=remedy)
     if status in (429, 503):
@@ -221,24 +266,49 @@ def _refused(status: int, body: bytes, url: str) -> Exception:
     return ServerError(what, where=where, remedy=remedy)
 
 
-def _like(names: list[str], question: str) -> str:
+def _suggest(names: list[str], question: str) -> str:
     if names:
         return f"names like it: {', '.join(names)}"
     return {
-        "job": "fairlead jobs --last 7d lists what is known",
-        "why": "fairlead jobs --last 7d lists what is known",
-        "component_health": "fairlead health --all lists what is known",
-        "finding": "fairlead findings --last 7d lists what is known",
-        "target": "fairlead target lists what is known",
-        "mds": "fairlead mds lists what is known",
-        "forwarder": "fairlead forwarders lists what is known",
-    }.get(question, "fairlead system shows what is known")
+        "job": "fairlead job list --last 7d",
+        "why": "fairlead job list --last 7d",
+        "component_health": "fairlead component list --all",
+        "finding": "fairlead finding list --last 7d",
+        "target": "fairlead target list",
+        "mds": "fairlead mds show",
+        "forwarder": "fairlead forwarder list",
+    }.get(question, "fairlead system show")
 
 
-def show_json(answer: Answer) -> None:
-    """The answer on stdout, indented."""
-    import msgspec
+def show_answer(
+    answer: Any, parts: Parts, page: Callable[[Any], str] | None, html: Path | None, *, as_json: bool
+) -> None:
+    """Write the answer as a page to the file `html` and as JSON, as asked for; else print `parts` for the terminal.
 
-    from fairlead.core.safe_text import encodable_within
+    Raises UsageError if the file cannot be written.
+    """
+    if html is not None and page is not None:
+        save_page(html, page(answer))
+    if as_json:
+        print_json(answer)
+    if not as_json and html is None:
+        from fairlead.cli.pictures import screen
 
-    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(answer)), indent=2).decode())
+        console = screen()
+        for part in parts(answer, console.width):
+            console.print(part)
+
+
+def save_page(path: Path, text: str) -> None:
+    """Write a page to a file, whole or not at all. Raises UsageError if it cannot be written."""
+    from fairlead.cli.messages import say
+    from fairlead.cli.report import write_whole
+    from fairlead.core.safe_text import inert
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as fault:
+        what = (fault.strerror or str(fault)).lower()
+        raise UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file") from fault
+    say(f"page: {inert(str(path))}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.messages import print_json, say
 from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def demo(
         write_whole(html, _page(outcome).encode())
         kept, told = outcome.kept, outcome if keep is not None else msgspec.structs.replace(outcome, kept=None)
         if as_json:
-            click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1))
+            print_json(told)
         else:
             _show(told, html)
         if kept is not None and demo_pages.wanted(asked) and demo_pages.agreed(asked):

@@ -1,19 +1,34 @@
-"""`fairlead forwarder`: serves a tree of files to mounts. Not here: the serving (`services.forwarding.forwarder`)."""
+"""`fairlead forwarder`: serves a tree of files to mounts; forwarders as they were counted.
+
+Not here: the serving (`steer.forwarding.forwarder`).
+"""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.ask import Request, question_options
+from fairlead.cli.messages import is_quiet, say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, FOLDER, limit_option, peak_option
 from fairlead.cli.quantities import Seconds, Size
 
-_file = click.Path(path_type=Path, dir_okay=False)
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.explain.questions.answers import HeatMap
 
 
-@click.command()
+@click.group(cls=Noun)
+def forwarder() -> None:
+    """Forwarders: run one, load by hour, who uses one."""
+
+
+@forwarder.command("run")
 @click.option(
     "--export",
     required=True,
@@ -45,18 +60,18 @@ _file = click.Path(path_type=Path, dir_okay=False)
     "then shares of workers, and bytes or operations a second, as "
     "job-fair,cap-job:0.5,rate-job:100M,rate-job:lammps=200ops.",
 )
-@click.option("--job-settings", type=_file, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")
+@click.option("--job-settings", type=FILE, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")
 @click.option(
     "--token-key",
-    type=_file,
+    type=FILE,
     metavar="FILE",
     help="Clients on a network must show a token made with this key (fairlead token).",
 )
-@click.option("--tls-cert", type=_file, metavar="FILE", help="Certificate shown on tls: addresses (PEM).")
-@click.option("--tls-key", type=_file, metavar="FILE", help="Its key (PEM).")
+@click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate shown on tls: addresses (PEM).")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="Its key (PEM).")
 @click.option(
     "--spool",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Write records of what was served there, for `fairlead ingest`.",
 )
@@ -96,46 +111,80 @@ _file = click.Path(path_type=Path, dir_okay=False)
     help="How long open files and locks outlive a lost connection.",
 )
 @click.option("--name", default="", metavar="NAME", help="Its name in records. Default: host and process.")
-def forwarder(
-    export: str,
-    listen: tuple[str, ...],
-    workers: int,
-    discipline: str,
-    job_settings: Path | None,
-    token_key: Path | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    spool: Path | None,
-    read_ahead: int,
-    cache: int,
-    sole: bool,
-    descriptors: bool,
-    grace_s: float,
-    name: str,
-) -> None:
+def run_forwarder(listen: tuple[str, ...], **words: Any) -> None:
     """Serve a tree of files to mounts, until SIGTERM.
 
     Runs in the foreground. Prints one line `ready ADDRESS` on stderr for each address when clients may come. On a unix
     socket everyone acts as who he is; beyond this machine a token is needed.
     """
-    from fairlead.steer.forwarding.forwarder.run import Options, run_forwarder
+    from fairlead.steer.forwarding.forwarder import run
 
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if quiet() else logging.INFO)
-    options = Options(
-        export=export,
-        listen=listen,
-        workers=workers,
-        discipline=discipline,
-        token_key=token_key,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        spool=spool,
-        read_ahead=read_ahead,
-        cache=cache,
-        job_settings=job_settings,
-        sole=sole,
-        descriptors=descriptors,
-        name=name,
-        grace_s=grace_s,
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if is_quiet() else logging.INFO)
+    options = run.Options(listen=listen, **words)
+    run.run_forwarder(options, lambda address: say(f"ready {address}"))
+
+
+@forwarder.command("list")
+@peak_option("A forwarder's full load. Default: the highest minute measured.")
+@limit_option("How many forwarders to draw, the busiest first.", 60)
+@question_options()
+def list_forwarders(request: Request, peak: float | None, limit: int) -> None:
+    """List forwarders by hour (the last day): the busiest minute of each hour, as a share of full load.
+
+    - idle (below 10 %), l low (below 50 %), m mid (below 90 %), H high; a dot is no data.
+    """
+
+    def parts(answer: HeatMap, width: int) -> Sequence[RenderableType]:
+        return draw_heatmap(answer, limit, width)
+
+    request.show("heatmap", parts=parts, peak=peak)
+
+
+@forwarder.command("show")
+@click.argument("name")
+@limit_option("How many jobs to list.", 60)
+@question_options()
+def show_forwarder(request: Request, name: str, limit: int) -> None:
+    """Show one forwarder (the last hour) and who uses it."""
+    from fairlead.cli.target import component_parts
+
+    request.show("forwarder", name, parts=component_parts, limit=limit)
+
+
+def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType]:
+    """Return the heat map of the `limit` busiest forwarders."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairlead.cli.pictures import LEVEL_LETTER, LEVEL_STYLE, axis, heat
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+
+    if not answer.rows:
+        say("no forwarder counters in this time")
+        return []
+    rows = sorted(answer.rows, key=lambda row: (-sum(v or 0.0 for v in row.peak_share), row.id))
+    labels = min(20, max(len(row.id) for row in rows))
+    cell = max(1, min(3, (width - labels - 2) // answer.columns))
+    shown = min(answer.columns, (width - labels - 2) // cell)
+    counts = ", ".join(f"{name} {count:,}" for name, count in answer.levels.items() if count)
+    peak = f"full load {units.format_bandwidth(answer.peak_bytes_per_s)} ({answer.peak_basis})"
+    legend = Text("  ").join(
+        [Text(f"{LEVEL_LETTER[name]} {name}", style=LEVEL_STYLE[name]) for name in LEVEL_STYLE]
+        + [Text(f"{LEVEL_LETTER[None]} no data", style="dim")]
     )
-    run_forwarder(options, lambda address: say(f"ready {address}"))
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=labels, no_wrap=True, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="crop")
+    for row in rows[:limit]:
+        table.add_row(Text(inert(row.id)), heat(row.level[-shown:], cell))
+    first_ns = answer.from_ns + (answer.columns - shown) * answer.step_ns
+    table.add_row(Text(""), axis(first_ns, answer.from_ns + answer.columns * answer.step_ns, shown * cell))
+    parts: list[RenderableType] = [
+        Text(f"{len(rows)} forwarders; {peak}; hours: {counts}", style="bold"),
+        legend,
+        table,
+    ]
+    if len(rows) > limit:
+        parts.append(Text(f"and {len(rows) - limit} less busy ones (--limit)", style="dim"))
+    return parts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.messages import is_quiet, print_json, say
 from fairlead.core.errors import FairleadError, InputError, PartialInputError
 from fairlead.store.folder import find_default_lake
 
@@ -96,7 +96,7 @@ class _Progress:
     def __init__(self, files: int) -> None:
         self._bar = None
         self._rows = 0
-        if sys.stderr.isatty() and not quiet():
+        if sys.stderr.isatty() and not is_quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -133,8 +133,6 @@ def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
 
     counts = {state: sum(o.state == state for o in outcomes) for state in ("added", "known", "failed")}
     if as_json:
-        import msgspec
-
         document = {
             "schema": SCHEMA,
             "lake": str(lake.place.root),
@@ -142,7 +140,7 @@ def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
             "rows": sum_rows(outcomes),
             "inputs": [_as_json(outcome) for outcome in outcomes],
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        print_json(document)
         return
     click.echo(f"{counts['added']:,} added, {counts['known']:,} known before, {counts['failed']:,} failed")
     operations = sum(o.operations for o in outcomes)

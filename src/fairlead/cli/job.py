@@ -1,167 +1,118 @@
-"""`fairlead job ID`: one job, what it moved at each layer, through which components. Not here: lists (`jobs`)."""
+"""`fairlead job`: lists of jobs, one job, why it was slow, how jobs behave. Not here: drawing (`job_parts`)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.cli.ask import Request, question_options
+from fairlead.cli.messages import say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import cluster_option, limit_option, name_option, offset_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.explain.questions.answers import ClockShift, JobPage
+    from fairlead.explain.questions.answers import Jobs
+
+_SORTS = ("start", "end", "read", "write", "bytes", "metadata", "nodes", "user", "job")
 
 
-@click.command()
-@click.argument("job_id", metavar="ID")
-@click.option("--cluster", default="", metavar="NAME", help="The job of this cluster, where several use the number.")
+@click.group(cls=Noun)
+def job() -> None:
+    """Jobs: which ran, what one moved, why it was slow, how they behave."""
+
+
+@job.command("list")
+@name_option("--user", "Only jobs of this user.")
+@name_option("--project", "Only jobs of this project.")
+@name_option("--program", "Only runs of this program.")
+@name_option("--state", "Only in this state: COMPLETED, FAILED, RUNNING...", "STATE")
+@name_option("--partition", "Only jobs of this partition.")
+@name_option("--cluster", "Only jobs of this cluster.")
+@name_option("--node", "Only jobs on this node.")
+@click.option("--running", is_flag=True, help="Only jobs that run now.")
 @click.option(
-    "--points",
-    type=click.IntRange(10, 5000),
-    default=600,
+    "--sort",
+    type=click.Choice(_SORTS),
+    default="start",
     show_default=True,
-    help="How many points each series has at most.",
+    help="Sort by, largest or latest first.",
 )
-@asking_options
-def job(
-    job_id: str,
-    cluster: str,
-    points: int,
-    root: Path | None,
-    server: str | None,
-    token: Path | None,
-    authority: Path | None,
-    last: str,
-    from_: str,
-    to: str,
-    at: str,
-    as_json: bool,
-) -> None:
+@limit_option("How many jobs to list.", 50)
+@offset_option()
+@question_options()
+def list_jobs(request: Request, offset: int, **words: Any) -> None:
+    """List the jobs that ran in a time span (the last day), with what they moved.
+
+    Volumes come from the layer that measures a job best, named in the last column; a dash means unknown.
+
+    \b
+      fairlead job list --last 1h --sort bytes     which job moved most in the last hour
+      fairlead job list --running --user alice     what alice runs now
+    """
+
+    def parts(answer: Jobs, width: int) -> list[RenderableType]:
+        from fairlead.cli.answer_tables import job_table
+
+        if not answer.jobs:
+            say("there are no more" if offset else "no job ran in this time")
+            return []
+        if answer.total > len(answer.jobs):
+            say(f"{offset + 1} to {offset + len(answer.jobs)} of {answer.total:,} jobs; more with --limit, --offset")
+        return [job_table(answer.jobs, answer.to_ns, width)]
+
+    request.show("jobs", parts=parts, offset=offset, **words)
+
+
+@job.command("show")
+@click.argument("job_id", metavar="ID")
+@cluster_option
+@click.option(
+    "--points", type=click.IntRange(10, 5000), default=600, show_default=True, help="Maximum points of each series."
+)
+@question_options()
+def show_job(request: Request, job_id: str, **words: Any) -> None:
     """Show one job: account, volumes, bandwidth of each layer over time, forwarders and targets it used.
 
-    A dot in a picture is no data, a low line is idle. Of several runs with one number the latest is shown, or the one
-    that ran at --at.
+    In a picture a dot is no data and a low line is idle. If several runs have this number, the latest is shown, or the
+    one that ran at --at.
     """
-    answer = Asker(root, server, token, authority).ask(
-        "job", job_id, cluster=cluster, points=points, last=last, from_=from_, to=to, at=at
-    )
-    if as_json:
-        show_json(answer)
-        return
-    from fairlead.cli.pictures import screen
+    from fairlead.cli.job_parts import job_parts
 
-    console = screen()
-    for part in page(cast("JobPage", answer), console.width):
-        console.print(part)
+    request.show("job", job_id, parts=job_parts, **words)
 
 
-def page(answer: JobPage, width: int) -> list[RenderableType]:
-    """The page, part by part."""
-    from rich.text import Text
+@job.command("explain")
+@click.argument("job_id", metavar="ID")
+@cluster_option
+@question_options(html=True)
+def explain_job(request: Request, job_id: str, cluster: str) -> None:
+    """Explain one job: what it got, what runs like it get, who or what took the difference, what to do about it.
 
-    from fairlead.cli.answer_tables import gap_lines, share_table, timeline_picture
-    from fairlead.core.safe_text import inert
+    Also when nothing is wrong, and when the cause is unknown: then it says what data was missing. If several runs have
+    this number, the latest is shown, or the one that ran at --at.
+    """
+    from fairlead.cli.job_parts import explained_parts
+    from fairlead.show.report.diagnosis.page import why_page
 
-    parts: list[RenderableType] = [_head(answer), _figures(answer), Text("")]
-    parts.append(timeline_picture(answer.timeline, width))
-    if answer.components:
-        parts += [Text("\nThrough", style="bold"), share_table(answer.components[:20], width, "component")]
-        if len(answer.components) > 20:
-            parts.append(Text(f"and {len(answer.components) - 20} more (--json has all)", style="dim"))
-    if answer.ports:
-        from fairlead.cli.beside import port_table, unevenness
-
-        parts += [Text("\nSwitch ports", style="bold"), port_table(answer.ports[:10], width)]
-        if answer.port_imbalance is not None:
-            parts.append(Text(unevenness(answer.port_imbalance), style="dim"))
-    if answer.clocks:
-        parts += [Text("\nClocks", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines(answer.clocks))]
-    if answer.missing or answer.gaps:
-        parts.append(Text("\nNot known", style="bold yellow"))
-        parts += [Text(f"  {inert(text)}") for text in answer.missing]
-        parts += [Text("  ") + gap for gap in gap_lines(answer.gaps)]
-    if answer.other_runs:
-        parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
-    return parts
+    request.show("why", job_id, parts=explained_parts, page=why_page, cluster=cluster)
 
 
-def clock_lines(clocks: list[ClockShift]) -> list[str]:
-    """What was shifted, source by source."""
-    from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+@job.command("behaviour")
+@name_option("--user", "Only jobs of this user.")
+@name_option("--program", "Only runs of this program.")
+@name_option("--project", "Only jobs of this project.")
+@limit_option("How many users, programs and runs to list.", 10)
+@question_options(html=True)
+def describe_behaviour(request: Request, **words: Any) -> None:
+    """Show how jobs behave (those that began in the last 30 days): I/O modes, volumes, request sizes, who moved most,
+    who moved more than before, how many jobs went wrong and why.
 
-    lines = []
-    for one in clocks[:10]:
-        way = "later" if one.offset_ns > 0 else "earlier"
-        off = units.format_duration(abs(one.offset_ns) / 1e9)
-        lines.append(f"{inert(one.source)}: its clock is off; its records are shown {off} {way} than it dated them")
-    return [*lines, *([f"and {len(clocks) - 10} more (--json has all)"] if len(clocks) > 10 else [])]
+    Without --user, --program or --project it also shows how busy the machine was. `--html FILE` draws all of it.
+    """
+    from fairlead.cli.behaviour_parts import behaviour_parts
+    from fairlead.show.report.diagnosis.behaviour import behaviour_page
 
-
-def _head(answer: JobPage) -> RenderableType:
-    from rich.text import Text
-
-    from fairlead.cli.answer_tables import program_of, word
-    from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
-
-    job = answer.job
-    state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
-    end_ns = job.end_ns if job.end_ns is not None else answer.to_ns
-    ran = units.format_duration((end_ns - job.start_ns) / 1e9) if job.start_ns is not None else "an unknown time"
-    nodes = "nodes unknown" if job.nodes_count is None else f"{units.format_count(job.nodes_count)} nodes"
-    about = [
-        "1 node" if job.nodes_count == 1 else nodes,
-        f"{units.format_count(job.processes or job.cores)} {'processes' if job.processes else 'cores'}"
-        if job.processes or job.cores
-        else "",
-        f"ran {ran}" if not job.running else f"running for {ran}",
-        f"from {units.format_time(job.start_ns)}",
-    ]
-    who = " · ".join(inert(word(part)) for part in (job.user, job.project, job.partition) if part)
-    return Text.assemble(
-        (f"job {inert(job.job_id)}", "bold"),
-        "  ",
-        (inert(program_of(job.program, job.name)), "bold cyan"),
-        "  ",
-        (inert(state), "green" if job.running else ""),
-        f"\n{who}\n" if who else "\n",
-        ", ".join(part for part in about if part),
-    )
-
-
-def _figures(answer: JobPage) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
-    from fairlead.cli.answer_tables import word
-    from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
-
-    sums, summary = answer.job.sums, answer.summary
-    table = Table.grid(padding=(0, 3, 0, 0))
-    if summary is not None and summary.so_far and answer.job.running:
-        summary = None  # the figures above are younger
-    pairs = [
-        ("read", units.format_bytes(sums.read_bytes)),
-        ("written", units.format_bytes(sums.write_bytes)),
-        ("metadata ops", units.format_count(sums.metadata_ops)),
-        ("counted at", word(answer.job.layer)),
-    ]
-    more: list[tuple[str, str]] = []
-    if summary is not None:
-        more = [
-            ("read mode", word(summary.read_mode)),
-            ("write mode", word(summary.write_mode)),
-            ("files", units.format_count(summary.files)),
-            ("phases", units.format_count(summary.phases)),
-            ("peak read", units.format_bandwidth(summary.peak_read_bytes_per_s)),
-            ("peak write", units.format_bandwidth(summary.peak_write_bytes_per_s)),
-        ]
-    for row in (pairs, [pair for pair in more if pair[1] != units.ABSENT]):
-        if row:
-            table.add_row(*(Text.assemble((f"{name} ", "dim"), inert(value)) for name, value in row))
-    return table
+    request.show("behaviour", parts=behaviour_parts, page=behaviour_page, **words)

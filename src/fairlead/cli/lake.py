@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.messages import print_json, say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import PATH, json_option, lake_option, wait_option
 from fairlead.core.errors import UsageError
 from fairlead.core.model.units import format_bytes, format_count
 from fairlead.store.folder import find_default_lake
@@ -24,37 +26,22 @@ _NUMBER = re.compile(r"-?[\d,.]+( [kMGTP]?i?B)?|—")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _HOUR_NS = 3_600_000_000_000
 
-_lake_option = click.option(
-    "--lake",
-    "root",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)
 _shard_option = click.option(
     "--shard", "shards", multiple=True, metavar="NAME", help="Only this shard (repeatable). Default: all of them."
 )
-_wait_option = click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="How long to wait for another writer of a shard to finish.",
-)
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_wait_option = wait_option("How long to wait for another writer of a shard to finish.")
 
 
-@click.group()
+@click.group(cls=Noun)
 def lake() -> None:
     """Look after a lake: info, compact, expire, query, backup, restore."""
 
 
-@lake.command()
-@_lake_option
+@lake.command("info")
+@lake_option
 @click.option("--columns", is_flag=True, help="Show the columns of every table instead.")
-@_json_option
-def info(root: Path | None, columns: bool, as_json: bool) -> None:
+@json_option
+def show_info(root: Path | None, columns: bool, as_json: bool) -> None:
     """What the lake holds: tables, rows, days, bytes, files.
 
     Writes nothing, and may run beside a writer.
@@ -66,7 +53,7 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
         return
     found = take_inventory(_open(root).place)
     if as_json:
-        _print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
+        print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
         return
     rows = [
         [
@@ -100,8 +87,8 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
         say(f"a damaged segment of the write-ahead log was set aside: {path}")
 
 
-@lake.command()
-@_lake_option
+@lake.command("compact")
+@lake_option
 @_shard_option
 @_wait_option
 @click.option(
@@ -111,22 +98,22 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
     metavar="AGE",
     help="Keep merged and expired files this long for readers that still use them (12h, 7d).",
 )
-@_json_option
-def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str, as_json: bool) -> None:
+@json_option
+def compact_lake(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str, as_json: bool) -> None:
     """Merge small files into few sorted ones, and remove files no reader needs any more.
 
     Answers do not change. May be stopped at any time and run again.
     """
-    from fairlead.store.compaction import compact_tables as merge_all
+    from fairlead.store.compaction import compact_tables
 
     keep_hours = _hours(keep)
     opened = _open(root)
     merged = []
     for shard in _shards(opened, shards):
         with opened.writer(shard, wait_s=wait_s) as writer:
-            merged += [{"shard": shard, **asdict(one)} for one in merge_all(opened, writer, keep_hours=keep_hours)]
+            merged += [{"shard": shard, **asdict(one)} for one in compact_tables(opened, writer, keep_hours=keep_hours)]
     if as_json:
-        _print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
+        print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
         return
     rows = [
         [str(one["table"]), str(one["shard"]), f"{one['files_before']} → {one['files_after']}", str(one["removed"])]
@@ -135,8 +122,8 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
     _print_rows(["table", "shard", "files", "removed"], rows)
 
 
-@lake.command()
-@_lake_option
+@lake.command("expire")
+@lake_option
 @click.option(
     "--older-than", "age", required=True, metavar="AGE", help="Forget days that ended this long ago (180d, 26w)."
 )
@@ -144,8 +131,8 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
 @_shard_option
 @_wait_option
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten; forget nothing.")
-@_json_option
-def expire(
+@json_option
+def expire_days(
     root: Path | None,
     age: str,
     tables: tuple[str, ...],
@@ -160,17 +147,17 @@ def expire(
     removes them later. Rows without a time never expire. A forgotten trace that is ingested again stays forgotten.
     """
     from fairlead.core.clock import now_ns
-    from fairlead.store.retention import expire_days as forget
+    from fairlead.store import retention
 
     before_ns = now_ns() - _hours(age) * _HOUR_NS
     opened = _open(root)
     expired = []
     for shard in _shards(opened, shards):
         with opened.writer(shard, wait_s=wait_s) as writer:
-            done = forget(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
+            done = retention.expire_days(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
             expired += [{"shard": shard, **asdict(one)} for one in done]
     if as_json:
-        _print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
+        print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
         return
     rows = [
         [str(one["table"]), str(one["shard"]), str(one["days"]), f"{one['rows']:,}", format_bytes(one["bytes"])]
@@ -181,12 +168,12 @@ def expire(
         say("nothing was forgotten (--dry-run)")
 
 
-@lake.command()
+@lake.command("query")
 @click.argument("sql")
-@_lake_option
+@lake_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print the result as CSV.")
-@_json_option
-def query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
+@json_option
+def run_query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
     """Ask the lake with one SELECT.
 
     Tables and columns are those of the record reference, with a date column `day` besides; filter on it, and other
@@ -196,47 +183,47 @@ def query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
     if as_csv:
         _print_csv(result)
     elif as_json:
-        _print_json({"schema": "fairlead.lake.query/1", "columns": result.column_names, "rows": result.to_pylist()})
+        print_json({"schema": "fairlead.lake.query/1", "columns": result.column_names, "rows": result.to_pylist()})
     else:
         columns = [[_cell(value) for value in column.to_pylist()] for column in result.columns]
         _print_rows(result.column_names, [list(row) for row in zip(*columns, strict=True)])
 
 
-@lake.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DEST")
-@_lake_option
+@lake.command("backup")
+@click.argument("folder", type=PATH, metavar="DEST")
+@lake_option
 @click.option("--link", is_flag=True, help="Link files that never change instead of copying them, where that can be.")
-@_json_option
-def backup(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
+@json_option
+def backup_lake(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
     """Copy the lake to DEST, while it is written.
 
     Each shard is copied as of one moment; what was acknowledged before is in it. When DEST holds a backup already,
     only what is new is copied. Killed at any point, the backup before is whole.
     """
-    from fairlead.store.backup import backup_lake as copy
+    from fairlead.store import backup
 
-    done = copy(_open(root).place, folder, link=link)
+    done = backup.backup_lake(_open(root).place, folder, link=link)
     if as_json:
-        _print_json({"schema": "fairlead.lake.backup-done/1", **asdict(done)})
+        print_json({"schema": "fairlead.lake.backup-done/1", **asdict(done)})
         return
     new = f"{format_count(done.copied_files)} files with {format_bytes(done.copied_bytes)} of them new"
     click.echo(f"{format_count(done.files)} files with {format_bytes(done.bytes)}, {new}, in {done.folder}")
 
 
-@lake.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="BACKUP")
-@_lake_option
-@_json_option
-def restore(folder: Path, root: Path | None, as_json: bool) -> None:
+@lake.command("restore")
+@click.argument("folder", type=PATH, metavar="BACKUP")
+@lake_option
+@json_option
+def restore_lake(folder: Path, root: Path | None, as_json: bool) -> None:
     """Make the lake of a backup in a new folder.
 
     Every file is checked against its checksum; a damaged backup is not restored.
     """
-    from fairlead.store.backup import restore_lake as bring_back
+    from fairlead.store import backup
 
-    done = bring_back(folder, root or find_default_lake())
+    done = backup.restore_lake(folder, root or find_default_lake())
     if as_json:
-        _print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
+        print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
         return
     click.echo(
         f"{format_count(done.files)} files with {format_bytes(done.bytes)} checked and restored to {done.folder}"
@@ -283,16 +270,10 @@ def _print_columns(*, as_json: bool) -> None:
         spec.name: {f.name: find_sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()
     }
     if as_json:
-        _print_json({"schema": "fairlead.lake.columns/1", "tables": columns})
+        print_json({"schema": "fairlead.lake.columns/1", "tables": columns})
         return
     rows = [[table, name, kind] for table, of in columns.items() for name, kind in of.items()]
     _print_rows(["table", "column", "type"], rows)
-
-
-def _print_json(document: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def _print_csv(result: pa.Table) -> None:

@@ -16,51 +16,51 @@ from typing import TYPE_CHECKING
 import click
 
 import fairlead
+from fairlead.cli.noun import build_unknown_command
 from fairlead.core.errors import FairleadError, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS: dict[str, tuple[str, str]] = {
+VERBS: dict[str, tuple[str, str]] = {
     "report": ("fairlead.cli.report:report", "A verdict on traces of a job: grade, findings, what to change."),
     "demo": ("fairlead.cli.demo:demo", "Real I/O on this machine, a fault injected and found."),
-    "ingest": ("fairlead.cli.ingest:ingest", "Feed traces, counters and accounting into a lake."),
-    "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, query, compact, expire, backup."),
     "up": ("fairlead.cli.up:up", "Run the server: collector, lake, analysis and API."),
-    "status": ("fairlead.cli.status:status", "How the server and its sources are."),
-    "jobs": ("fairlead.cli.jobs:jobs", "Which jobs ran, who ran them, what they moved."),
-    "job": ("fairlead.cli.job:job", "One job: volumes, each layer over time, components."),
-    "findings": ("fairlead.cli.findings:findings", "What was found: slowed jobs, who slowed them, sick components."),
-    "explain": ("fairlead.cli.explain:explain", "Why something was found: the evidence, with pictures."),
-    "why": ("fairlead.cli.why:why", "What a job got, what it usually gets, who took the difference."),
-    "health": ("fairlead.cli.health:health", "Which components are sick, since when, and which cannot be told."),
-    "behaviour": ("fairlead.cli.behaviour:behaviour", "How jobs behave: modes, sizes, rates, who moves most."),
-    "system": ("fairlead.cli.system:system", "The machine at a glance, and how watching goes."),
-    "node": ("fairlead.cli.node:node", "One node: its jobs, its I/O, its probes."),
-    "target": ("fairlead.cli.target:target", "Storage targets: load, space, imbalance, who uses one."),
-    "mds": ("fairlead.cli.mds:mds", "Metadata load: who, what, from where."),
-    "forwarders": ("fairlead.cli.forwarders:forwarders", "Forwarders by hour as a heat map, or one and who uses it."),
-    "top": ("fairlead.cli.top:top", "Who moves most just now, refreshed."),
-    "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, findings, population."),
+    "ingest": ("fairlead.cli.ingest:ingest", "Read traces, counters and accounting into a lake."),
+    "top": ("fairlead.cli.top:top", "Who moves most right now, refreshed."),
+    "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why; nothing is applied."),
+    "whatif": ("fairlead.cli.whatif:whatif", "Your own past under other policies and capacities, simulated."),
     "simulate": ("fairlead.cli.simulate:simulate", "Policies on published or own workloads, simulated."),
-    "whatif": ("fairlead.cli.whatif:whatif", "Your own month under other policies and capacities, simulated."),
-    "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why: nothing is applied."),
-    "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, silence, subscribe, test."),
-    "account": ("fairlead.cli.account:account", "Who may sign in to the pages: add, role, disable, welcome."),
-    "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
-    "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
-    "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders and servers."),
-    "mount": ("fairlead.cli.mount:mount", "Mount a tree through forwarders, or a folder of this machine."),
-    "remap": ("fairlead.cli.remap:remap", "Move a mount to other forwarders, in use."),
+    "mount": ("fairlead.cli.mount:mount", "Mount a tree through forwarders or from here; list mounts."),
+    "remap": ("fairlead.cli.remap:remap", "Move a mount to other forwarders while it is in use."),
     "umount": ("fairlead.cli.umount:umount", "End a mount."),
-    "mounts": ("fairlead.cli.mounts:mounts", "List the mounts on this machine."),
-    "targets": ("fairlead.cli.targets:targets", "Look after striped trees: list, check, export, set-layout."),
-    "metadata": ("fairlead.cli.metadata:metadata", "Serve the metadata of a striped tree to several forwarders."),
-    "agent": ("fairlead.cli.agent:agent", "The node agent: watch counters, keep deltas, send them."),
-    "site": ("fairlead.cli.site:site", "Describe a site in one file: init, check."),
-    "doctor": ("fairlead.cli.doctor:doctor", "What this machine can do, and the command for what it lacks."),
 }
-"""Name → (module:attribute, the line `--help` shows). The line is the command's short help, so both agree."""
+"""What is typed daily or is about no single noun. Name → (module:attribute, the line `--help` shows)."""
+NOUNS: dict[str, tuple[str, str]] = {
+    "job": ("fairlead.cli.job:job", "Jobs: list, show, explain, behaviour."),
+    "finding": ("fairlead.cli.finding:finding", "What was found, with evidence: list, show."),
+    "component": ("fairlead.cli.component:component", "Which components are sick, since when: list, show."),
+    "system": ("fairlead.cli.system:system", "The whole system: show, space, network, devices."),
+    "node": ("fairlead.cli.node:node", "One node, its jobs, I/O and probes: show."),
+    "target": ("fairlead.cli.target:target", "Storage targets: list, show, utilisation."),
+    "mds": ("fairlead.cli.mds:mds", "Metadata load, and where it comes from: show."),
+    "forwarder": ("fairlead.cli.forwarder:forwarder", "Forwarders: run, list, show."),
+    "history": ("fairlead.cli.history:history", "Months of a lake: summarise, diagnose, describe, explain."),
+    "alert": ("fairlead.cli.alert:alert", "Who is notified of what: list, test, silence, ack, subscribe, ..."),
+    "rule": ("fairlead.cli.rule:rule", "Diagnosis rules: list, show, check, advice, metrics."),
+    "tree": ("fairlead.cli.tree:tree", "Striped trees: show, check, export, set-layout, serve-metadata."),
+    "lake": ("fairlead.cli.lake:lake", "The lake: info, query, compact, expire, backup, restore."),
+    "agent": ("fairlead.cli.agent:agent", "The node agent, which reads counters and sends them: run."),
+    "probe": ("fairlead.cli.probe:probe", "Probes of the agents, and which fail: list."),
+    "server": ("fairlead.cli.server:server", "A running server and its sources: status."),
+    "account": ("fairlead.cli.account:account", "Who may sign in to the pages: add, role, disable, ..."),
+    "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders and servers: make-key, issue."),
+    "site": ("fairlead.cli.site:site", "The description of a site in one file: init, check."),
+    "host": ("fairlead.cli.host:host", "What this host can do, and what it lacks: check."),
+}
+"""What commands are about; each is a group of verbs. In the form of `VERBS`."""
+COMMANDS = VERBS | NOUNS
+"""All of them. The line is the command's short help, so both agree."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -74,28 +74,37 @@ class Commands(click.Group):
     """A group whose commands are imported when called; listing them imports nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Names in the order of the table."""
+        """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command itself; None for a name the table does not hold."""
+        """Return the command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         target, summary = COMMANDS[cmd_name]
         module, _, attribute = target.partition(":")
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{target} is no click command")
+            raise TypeError(f"{target} is not a click command")
         command.short_help = summary
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word. Raises UsageError, which names the new words for old ones."""
+        if args and args[0] not in COMMANDS:
+            raise build_unknown_command([], args, list(COMMANDS))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of commands from the table alone."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        """Write the list of commands, from the tables alone."""
+        for heading, table in (("Commands", VERBS), ("Commands by noun", NOUNS)):
+            with formatter.section(heading):
+                formatter.write_dl([(name, summary) for name, (_, summary) in table.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Completions of a command's name, from the table alone; of an option as click does."""
+        """Return completions of a command's name, from the tables alone; of an option as click does."""
         from click.shell_completion import CompletionItem
 
         names = [(name, summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete)]
@@ -105,16 +114,16 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(fairlead.__version__, "--version", prog_name="fairlead", message="%(prog)s %(version)s")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
 def cli(quiet: bool) -> None:
     """fairlead sees, explains, decides and steers I/O on HPC storage.
 
-    Data goes to stdout, talk to stderr.
+    Results on stdout, messages on stderr.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code.
+    """Run one command line and return its exit code.
 
     A `FairleadError` becomes one message on stderr and its exit code. Any other exception is a defect and stays a
     traceback, with a note that says so.
@@ -140,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             error.add_note(DEFECT)
             raise
         _silence_stdout()
-        _complain(f"{error.filename or 'what is printed'}: cannot be written: {error.strerror}\n  → make room")
+        _complain(f"{error.filename or 'standard output'}: cannot be written: {error.strerror}\n  → free some space")
         return UsageError.exit_code
     except Exception as error:
         error.add_note(DEFECT)

@@ -1,14 +1,15 @@
-"""`fairlead mds [NAME]`: who hammers the metadata servers, with what, from where. Not here: storage targets."""
+"""`fairlead mds`: metadata load, and where it comes from. Not here: storage targets (`target`)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.cli.ask import Request, question_options
 from fairlead.cli.messages import say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import limit_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,49 +17,34 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers import Mds
 
 
-@click.command()
+@click.group(cls=Noun)
+def mds() -> None:
+    """Metadata servers: their load, who makes it, from where."""
+
+
+@mds.command("show")
 @click.argument("name", required=False, default="")
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many of each to list.")
-@asking_options
-def mds(
-    name: str,
-    limit: int,
-    root: Path | None,
-    server: str | None,
-    token: Path | None,
-    authority: Path | None,
-    last: str,
-    from_: str,
-    to: str,
-    at: str,
-    as_json: bool,
-) -> None:
+@limit_option("How many of each to list.", 10)
+@question_options()
+def show_mds(request: Request, name: str, limit: int) -> None:
     """Show metadata load (the last 5 minutes): by server, operation, class of client, client and job.
 
-    NAME is one metadata target or server (MDT0002). Operations and clients are counted over the last 6 hours of the
-    time at most.
+    NAME is one metadata target or server (MDT0002). Operations and clients are counted over at most the last 6 hours
+    of the time span.
     """
-    answer = Asker(root, server, token, authority).ask("mds", name, limit=limit, last=last, from_=from_, to=to, at=at)
-    if as_json:
-        show_json(answer)
-        return
-    from fairlead.cli.pictures import screen
-
-    found = cast("Mds", answer)
-    if not found.servers:
-        say("no metadata operation was counted in this time")
-    console = screen()
-    for part in _page(found, console.width):
-        console.print(part)
+    request.show("mds", name, parts=mds_parts, limit=limit)
 
 
-def _page(answer: Mds, width: int) -> list[RenderableType]:
+def mds_parts(answer: Mds, width: int) -> list[RenderableType]:
+    """Return load over time, then who makes it."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import gap_lines, op_table, timeline_picture
     from fairlead.core.model import units
     from fairlead.core.safe_text import inert
 
+    if not answer.servers:
+        say("no metadata operations in this time")
     title = f"metadata of {inert(answer.server)}" if answer.server else "metadata"
     load = f"{units.format_count(round(answer.per_s, 1))} ops/s" if answer.per_s is not None else "load not known"
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"

@@ -1,17 +1,39 @@
-"""Talk on stderr: silent with `--quiet`. Data goes to stdout and never through here; errors are raised instead."""
+"""Messages on stderr, silent with `--quiet`, and JSON on stdout. Errors are raised instead."""
 
 from __future__ import annotations
 
 import click
 
 
-def quiet() -> bool:
-    """Whether the command line asked for silence (`fairlead --quiet ...`). False outside a command."""
+def is_quiet() -> bool:
+    """Return whether the command line asked for silence (`fairlead --quiet ...`). False outside a command."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.find_root().params.get("quiet"))
 
 
 def say(text: str) -> None:
-    """One line for a person, on stderr."""
-    if not quiet():
+    """Print one line for a person on stderr."""
+    if not is_quiet():
         click.echo(text, err=True)
+
+
+def print_json(document: object) -> None:
+    """Print a document on stdout as JSON, indented."""
+    import msgspec
+
+    from fairlead.core.safe_text import encodable_within
+
+    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(document)), indent=2).decode())
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines on stdout, without control characters."""
+    from fairlead.core.safe_text import inert
+
+    for line in lines:
+        click.echo(inert(line))
+
+
+def format_count_of(number: int, thing: str, things: str = "") -> str:
+    """Return "1 file", "2,000 files": `things` is the plural where it is not `thing` with an s."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -1,4 +1,4 @@
-"""`fairlead mount`: a folder whose files are elsewhere. Not here: the mount itself (`services.forwarding.mount`)."""
+"""`fairlead mount`: a folder whose files are elsewhere. Not here: the mount itself (`steer.forwarding.mount`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.messages import is_quiet, say
 from fairlead.cli.quantities import Seconds
 from fairlead.core.errors import UsageError
 
@@ -16,7 +16,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("places", nargs=-1, required=True, metavar="[FORWARDER[,FORWARDER...]] DIR")
+@click.argument("places", nargs=-1, metavar="[FORWARDER[,FORWARDER...]] DIR")
 @click.option("--local", "source", metavar="SOURCE", help="Mount this folder (or targets:FILE), without a forwarder.")
 @click.option("--map", "map_file", type=_FILE, help="File that says which nodes mount from which forwarders.")
 @click.option("--foreground", is_flag=True, help="Stay in the foreground until the mount ends.")
@@ -41,6 +41,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--checksum", is_flag=True, help="Check everything that goes to forwarders and back by its CRC-32.")
 @click.option("--token", type=_FILE, help="File with the token the forwarders ask for.")
 @click.option("--ca", type=_FILE, help="Certificate (PEM) of the authority that tls: forwarders are signed by.")
+@click.option("--list", "listing", is_flag=True, help="List the mounts on this machine instead.")
+@click.option("--json", "as_json", is_flag=True, help="With --list: print the mounts as JSON.")
 def mount(
     places: tuple[str, ...],
     source: str | None,
@@ -56,12 +58,26 @@ def mount(
     checksum: bool,
     token: Path | None,
     ca: Path | None,
+    listing: bool,
+    as_json: bool,
 ) -> None:
     """Mount a tree on DIR, through forwarders or (--local) straight from a folder of this machine.
 
     FORWARDER is unix:PATH, tcp:HOST:PORT or tls:HOST:PORT; more than one must export the same tree. Returns once
     DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
+
+    In the list of mounts, `dead` is a mount whose process was killed (fairlead umount removes it), `silent` one whose
+    process does not answer, `foreign` one of another user, of which no more is known.
     """
+    if listing and not places:
+        from fairlead.cli.mount_list import print_mounts
+
+        print_mounts(as_json=as_json)
+        return
+    if listing or as_json:
+        raise UsageError("--list and --json mount nothing", remedy="fairlead mount --list [--json]")
+    if not places:
+        raise UsageError("no directory to mount on", remedy="fairlead mount FORWARDER[,FORWARDER...] DIR")
     from fairlead.steer.forwarding.mount.process.options import MountOptions
     from fairlead.steer.forwarding.mount.process.serve import serve_mount, to_stderr
     from fairlead.steer.fs.fuse.mount_table import resolve_mountpoint
@@ -84,7 +100,7 @@ def mount(
         patience_s=patience,
     )
     if foreground:
-        serve_mount(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if quiet() else to_stderr)
+        serve_mount(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if is_quiet() else to_stderr)
         return
     from fairlead.steer.forwarding.mount.process.daemonize import mount_in_background
 
@@ -95,7 +111,7 @@ def mount(
 
 
 def _silence(_text: str) -> None:
-    """Where a quiet mount in the foreground talks to."""
+    """Print nothing: what a quiet mount in the foreground does with messages."""
 
 
 def _absolute(source: str) -> str:
@@ -115,10 +131,10 @@ def _places(places: tuple[str, ...], *, local: bool, mapped: bool) -> tuple[tupl
         form = {(True, False): "--local SOURCE DIR", (False, True): "--map FILE DIR"}.get(
             (local, mapped), "FORWARDER[,FORWARDER...] DIR"
         )
-        raise UsageError(f"{len(places)} places were named", remedy=f"fairlead mount {form}")
+        raise UsageError(f"{len(places)} places were given", remedy=f"fairlead mount {form}")
     if wanted == 1:
         return (), places[0]
     addresses = tuple(str(parse_address(text)) for text in places[0].split(",") if text)
     if not addresses:
-        raise UsageError("no forwarder was named", remedy="fairlead mount FORWARDER[,FORWARDER...] DIR")
+        raise UsageError("no forwarder was given", remedy="fairlead mount FORWARDER[,FORWARDER...] DIR")
     return addresses, places[1]

@@ -1,13 +1,13 @@
-"""`fairlead node NAME`: what runs on a node, what it moves, how it is watched. Not here: targets and servers."""
+"""`fairlead node`: what runs on a node, what it moves, how it is monitored. Not here: targets and servers."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.cli.ask import Request, question_options
+from fairlead.cli.noun import Noun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -15,34 +15,21 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers import NodePage
 
 
-@click.command()
+@click.group(cls=Noun)
+def node() -> None:
+    """Nodes: their jobs, their I/O, their probes."""
+
+
+@node.command("show")
 @click.argument("name")
-@asking_options
-def node(
-    name: str,
-    root: Path | None,
-    server: str | None,
-    token: Path | None,
-    authority: Path | None,
-    last: str,
-    from_: str,
-    to: str,
-    at: str,
-    as_json: bool,
-) -> None:
+@question_options()
+def show_node(request: Request, name: str) -> None:
     """Show a node (the last hour): its jobs, its I/O by layer, its own disks, its probes, gaps and events."""
-    answer = Asker(root, server, token, authority).ask("node", name, last=last, from_=from_, to=to, at=at)
-    if as_json:
-        show_json(answer)
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in _page(cast("NodePage", answer), console.width):
-        console.print(part)
+    request.show("node", name, parts=node_parts)
 
 
-def _page(answer: NodePage, width: int) -> list[RenderableType]:
+def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
+    """Return one node, part by part."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import (
@@ -70,20 +57,20 @@ def _page(answer: NodePage, width: int) -> list[RenderableType]:
         seconds = (answer.to_ns - answer.from_ns) / 1e9
         if len(parts) > 1:
             parts.append(Text(""))
-        parts += [Text("Its own", style="bold"), component_table(answer.devices, seconds, width, "device")]
+        parts += [Text("Own devices", style="bold"), component_table(answer.devices, seconds, width, "device")]
     if answer.jobs:
         parts += [Text("\nJobs", style="bold"), job_table(answer.jobs, answer.to_ns, width)]
     if answer.probes:
         probes = [
             Column("probe", lambda r: r.probe),
             Column("state", lambda r: "silent" if r.silent else r.state),
-            Column("last word", lambda r: units.format_time(r.ts_ns), spare=1),
+            Column("last report", lambda r: units.format_time(r.ts_ns), spare=1),
             Column("rows", lambda r: units.format_count(r.rows), right=True, spare=3),
             Column("says", lambda r: word(r.text), spare=2, longest=60),
         ]
         parts += [Text("\nWatched by", style="bold"), fitted(probes, answer.probes, width)]
     if answer.clock is not None:
-        from fairlead.cli.job import clock_lines
+        from fairlead.cli.job_parts import clock_lines
 
         parts += [Text("\nClock", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines([answer.clock]))]
     if answer.gaps:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.messages import print_json
 from fairlead.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def plan(
         say("shown only: nothing was applied")
         return
     if as_json:
-        _print_json(plans)
+        print_json(plans)
         return
     from fairlead.cli.pictures import screen
 
@@ -196,10 +197,6 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     state = live(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)
     violations = checked(plans.plans, ground_of(state, now_ns))
     if as_json:
-        import msgspec
-
-        from fairlead.core.safe_text import encodable_within
-
         told = {
             "schema": "fairlead.plan.check/1",
             "plans": len(plans.plans),
@@ -216,7 +213,7 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
             ],
             "missing": list(state.missing),
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(told)), indent=2).decode())
+        print_json(told)
     else:
         for one in violations:
             click.echo(inert(str(one)))
@@ -363,11 +360,3 @@ def _moment(at_ns: int, now_ns: int) -> int:
     if at_ns < 0 or at_ns > now_ns:
         raise UsageError("a plan rests on what is known, not on times to come", where="--at", remedy="write --at -2h")
     return at_ns
-
-
-def _print_json(plans: Plans) -> None:
-    import msgspec
-
-    from fairlead.core.safe_text import encodable_within
-
-    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(plans)), indent=2).decode())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.messages import is_quiet, say
 from fairlead.cli.startup import leave_pandas_alone
 from fairlead.core.errors import FairleadError, InputError, PartialInputError, UsageError
 from fairlead.core.safe_text import inert
@@ -284,7 +284,7 @@ class _Progress:
     def __init__(self, jobs: list[JobInput]) -> None:
         self._bar = None
         self._rows = 0
-        if not sys.stderr.isatty() or quiet():
+        if not sys.stderr.isatty() or is_quiet():
             return
         if len(jobs) > 200 or sum(_size(path) for job in jobs for path in job.files) >= 64 << 20:
             from rich.console import Console

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.messages import is_quiet, print_json, say
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
 
@@ -213,7 +213,7 @@ def _paper(name: str) -> click.Command:
     paper = PAPERS[name]
 
     def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
-        from fairlead.cli.simulate_shown import paper_shown, print_json
+        from fairlead.cli.simulate_shown import paper_shown
         from fairlead.decide.sim.runs.run import compare
 
         with _progress(name) as tell:
@@ -264,7 +264,7 @@ def trace(
 
     On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
     """
-    from fairlead.cli.simulate_shown import paper_shown, print_json
+    from fairlead.cli.simulate_shown import paper_shown
     from fairlead.decide.sim.runs.run import replay_trace
 
     chosen = policies or ("static-map", "dfra")
@@ -290,7 +290,7 @@ def trace(
 @_json_option
 def list_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
-    from fairlead.cli.simulate_shown import listed, print_json
+    from fairlead.cli.simulate_shown import listed
     from fairlead.decide.registry import policy_names
     from fairlead.decide.sim.runs.results import names
 
@@ -351,7 +351,7 @@ def _run(
     with crew(dask, jobs) as workers, _progress(name) as tell:
         ran = simulate(experiments, root, workers, wait_s=wait_s, tell=tell)
     found: Simulated = simulated(ran.lake, ran.experiments, concluding=concluding)
-    from fairlead.cli.simulate_shown import print_json, shown
+    from fairlead.cli.simulate_shown import shown
 
     if as_json:
         print_json(found)
@@ -364,7 +364,7 @@ def _run(
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal, nothing in a pipe."""
-    if quiet() or not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

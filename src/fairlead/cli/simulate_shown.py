@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -34,13 +32,6 @@ LESS_IS_BETTER = (
 )
 FEW_SETS = 100
 """Below so many sets a point a conclusion is worth little, and it says so."""
-
-
-def print_json(found: Any) -> None:
-    """As JSON on stdout."""
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
 def shown(found: Simulated) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from fairlead.cli.messages import say
+from fairlead.cli.noun import Noun
 from fairlead.core.errors import ConfigError, InputError, UsageError
 
 
-@click.group()
+@click.group(cls=Noun)
 def site() -> None:
     """Describe a site in one file: write it from what is known, check it."""
 

@@ -1,18 +1,15 @@
-"""`fairlead target [NAME]`: load, space and imbalance of storage targets, one of them, their distribution.
-
-Not here: metadata targets (`mds`).
-"""
+"""`fairlead target`: load, space and imbalance of storage targets. Not here: metadata targets (`mds`)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.cli.ask import Request, question_options
 from fairlead.cli.messages import say
-from fairlead.core.errors import UsageError
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import limit_option, peak_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,69 +17,44 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers import Cdf, ComponentPage, Targets
 
 
-@click.command()
-@click.argument("name", required=False, default="")
-@click.option("--cdf", "distribution", is_flag=True, help="How busy targets are, as a distribution (the last day).")
-@click.option(
-    "--peak",
-    type=click.FloatRange(min=0, min_open=True),
-    default=None,
-    metavar="BYTES_PER_S",
-    help="With --cdf: a target's full load. Default: the highest minute seen.",
-)
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many jobs to list.")
-@asking_options
-def target(
-    name: str,
-    distribution: bool,
-    peak: float | None,
-    limit: int,
-    root: Path | None,
-    server: str | None,
-    token: Path | None,
-    authority: Path | None,
-    last: str,
-    from_: str,
-    to: str,
-    at: str,
-    as_json: bool,
-) -> None:
-    """Show storage targets (OSTs): all of them (the last 5 minutes), or one and who uses it (the last hour)."""
-    if name and distribution:
-        raise UsageError("--cdf is of all targets", remedy="leave out the name")
-    asker = Asker(root, server, token, authority)
-    when = {"last": last, "from_": from_, "to": to, "at": at}
-    if distribution:
-        answer = asker.ask("cdf", peak=peak, **when)
-    elif name:
-        answer = asker.ask("target", name, limit=limit, **when)
-    else:
-        answer = asker.ask("targets", **when)
-    if as_json:
-        show_json(answer)
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    if distribution:
-        parts = _distribution(cast("Cdf", answer), console.width)
-    elif name:
-        parts = component_page(cast("ComponentPage", answer), console.width)
-    else:
-        parts = _all(cast("Targets", answer), console.width)
-        if not cast("Targets", answer).targets:
-            say("no counter of a storage target in this time")
-    for part in parts:
-        console.print(part)
+@click.group(cls=Noun)
+def target() -> None:
+    """Storage targets (OSTs): load, space, imbalance, who uses one."""
 
 
-def _all(answer: Targets, width: int) -> list[RenderableType]:
+@target.command("list")
+@question_options()
+def list_targets(request: Request) -> None:
+    """List all storage targets (the last 5 minutes): load, space, imbalance."""
+    request.show("targets", parts=list_parts)
+
+
+@target.command("show")
+@click.argument("name")
+@limit_option("How many jobs to list.")
+@question_options()
+def show_target(request: Request, name: str, limit: int) -> None:
+    """Show one storage target (the last hour) and who uses it."""
+    request.show("target", name, parts=component_parts, limit=limit)
+
+
+@target.command("utilisation")
+@peak_option("A target's full load. Default: the highest minute measured.")
+@question_options()
+def show_utilisation(request: Request, peak: float | None) -> None:
+    """Show how busy targets are, as a distribution (the last day)."""
+    request.show("cdf", parts=utilisation_parts, peak=peak)
+
+
+def list_parts(answer: Targets, width: int) -> list[RenderableType]:
+    """Return the targets as a table."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import component_table
     from fairlead.core.model import units
 
     if not answer.targets:
+        say("no storage target counters in this time")
         return []
     seconds = (answer.to_ns - answer.from_ns) / 1e9
     said = [f"{len(answer.targets)} targets", f"{answer.idle} idle"]
@@ -93,8 +65,8 @@ def _all(answer: Targets, width: int) -> list[RenderableType]:
     return [Text(", ".join(said), style="bold"), component_table(answer.targets, seconds, width, "target")]
 
 
-def component_page(answer: ComponentPage, width: int) -> list[RenderableType]:
-    """One target or forwarder: load over time, space, who."""
+def component_parts(answer: ComponentPage, width: int) -> list[RenderableType]:
+    """Return one target or forwarder: load over time, space, who uses it."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import component_table, gap_lines, share_table, timeline_picture
@@ -118,7 +90,8 @@ def component_page(answer: ComponentPage, width: int) -> list[RenderableType]:
     return parts
 
 
-def _distribution(answer: Cdf, width: int) -> list[RenderableType]:
+def utilisation_parts(answer: Cdf, width: int) -> list[RenderableType]:
+    """Return the share of minutes below each utilisation."""
     from rich.table import Table
     from rich.text import Text
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fairlead.cli.messages import say
+from fairlead.cli.noun import Noun
 from fairlead.core.errors import UsageError
 
 _AGE = re.compile(r"(\d+)([smhd])")
@@ -16,26 +17,26 @@ _LAST_UID = 0xFFFFFFFE
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@click.group()
+@click.group(cls=Noun)
 def token() -> None:
     """Keys and tokens for forwarders and servers that listen on a network."""
 
 
-@token.command()
+@token.command("make-key")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-def key(file: Path) -> None:
+def make_key(file: Path) -> None:
     """Make a new key in FILE, readable by its owner only.
 
     Whoever has the key can make tokens. Give it to forwarders with --token-key, to a server as `token_key` of
     its settings. A new key ends all older tokens.
     """
-    from fairlead.core.access.tokens import make_key
+    from fairlead.core.access import tokens
 
-    make_key(file)
+    tokens.make_key(file)
     say(f"made {file}; a token of it: fairlead token issue --key {file}")
 
 
-@token.command()
+@token.command("issue")
 @click.option(
     "--key",
     "file",
@@ -70,10 +71,9 @@ def key(file: Path) -> None:
     metavar="AGE",
     help="How long it is good (90m, 24h, 365d).",
 )
-def issue(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
+def issue_token(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
     """Print a token. Send it over TLS where the network is not trusted: whoever reads it can use it."""
-    from fairlead.core.access.tokens import Claims, read_key
-    from fairlead.core.access.tokens import issue as make_token
+    from fairlead.core.access.tokens import Claims, issue, read_key
     from fairlead.core.clock import now_ns
 
     match = _AGE.fullmatch(valid)
@@ -97,7 +97,7 @@ def issue(file: Path, role: str, job: str, user: str | None, node: str, valid: s
         node,
         (user or "") if role == "reader" else "",
     )
-    click.echo(make_token(read_key(file), claims))
+    click.echo(issue(read_key(file), claims))
 
 
 def _uid(text: str) -> int:

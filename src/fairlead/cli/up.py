@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.messages import is_quiet, say
 from fairlead.core.errors import UsageError
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -96,7 +96,7 @@ def up(
         say("the settings can be used")
         return
     logging.basicConfig(
-        format="%(name)s: %(message)s", level=logging.ERROR if quiet() else logging.INFO, stream=sys.stderr
+        format="%(name)s: %(message)s", level=logging.ERROR if is_quiet() else logging.INFO, stream=sys.stderr
     )
 
     def reload() -> Config | None:
@@ -113,11 +113,11 @@ def up(
     if not sample_site:
         serve(config, say, reload)
         return
-    from fairlead.cli.analyse import progress
+    from fairlead.cli.history import show_progress
     from fairlead.core import clock
     from fairlead.kit.sample.site import alive, prepared
 
-    with progress("sample site") as done:
+    with show_progress("sample site") as done:
         sample = prepared(folder, clock.now_ns(), done=done, say=say)
     with alive(folder, sample):
         serve(config, say, reload)

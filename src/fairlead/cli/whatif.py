@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import quiet
-from fairlead.cli.pages import give, html_option
+from fairlead.cli.ask import show_answer
+from fairlead.cli.messages import is_quiet
+from fairlead.cli.options import html_option, json_option, lake_option, limit_option
 from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="The site's description, for what a forwarder and a target can do.",
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many winners and losers to list."
-)
+@limit_option("How many winners and losers to list.", 10)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**31),
@@ -81,15 +80,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of what policies draw and of places of jobs that are not known.",
 )
-@click.option(
-    "--lake",
-    "root",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)
+@lake_option
 @html_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@json_option
 def whatif(
     since: str,
     until: str,
@@ -142,12 +135,12 @@ def whatif(
         peaks = dict(facts.peaks) if facts is not None else {}
     lake = Lake.open(root or find_default_lake())
     answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())
-    give(answer, page, whatif_page, html, as_json=as_json)
+    show_answer(answer, page, whatif_page, html, as_json=as_json)
 
 
 def _telling() -> Callable[[str], None] | None:
     """Says which replay runs, on a terminal only."""
-    if quiet() or not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         return None
     return lambda text: click.echo(f"  {text} ...", err=True)
 

@@ -1,4 +1,4 @@
-"""`fairlead mounts`: lists the mounts on this machine. Not here: asking them (`services.forwarding.mount.control`)."""
+"""The list of mounts on this machine. Not here: how it is collected (`steer.forwarding.mount.process.control`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.messages import print_json
 from fairlead.core.clock import now_ns
 
 if TYPE_CHECKING:
@@ -15,22 +16,13 @@ SCHEMA = "fairlead.mounts/1"
 _STATES = {"serving": "green", "dead": "red", "silent": "red", "foreign": "dim"}
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the mounts as JSON.")
-def mounts(as_json: bool) -> None:
-    """List the mounts of fairlead on this machine: where, from where, by which process, how they are.
-
-    `dead`: its process was killed (fairlead umount takes it off). `silent`: its process does not answer.
-    `foreign`: another user's, about which no more is known.
-    """
+def print_mounts(*, as_json: bool) -> None:
+    """List the mounts on this machine: where, from where, by which process, their state."""
     from fairlead.steer.forwarding.mount.process.control import list_mounts
 
     found = list_mounts()
     if as_json:
-        import msgspec
-
-        document = {"schema": SCHEMA, "mounts": found}
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        print_json({"schema": SCHEMA, "mounts": found})
     elif found:
         _print_table(found)
     else:

@@ -1,9 +1,12 @@
-"""`fairlead doctor`: shows what this machine can do. Not here: the looking (`fairlead.run.doctor`)."""
+"""`fairlead host`: what this host can do. Not here: the checks (`fairlead.run.doctor`)."""
 
 from __future__ import annotations
 
 import click
 
+from fairlead.cli.messages import print_json
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import json_option
 from fairlead.core.errors import MissingDependencyError
 from fairlead.run.doctor import Check, Machine, examine, usable
 from fairlead.run.doctor.check import STATUSES
@@ -13,18 +16,23 @@ _MARKS = {"ok": "[green]●[/] ok", "partly": "[yellow]◐[/] partly", "missing"
 _AREAS = {"core": "Core", "storage": "Storage", "site": "Site", "monitoring": "Monitoring", "tools": "Tools"}
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
-def doctor(as_json: bool) -> None:
-    """What this machine can do, and the command for what it lacks.
+@click.group(cls=Noun)
+def host() -> None:
+    """This host: what fairlead can do here, and what is missing."""
+
+
+@host.command("check")
+@json_option
+def check_host(as_json: bool) -> None:
+    """Check what this host can do, and print the command that adds what is missing.
 
     Looks at Python and its packages, processors, memory, FUSE, parallel file systems, cgroups, Slurm, InfiniBand,
-    what monitoring takes, trace recorders and optional extras. Changes nothing. Exits with 0 unless the core itself
+    what monitoring needs, trace recorders and optional extras. Changes nothing. Exits with 0 unless the core itself
     cannot work here.
     """
     checks = examine(Machine())
     if as_json:
-        _print_json(checks)
+        print_json({"schema": SCHEMA, "usable": usable(checks), "checks": checks})
     else:
         _print_table(checks)
     if not usable(checks):
@@ -32,13 +40,6 @@ def doctor(as_json: bool) -> None:
         raise MissingDependencyError(
             f"fairlead cannot work here: {broken.name}", where=broken.found, remedy=broken.command or broken.hint
         )
-
-
-def _print_json(checks: list[Check]) -> None:
-    import msgspec
-
-    document = {"schema": SCHEMA, "usable": usable(checks), "checks": checks}
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def _print_table(checks: list[Check]) -> None:

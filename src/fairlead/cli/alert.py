@@ -1,31 +1,30 @@
-"""`fairlead alerts`: what was told, to whom; silences, acknowledgements, subscriptions, digests; a test of a route.
+"""`fairlead alert`: what was told, to whom; silences, acknowledgements, subscriptions, digests; a test of a route.
 
 Not here: deciding and sending (`fairlead.show.alerts`, by `fairlead up`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.messages import print_json, print_lines, say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, add_options, json_option, limit_option, name_option
 from fairlead.core.errors import DeliveryError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from fairlead.run.config import Config
     from fairlead.show.alerts.state import State
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _ROUTE_STATES = ("waiting", "sent", "counted", "given_up")
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _config_option = click.option(
     "--config",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Settings of the server (TOML): its [alerts], and where its state is.",
 )
@@ -39,28 +38,25 @@ _server_options = (
     click.option(
         "--token",
         "token_file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         metavar="FILE",
         envvar="FAIRLEAD_TOKEN_FILE",
         help="File with your reader's token for the server.",
     ),
     click.option(
         "--ca",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         metavar="FILE",
         help="Certificates (PEM) the server's is checked with. Default: the system's.",
     ),
 )
 
 
-def _with_server(command: _F) -> _F:
-    for option in reversed(_server_options):
-        command = option(command)
-    return command
+_with_server = add_options(_server_options)
 
 
-@click.group()
-def alerts() -> None:
+@click.group(cls=Noun)
+def alert() -> None:
     """Alerts: what was told to whom, and what is not to be told.
 
     The server (`fairlead up`) tells; these commands look at its state and change it, as the server's own user. Only
@@ -68,10 +64,10 @@ def alerts() -> None:
     """
 
 
-@alerts.command("list")
+@alert.command("list")
 @_config_option
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many messages.")
-@_json_option
+@limit_option("How many messages to list.", most=10_000)
+@json_option
 def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
     """What is not over, what was told last, silences, and how the routes are."""
     import msgspec
@@ -113,7 +109,7 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
             ],
         }
     if as_json:
-        _print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(found))
         return
     _show(found, clock.now_ns())
 
@@ -122,35 +118,35 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
     from fairlead.show.alerts.messages import when
 
     acknowledged = found["acknowledged"]
-    _print(f"{len(found['open'])} not over")
+    print_lines(f"{len(found['open'])} not over")
     for one in found["open"]:
         by = acknowledged.get(one.id)
-        _print(
+        print_lines(
             f"  {one.id}  {one.severity:8s} {when(one.from_ns)}  {one.title}"
             + (f"  [taken on by {by.who}: {by.why}]" if by else "")
         )
     for one in found["silences"]:
         if now_ns < one.until_ns:
             what = " ".join(f"{field}={pattern}" for field, pattern in one.match.items())
-            _print(f"silence {one.id}  {what} until {when(one.until_ns)} by {one.who}: {one.why}")
+            print_lines(f"silence {one.id}  {what} until {when(one.until_ns)} by {one.who}: {one.why}")
     for route, counts in sorted(found["routes"].items()):
-        _print(f"route {route}: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in _ROUTE_STATES))
+        print_lines(f"route {route}: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in _ROUTE_STATES))
     for one in found["retried"]:
-        _print(f"  ! {one['route']}: {one['alerts']} alerts tried {one['attempts']} times: {one['error']}")
+        print_lines(f"  ! {one['route']}: {one['alerts']} alerts tried {one['attempts']} times: {one['error']}")
     for one in found["notices"]:
         to = f" to {one['recipient']}" if one["recipient"] else ""
-        _print(
+        print_lines(
             f"  {when(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
             f"  {one['route']}{to}: {one['state']}"
         )
 
 
-@alerts.command()
+@alert.command("test")
 @click.argument("route")
 @_config_option
 @click.option("--to", "recipient", default="", metavar="ADDRESS", help="Of a mail route: to this address instead.")
-@_json_option
-def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
+@json_option
+def send_test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
     """Send a test message through ROUTE now.
 
     Ends with exit code 10 when it is not delivered.
@@ -176,15 +172,15 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
         build_courier(route, settings).deliver(message, recipient, now_ns)
     except DeliveryError as fault:
         if as_json:
-            _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what})
+            print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what})
         raise
     if as_json:
-        _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": True, "error": None})
+        print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": True, "error": None})
     else:
-        _print(f"{route}: delivered")
+        print_lines(f"{route}: delivered")
 
 
-@alerts.command()
+@alert.command("silence")
 @click.option(
     "--match",
     "match",
@@ -197,8 +193,8 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
 @click.option("--for", "age", required=True, metavar="AGE", help="How long, as 2h or 3d.")
 @click.option("--why", required=True, metavar="TEXT", help="Why.")
 @_config_option
-@_json_option
-def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_json: bool) -> None:
+@json_option
+def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None, as_json: bool) -> None:
     """Do not tell what fits, for a time.
 
     What is still not over then is told then.
@@ -225,29 +221,29 @@ def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_js
     with _state(_config(file)) as state, state.change():
         state.silence(one)
     if as_json:
-        _print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
+        print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
     else:
-        _print(f"silence {one.id} until {when(one.until_ns)}")
+        print_lines(f"silence {one.id} until {when(one.until_ns)}")
 
 
-@alerts.command()
+@alert.command("unsilence")
 @click.argument("silence_id", metavar="ID")
 @_config_option
-def unsilence(silence_id: str, file: Path | None) -> None:
+def end_silence(silence_id: str, file: Path | None) -> None:
     """End a silence."""
     with _state(_config(file), create=False) as state, state.change():
         if not state.unsilence(silence_id):
-            raise UsageError(f"there is no silence {silence_id!r}", remedy="`fairlead alerts list` names them")
-    _print(f"ended {silence_id}")
+            raise UsageError(f"there is no silence {silence_id!r}", remedy="`fairlead alert list` names them")
+    print_lines(f"ended {silence_id}")
 
 
-@alerts.command()
+@alert.command("ack")
 @click.argument("finding", metavar="FINDING")
 @click.option("--why", default="", metavar="TEXT", help="What is being done.")
 @click.option("--undo", is_flag=True, help="Nobody has taken it on any more.")
 @_config_option
-@_json_option
-def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
+@json_option
+def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
     """Take on a finding or incident: it is not told again, until it is over."""
     from fairlead.core import clock
     from fairlead.show.alerts.acknowledgement_routes import known
@@ -275,20 +271,22 @@ def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) ->
         )
         there = about or concern if by else state.who_acknowledged(finding)
         if not there:
-            raise UsageError(f"nothing known is called {finding!r}", remedy="`fairlead findings` lists what was found")
+            raise UsageError(
+                f"nothing known is called {finding!r}", remedy="`fairlead finding list` lists what was found"
+            )
         for name in about.ids if about else (finding,):
             state.acknowledge(name, by)
     if as_json:
-        _print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
+        print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
     else:
-        _print(f"{finding}: " + (f"taken on by {by.who}" if by else "taken on by nobody"))
+        print_lines(f"{finding}: " + (f"taken on by {by.who}" if by else "taken on by nobody"))
 
 
-@alerts.command()
+@alert.command("digest")
 @click.option("--every", type=click.Choice(["day", "week"]), default=None, help="Default: as the settings say.")
 @_config_option
-@_json_option
-def digest(every: str | None, file: Path | None, as_json: bool) -> None:
+@json_option
+def print_digest(every: str | None, file: Path | None, as_json: bool) -> None:
     """Print the digest of the last whole day, or week."""
     from fairlead.core import clock
     from fairlead.show.alerts.digest import digest_of, span_before
@@ -298,22 +296,17 @@ def digest(every: str | None, file: Path | None, as_json: bool) -> None:
     with _state(config, create=False) as state:
         subject, text = digest_of(state, config.alerts, from_ns, to_ns)
     if as_json:
-        _print_json(
+        print_json(
             {"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject, "text": text}
         )
     else:
         click.echo(f"{subject}\n\n{text}", nl=False)
 
 
-@alerts.group("rules")
-def alert_rules() -> None:
-    """The rules of the settings."""
-
-
-@alert_rules.command()
+@alert.command("check")
 @_config_option
-@_json_option
-def check(file: Path | None, as_json: bool) -> None:
+@json_option
+def check_settings(file: Path | None, as_json: bool) -> None:
     """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
     from fairlead.show.alerts.delivery import build_courier
 
@@ -323,7 +316,7 @@ def check(file: Path | None, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        _print_json(
+        print_json(
             {
                 "schema": "fairlead.alerts.rules/1",
                 "routes": sorted(settings.routes),
@@ -333,25 +326,23 @@ def check(file: Path | None, as_json: bool) -> None:
         return
     for rule in settings.rules:
         steps = "".join(f", {step.severity} after {step.after_h:g} h" for step in rule.escalate)
-        _print(
+        print_lines(
             f"{rule.name}: {', '.join(rule.rules) or 'every rule'}, {rule.severity} or worse -> "
             f"{', '.join(rule.to)}{steps}"
         )
-    _print(f"{len(settings.rules)} rules, {len(settings.routes)} routes: they can be used")
+    print_lines(f"{len(settings.rules)} rules, {len(settings.routes)} routes: they can be used")
 
 
-@alerts.command()
-@click.option("--job", default="", metavar="ID", help="Of this job.")
-@click.option(
-    "--program", default="", metavar="NAME", help="Of jobs that run this program; * and ? stand for anything."
-)
-@click.option("--mine", is_flag=True, help="Of all your jobs.")
-@click.option("--to", required=True, metavar="ADDRESS", help="Mail address that is told.")
-@click.option("--user", default="", metavar="NAME", help="Jobs of this user. Default: yours; others by an operator.")
+@alert.command("subscribe")
+@name_option("--job", "Findings on this job.", "ID")
+@name_option("--program", "Findings on jobs that run this program; * and ? stand for anything.")
+@click.option("--mine", is_flag=True, help="Findings on all your jobs.")
+@click.option("--to", required=True, metavar="ADDRESS", help="Mail address to send to.")
+@name_option("--user", "Jobs of this user. Default: yours; an operator may name others.")
 @_config_option
 @_with_server
-@_json_option
-def subscribe(
+@json_option
+def subscribe_address(
     job: str,
     program: str,
     mine: bool,
@@ -385,12 +376,12 @@ def subscribe(
     _show_subscriptions(found, as_json)
 
 
-@alerts.command()
-@click.option("--user", default="", metavar="NAME", help="Those of this user.")
+@alert.command("subscriptions")
+@name_option("--user", "Subscriptions of this user.")
 @_config_option
 @_with_server
-@_json_option
-def subscriptions(
+@json_option
+def list_subscriptions(
     user: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None, as_json: bool
 ) -> None:
     """List subscriptions: yours with --server, all of them on the server's own machine."""
@@ -408,11 +399,11 @@ def subscriptions(
     _show_subscriptions(found, as_json)
 
 
-@alerts.command()
+@alert.command("unsubscribe")
 @click.argument("subscription", metavar="ID")
 @_config_option
 @_with_server
-def unsubscribe(
+def end_subscription(
     subscription: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None
 ) -> None:
     """End a subscription."""
@@ -423,17 +414,17 @@ def unsubscribe(
     else:
         with _state(_config(file), create=False) as state, state.change():
             if not state.unsubscribe(subscription):
-                raise UsageError(f"there is no subscription {subscription!r}", remedy="fairlead alerts subscriptions")
-    _print(f"ended {subscription}")
+                raise UsageError(f"there is no subscription {subscription!r}", remedy="fairlead alert subscriptions")
+    print_lines(f"ended {subscription}")
 
 
 def _show_subscriptions(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for one in found["subscriptions"]:
         what = f"job {one['job']}" if one["job"] else f"program {one['program']}" if one["program"] else "all jobs"
-        _print(f"{one['id']}  {what} of {one['owner'] or 'anybody'} to {one['address']}")
+        print_lines(f"{one['id']}  {what} of {one['owner'] or 'anybody'} to {one['address']}")
     if not found["subscriptions"]:
         say("no subscriptions")
 
@@ -480,18 +471,3 @@ def _me() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
-
-
-def _print(*lines: str) -> None:
-    from fairlead.core.safe_text import inert
-
-    for line in lines:
-        click.echo(inert(line))
-
-
-def _print_json(value: dict[str, Any] | Sequence[Any]) -> None:
-    import msgspec
-
-    from fairlead.core.safe_text import encodable_within
-
-    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(value)), indent=1))

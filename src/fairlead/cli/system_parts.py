@@ -1,6 +1,6 @@
-"""Views of `fairlead system` beside the path of requests: space and its owners, switch ports, devices by hour.
+"""Views of the whole system on the terminal: layers, space and its owners, switch ports, devices by hour.
 
-Not here: the machine's layers (`system`), asking (`ask`).
+Not here: the commands (`system`), one component (`target`, `component`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,56 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
-    from fairlead.explain.questions.answers import PortImbalance, PortVolume
+    from fairlead.explain.questions.answers import Amplification, PortImbalance, PortVolume, System
     from fairlead.explain.questions.answers_site import Devices, Ports, Usage
 
 
-def space(answer: Usage, width: int) -> list[RenderableType]:
-    """Fullness of targets, who holds most, who grew, who is near a limit."""
+def system_parts(answer: System, width: int) -> list[RenderableType]:
+    """Return the layers, amplification, silent sources and events."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted, gap_lines, sum_columns, timeline_picture
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+
+    head = Text.assemble(
+        (f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}", "bold"),
+        f"\n{units.format_count(answer.jobs_running)} jobs running, {units.format_count(answer.jobs_ended)} ended, "
+        f"{units.format_count(answer.sources)} source{'' if answer.sources == 1 else 's'}",
+        (f", {len(answer.silent)} silent" if answer.silent else "", "bold yellow"),
+    )
+    parts: list[RenderableType] = [head, Text(""), timeline_picture(answer.timeline, width)]
+    if answer.layers:
+        columns = [Column("day", lambda r: r.day), Column("layer", lambda r: r.layer), *sum_columns()]
+        parts += [Text("\nVolume by day and layer", style="bold"), fitted(columns, answer.layers, width)]
+    lines = [_amplified(one) for one in answer.amplification if one.read is not None or one.write is not None]
+    if lines:
+        parts += [Text("\nAmplification", style="bold"), *lines]
+    if answer.silent:
+        parts += [Text("\nSilent sources", style="bold yellow"), *(Text("  ") + g for g in gap_lines(answer.silent))]
+    if answer.events:
+        parts.append(Text("\nEvents", style="bold"))
+        for event in answer.events[:12]:
+            when, kind = (units.format_time(event.ts_ns), "dim"), (inert(event.kind), "bold")
+            said, where = f"  {inert(event.text or '')}", f"  {inert(event.component)}  "
+            parts.append(Text.assemble(when, where, kind, said, overflow="ellipsis", no_wrap=True))
+    return parts
+
+
+def _amplified(one: Amplification) -> Text:
+    from rich.text import Text
+
+    from fairlead.core.model import units
+
+    text = f"  for each byte of {one.upper}, {one.lower} read {units.format_ratio(one.read)}"
+    style = "yellow" if max(one.read or 0, one.write or 0) > 1.5 else ""
+    return Text(f"{text} and wrote {units.format_ratio(one.write)}", style=style)
+
+
+def space_parts(answer: Usage, width: int) -> list[RenderableType]:
+    """Return how full targets are, who holds most, who grew, who is near a limit."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
@@ -49,12 +92,12 @@ def space(answer: Usage, width: int) -> list[RenderableType]:
         if rows:
             parts += [Text(f"\n{heading}", style="bold"), fitted(owners, rows, width)]
     if answer.told_ns is None:
-        parts.append(Text("\nowners: nobody told of them (probe usage, on servers)", style="yellow"))
+        parts.append(Text("\nowners: no data (probe usage, on servers)", style="yellow"))
     return parts
 
 
-def network(answer: Ports, width: int) -> list[RenderableType]:
-    """The busiest ports, and jobs by how unevenly they use theirs."""
+def network_parts(answer: Ports, width: int) -> list[RenderableType]:
+    """Return the busiest ports, and jobs by how unevenly they use theirs."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
@@ -80,7 +123,7 @@ def network(answer: Ports, width: int) -> list[RenderableType]:
 
 
 def port_table(ports: list[PortVolume], width: int) -> RenderableType:
-    """Ports with the node behind each; bytes in its view."""
+    """Return ports with the node behind each; bytes as the node counts them."""
     from fairlead.cli.answer_tables import Column, fitted, word
     from fairlead.core.model import units
 
@@ -95,15 +138,15 @@ def port_table(ports: list[PortVolume], width: int) -> RenderableType:
     return fitted(columns, ports, width)
 
 
-def unevenness(found: PortImbalance) -> str:
-    """One line on how evenly a job uses its ports."""
+def format_imbalance(found: PortImbalance) -> str:
+    """Return one line on how evenly a job uses its ports."""
     from fairlead.core.model import units
 
     return f"busiest of {found.ports} ports moved {units.format_ratio(found.highest_over_mean)} times the mean"
 
 
-def devices(answer: Devices, width: int) -> list[RenderableType]:
-    """Each device's hours of the day."""
+def device_parts(answer: Devices, width: int) -> list[RenderableType]:
+    """Return each device by hour of the day."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted
@@ -124,5 +167,5 @@ def devices(answer: Devices, width: int) -> list[RenderableType]:
         ]
         parts += [Text(""), fitted(columns, answer.devices, width)]
     else:
-        parts.append(Text("no counter of a device in this time", style="yellow"))
+        parts.append(Text("no device counters in this time", style="yellow"))
     return parts

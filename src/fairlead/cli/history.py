@@ -1,16 +1,20 @@
-"""`fairlead analyse`: heavy work on months of a lake. Not here: the work, and who does it (`runtime.heavy`)."""
+"""`fairlead history`: work on months of a lake. Not here: the work and its workers (`explain.batch`)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import quiet, say
+from fairlead.cli.messages import is_quiet, print_json, say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, add_options, json_option, lake_option, name_option, peak_option, wait_option
 from fairlead.core.model import units
 
 if TYPE_CHECKING:
@@ -22,32 +26,26 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers import LayerDay
     from fairlead.explain.questions.span import Span
 
-F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_DAYS = 3660
 DAYS_SHOWN = 14
 """Of a longer time days are added up on the terminal; `--json` has them all."""
-_OPTIONS = (
-    click.option(
-        "--lake",
-        "root",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-    ),
+_TIMES = (
     click.option(
         "--from",
         "from_",
         required=True,
         metavar="TIME",
-        help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970.",
+        help="Start: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970.",
     ),
-    click.option("--to", default="now", metavar="TIME", help="Until then. Default: now."),
+    click.option("--to", default="now", metavar="TIME", help="End. Default: now."),
+)
+_WORKERS = (
     click.option(
         "--dask",
         "where",
         default="here",
         metavar="WHERE",
-        help="Who works: here (this process, without Dask), threads, processes (of this machine), slurm, or "
+        help="Where to work: here (this process, without Dask), threads, processes (of this machine), slurm, or "
         "a scheduler's tcp://HOST:PORT. Default: here.",
     ),
     click.option(
@@ -55,142 +53,138 @@ _OPTIONS = (
         "count",
         type=click.IntRange(1, 10_000),
         metavar="N",
-        help="How many threads, processes or Slurm jobs. Default: one a processor; slurm.jobs.",
+        help="Number of threads, processes or Slurm jobs. Default: one per processor; slurm.jobs.",
     ),
     click.option(
         "--dask-settings",
         "file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         metavar="FILE",
-        help="What Slurm is asked for: the table [slurm] of a TOML file.",
+        help="What to ask of Slurm: the table [slurm] of a TOML file.",
     ),
     click.option(
         "--memory",
         metavar="SIZE",
-        help="What the queries of one worker may use. Default: $FAIRLEAD_LAKE_MEMORY, else 2GB.",
+        help="Memory limit for the queries of one worker. Default: $FAIRLEAD_LAKE_MEMORY, else 2GB.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
 )
 
 
-def _heavy_options(command: F) -> F:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Batch:
+    """Work over a long span: the lake, the span, the workers and their memory, the form of the result."""
+
+    lake: str
+    span: Span
+    now_ns: int
+    where: str
+    count: int | None
+    file: Path | None
+    memory: str | None
+    as_json: bool
+
+    @contextmanager
+    def start_workers(self) -> Iterator[Workers]:
+        """Start the workers, and stop them at the end. Raises ConfigError for wrong settings."""
+        from fairlead.explain.batch.settings import load
+        from fairlead.explain.batch.workers import workers
+
+        settings = load(self.file)
+        if self.where != "here":
+            say(f"waiting for workers: {self.where}")
+        with workers(self.where, settings, count=self.count) as found:
+            yield found
 
 
-@click.group()
-def analyse() -> None:
-    """Heavy work on months of a lake: jobs, findings, population.
+def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of work over months; the command gets them as one `Batch`, its first argument."""
 
-    The span is cut into days or hours; workers open the lake by its path, which they must see, and with this fairlead.
+    @wraps(command)
+    def run(
+        root: Path | None,
+        from_: str,
+        to: str,
+        where: str,
+        count: int | None,
+        file: Path | None,
+        memory: str | None,
+        as_json: bool,
+        **words: Any,
+    ) -> None:
+        from fairlead.core import clock
+
+        now_ns = clock.now_ns()
+        span = _span(from_, to, now_ns)
+        command(Batch(_lake(root), span, now_ns, where, count, file, memory, as_json), **words)
+
+    return add_options((lake_option, *_TIMES, *_WORKERS, json_option))(run)
+
+
+def _rewrite_options(what: str, shard: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the options of work that writes `what` again, to a shard of its own."""
+    return add_options(
+        (
+            click.option(
+                "--shard", default=shard, show_default=True, metavar="NAME", help=f"Shard to write the {what} to."
+            ),
+            click.option(
+                "--label",
+                default="",
+                metavar="WORD",
+                help="Name of the run; work done under this name is not repeated. Default: the version.",
+            ),
+            wait_option("How long to wait for another run to finish."),
+        )
+    )
+
+
+@click.group(cls=Noun)
+def history() -> None:
+    """Months of a lake at once: renew job summaries and findings, describe the jobs, explain slow phases.
+
+    The span is cut into days or hours. Workers open the lake by its path, which they must see, with this version of
+    fairlead.
     """
 
 
-@analyse.command()
-@_heavy_options
-@click.option(
-    "--shard", default="reanalysis", show_default=True, metavar="NAME", help="Shard the summaries are written to."
-)
-@click.option(
-    "--label",
-    default="",
-    metavar="WORD",
-    help="Name of the run: what was done under it is not done again. Default: the version.",
-)
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="How long to wait for another run to finish.",
-)
-def jobs(
-    root: Path | None,
-    from_: str,
-    to: str,
-    where: str,
-    count: int | None,
-    file: Path | None,
-    memory: str | None,
-    as_json: bool,
-    shard: str,
-    label: str,
-    wait_s: float,
-) -> None:
-    """Make the summaries of past jobs again, with this version.
+@history.command("summarise")
+@_batch_options
+@_rewrite_options("summaries", "reanalysis")
+def summarise_jobs(batch: Batch, **words: Any) -> None:
+    """Write the summaries of past jobs again, with this version.
 
-    Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
-    does nothing when all is done. A summary is left as it is where the records it was made of are gone.
+    Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
+    and does nothing when all is done. A summary stays as it is if the records it was made of are gone.
     """
-    from fairlead.core import clock
     from fairlead.explain.batch.reanalysis import reanalyse
 
-    now_ns = clock.now_ns()
-    lake, span = _lake(root), _span(from_, to, now_ns)
-    with _workers(where, count, file) as workers, progress("jobs") as done:
-        found = reanalyse(
-            workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
-        )
-    if as_json:
-        _print_json(found)
+    with batch.start_workers() as workers, show_progress("jobs") as done:
+        found = reanalyse(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
+    if batch.as_json:
+        print_json(found)
         return
     click.echo(f"{found.jobs:,} summaries made, {found.kept:,} left as they were, in {found.stretches:,} stretches")
     if found.done_before:
         say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
     if found.kept:
-        say("records that summaries left as they were are made of have expired")
+        say("the records of summaries left as they were have expired")
 
 
-@analyse.command()
-@_heavy_options
-@click.option(
-    "--shard", default="rediagnosis", show_default=True, metavar="NAME", help="Shard the findings are written to."
-)
-@click.option(
-    "--label",
-    default="",
-    metavar="WORD",
-    help="Name of the run: what was done under it is not done again. Default: the version.",
-)
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="How long to wait for another run to finish.",
-)
-def findings(
-    root: Path | None,
-    from_: str,
-    to: str,
-    where: str,
-    count: int | None,
-    file: Path | None,
-    memory: str | None,
-    as_json: bool,
-    shard: str,
-    label: str,
-    wait_s: float,
-) -> None:
+@history.command("diagnose")
+@_batch_options
+@_rewrite_options("findings", "rediagnosis")
+def diagnose_jobs(batch: Batch, **words: Any) -> None:
     """Make phases and findings of past jobs again, with this version.
 
-    Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
-    does nothing when all is done. Findings of an older version are not listed any more where this one has looked.
+    Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
+    and does nothing when all is done. Findings of an older version are no longer listed for what this one examined.
     """
-    from fairlead.core import clock
     from fairlead.explain.batch.rediagnosis import rediagnose
 
-    now_ns = clock.now_ns()
-    lake, span = _lake(root), _span(from_, to, now_ns)
-    with _workers(where, count, file) as workers, progress("findings") as done:
-        found = rediagnose(
-            workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
-        )
-    if as_json:
-        _print_json(found)
+    with batch.start_workers() as workers, show_progress("findings") as done:
+        found = rediagnose(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
+    if batch.as_json:
+        print_json(found)
         return
     click.echo(
         f"{found.phases:,} phases and {found.findings:,} findings of {found.jobs:,} jobs made,"
@@ -199,64 +193,32 @@ def findings(
     if found.done_before:
         say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
     if found.kept:
-        say(f"phases of {found.kept:,} jobs are left as they were: the records they are made of have expired")
+        say(f"phases of {found.kept:,} jobs are left as they were: their records have expired")
 
 
-@analyse.command()
-@_heavy_options
-@click.option(
-    "--peak",
-    type=click.FloatRange(min=0, min_open=True),
-    default=None,
-    metavar="BYTES_PER_S",
-    help="What one target can do. Default: the busiest minute of the time.",
-)
-def population(
-    root: Path | None,
-    from_: str,
-    to: str,
-    where: str,
-    count: int | None,
-    file: Path | None,
-    memory: str | None,
-    as_json: bool,
-    peak: float | None,
-) -> None:
-    """What the jobs of a long time did, and the machine with them.
+@history.command("describe")
+@_batch_options
+@peak_option("What one target can do. Default: the busiest minute of the span.")
+def describe_population(batch: Batch, peak: float | None) -> None:
+    """Describe what the jobs of a long span did, and the machine with them.
 
     Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
     """
-    from fairlead.core import clock
-    from fairlead.explain.batch.population import population as asked
+    from fairlead.cli.ask import show_answer
+    from fairlead.explain.batch.population import population
 
-    lake, span = _lake(root), _span(from_, to, clock.now_ns())
-    with _workers(where, count, file) as workers, progress("population") as done:
-        found = asked(workers, lake, span, memory=memory, peak_bytes_per_s=peak, done=done)
-    if as_json:
-        from fairlead.cli.ask import show_json
-
-        show_json(found)
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in _shown(found, console.width):
-        console.print(part)
+    with batch.start_workers() as workers, show_progress("population") as done:
+        found = population(workers, batch.lake, batch.span, memory=batch.memory, peak_bytes_per_s=peak, done=done)
+    show_answer(found, _shown, None, None, as_json=batch.as_json)
 
 
-@analyse.command()
+@history.command("explain")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False), metavar="[FILE]...")
-@click.option(
-    "--lake",
-    "root",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)
+@lake_option
 @click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
 @click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
-@click.option("--user", default="", metavar="NAME", help="Of this user only.")
-@click.option("--program", default="", metavar="NAME", help="Of this program only.")
+@name_option("--user", "Only jobs of this user.")
+@name_option("--program", "Only runs of this program.")
 @click.option(
     "--slow",
     type=click.FloatRange(0.05, 0.99),
@@ -264,8 +226,8 @@ def population(
     show_default=True,
     help="A phase below this share of the median of its kind is slow.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def factors(
+@json_option
+def explain_slow_phases(
     files: tuple[Path, ...],
     root: Path | None,
     from_: str,
@@ -275,9 +237,9 @@ def factors(
     slow: float,
     as_json: bool,
 ) -> None:
-    """What explains slow phases: load of others, metadata, space, ranked.
+    """Explain slow phases: load of others, metadata, space, ranked.
 
-    Learnt from the earlier 70 % of the time and judged on the rest. Of the lake's phases, or of FILEs of repeated
+    Learnt from the earlier 70 % of the span and judged on the rest. Uses the phases of the lake, or FILEs of repeated
     benchmark runs (summaries of pytokio).
     """
     from fairlead.core import clock
@@ -290,7 +252,7 @@ def factors(
         from fairlead.see.sources.tokio_runs import read_tokio_runs
 
         if root is not None or user or program:
-            raise UsageError("files and a lake are different things to explain", remedy="give one of them")
+            raise UsageError("files and a lake exclude each other", remedy="give one of them")
         for file in files:
             found[str(file)] = explain_slow_runs(read_tokio_runs(file), limits)
     else:
@@ -304,7 +266,7 @@ def factors(
         from dataclasses import asdict
 
         whole = {name: None if one is None else asdict(one) for name, one in found.items()}
-        _print_json({"schema": "fairlead.factors/1", "explained": whole})
+        print_json({"schema": "fairlead.factors/1", "explained": whole})
         return
     for name, one in found.items():
         for line in _explained(name, one):
@@ -316,9 +278,9 @@ def _explained(name: str, one: Explanation | None) -> Iterator[str]:
 
     yield inert(name)
     if one is None:
-        yield "  cannot be told: too few runs, or too few slow ones in the later part of the time"
+        yield "  unknown: too few runs, or too few slow ones in the later part of the time"
         return
-    yield f"  {one.slow:,} of {one.runs:,} later runs were slow; told from the others in {one.auc:.0%} of pairs"
+    yield f"  {one.slow:,} of {one.runs:,} later runs were slow; separated from the others in {one.auc:.0%} of pairs"
     yield f"  (by {one.baseline or 'nothing'}, which correlates best, in {one.baseline_auc:.0%})"
     for rank in one.ranked:
         yield f"  {rank.family:<22} {100 * rank.loss:+6.1f} points lost without it (± {100 * rank.spread:.1f})"
@@ -338,21 +300,9 @@ def _span(from_: str, to: str, now_ns: int) -> Span:
 
 
 @contextmanager
-def _workers(where: str, count: int | None, file: Path | None) -> Iterator[Workers]:
-    from fairlead.explain.batch.settings import load
-    from fairlead.explain.batch.workers import workers
-
-    settings = load(file)
-    if where != "here":
-        say(f"waiting for workers: {where}")
-    with workers(where, settings, count=count) as found:
-        yield found
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal, nothing in a pipe."""
-    if quiet() or not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -428,9 +378,3 @@ def _busy(found: Population) -> str:
         f" {units.format_bandwidth(targets.peak_bytes_per_s)} ({targets.peak_basis}): {shares};"
         f" below 1 %: {targets.below_1_percent:.1%}, below 5 %: {targets.below_5_percent:.1%}"
     )
-
-
-def _print_json(found: Any) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())

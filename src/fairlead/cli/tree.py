@@ -1,18 +1,21 @@
-"""`fairlead targets`: looks after trees striped over storage targets. Not here: the looking
-(`services.forwarding.trees.targets`).
+"""`fairlead tree`: trees striped over storage targets. Not here: how they are stored (`steer.targets`), targets as they
+were counted (`target`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.messages import print_json, say
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, FOLDER, json_option
 from fairlead.core.errors import ForwardingError, InputError, PartialInputError, UsageError
 from fairlead.core.model.units import format_bandwidth, format_bytes, format_count
 
@@ -20,25 +23,24 @@ if TYPE_CHECKING:
     from fairlead.steer.targets.check import Checked
     from fairlead.steer.targets.space import TargetReport
 
-_file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_file = click.argument("file", type=FILE)
 
 
-@click.group()
-def targets() -> None:
-    """Look after trees striped over storage targets.
+@click.group(cls=Noun)
+def tree() -> None:
+    """Trees striped over storage targets: show, check, export, set-layout, serve-metadata.
 
-    FILE is the TOML file given to `fairlead forwarder --export targets:FILE`.
+    FILE is the TOML file given to `fairlead forwarder run --export targets:FILE`.
     """
 
 
-@targets.command("list")
+@tree.command("show")
 @_file
-@_json_option
-def list_targets(file: Path, as_json: bool) -> None:
-    """Targets with their space, objects, pace and state.
+@json_option
+def show_tree(file: Path, as_json: bool) -> None:
+    """Show the targets of a tree with their space, objects, rate and state.
 
-    Looks at the directories only and may run beside a forwarder.
+    Reads the directories only; a forwarder may serve the tree meanwhile.
     """
     from fairlead.steer.targets.check import count_objects
     from fairlead.steer.targets.config import read_config
@@ -59,7 +61,7 @@ def list_targets(file: Path, as_json: bool) -> None:
     for row, target in zip(reports, found.by_name.values(), strict=True):
         rows.append((row, _state(row, begun=begun), 0 if row.missing else count_objects(target)))
     if as_json:
-        _print_json({"schema": "fairlead.targets/1", "targets": [_plain(*row) for row in rows]})
+        print_json({"schema": "fairlead.targets/1", "targets": [_plain(*row) for row in rows]})
         return
     _print_targets(rows)
 
@@ -106,11 +108,11 @@ def _print_targets(rows: list[tuple[TargetReport, str, int]]) -> None:
     PipedConsole(highlight=False, markup=False).print(table)
 
 
-@targets.command()
+@tree.command("check")
 @_file
 @click.option("--repair", is_flag=True, help="Mend what can be mended. No forwarder may serve the tree meanwhile.")
-@_json_option
-def check(file: Path, repair: bool, as_json: bool) -> int:
+@json_option
+def check_tree(file: Path, repair: bool, as_json: bool) -> int:
     """Compare names, inodes and objects.
 
     Faults: missing objects, orphaned ones (moved to the target's `lost` folder), names that lead nowhere, wrong link
@@ -118,7 +120,7 @@ def check(file: Path, repair: bool, as_json: bool) -> int:
     truncations to be ended (oversize objects), unlinked files that were open. Exits with 8 if there are faults that
     were not mended.
     """
-    from fairlead.steer.targets.check import check_store as run_check
+    from fairlead.steer.targets.check import check_store
     from fairlead.steer.targets.config import read_config
     from fairlead.steer.targets.objects import TargetSet
     from fairlead.steer.targets.tree import open_store
@@ -126,18 +128,18 @@ def check(file: Path, repair: bool, as_json: bool) -> int:
     config = read_config(file)
     store = open_store(config, readonly=not repair)
     try:
-        found = run_check(store, TargetSet(config), repair=repair)
+        found = check_store(store, TargetSet(config), repair=repair)
     finally:
         store.close()
     if as_json:
         problems = [{**asdict(problem), "fault": problem.fault} for problem in found.problems]
         document = {"schema": "fairlead.targets.check/1", "inodes": found.inodes, "objects": found.objects}
-        _print_json({**document, "faults": found.faults, "problems": problems})
+        print_json({**document, "faults": found.faults, "problems": problems})
     else:
         _print_checked(found)
     if found.faults:
         away = repair or any(problem.fault and problem.kind == "target" for problem in found.problems)
-        remedy = "bring missing targets back" if away else "end the forwarders, then: fairlead targets check --repair"
+        remedy = "bring missing targets back" if away else "end the forwarders, then: fairlead tree check --repair"
         raise ForwardingError(_counted(found.faults, "fault"), where=str(file), remedy=remedy)
     return 0
 
@@ -152,27 +154,27 @@ def _print_checked(found: Checked) -> None:
     say(", ".join(counts))
 
 
-@targets.command(short_help="Read the tree, or a part of it, back into a directory.")
+@tree.command("export", short_help="Read the tree, or a part of it, back into a directory.")
 @_file
 @click.argument("destination", type=click.Path(path_type=Path))
 @click.argument("path", default="/")
-@_json_option
-def export(file: Path, destination: Path, path: str, as_json: bool) -> None:
+@json_option
+def export_tree(file: Path, destination: Path, path: str, as_json: bool) -> None:
     """Read the tree, or PATH in it, back into the directory DESTINATION.
 
     Needs no forwarder. The directory must be new or empty. Keeps names, modes, times, hard links, holes and extended
     attributes; owners when run as root. Exits with 4 if some files could not be read.
     """
-    from fairlead.steer.targets.export import export_tree as run_export
+    from fairlead.steer.targets import export
     from fairlead.steer.targets.tree import open_tree
 
-    tree = open_tree(str(file), readonly=True)
+    opened = open_tree(str(file), readonly=True)
     try:
-        done = run_export(tree, str(destination), path)
+        done = export.export_tree(opened, str(destination), path)
     finally:
-        tree.close()
+        opened.close()
     if as_json:
-        _print_json({"schema": "fairlead.targets.export/1", **asdict(done)})
+        print_json({"schema": "fairlead.targets.export/1", **asdict(done)})
     else:
         directories = "directory" if done.directories == 1 else "directories"
         say(f"{_counted(done.files, 'file')}, {done.directories:,} {directories}, {format_bytes(done.bytes)}")
@@ -182,7 +184,7 @@ def export(file: Path, destination: Path, path: str, as_json: bool) -> None:
         raise PartialInputError(f"{_counted(len(done.failed), 'file')} could not be read", where=str(file))
 
 
-@targets.command("set-layout", short_help="Set how new files in a directory are striped.")
+@tree.command("set-layout", short_help="Set how new files in a directory are striped.")
 @_file
 @click.argument("path")
 @click.argument("layout")
@@ -204,12 +206,12 @@ def set_layout(file: Path, path: str, layout: str) -> None:
         raise UsageError(
             f"no layout: {error}", where=layout, remedy="write it like count=4,size=1M,pool=fast"
         ) from error
-    tree = open_tree(str(file))
+    opened = open_tree(str(file))
     try:
         node = ROOT
         for name in filter(None, path.split("/")):
-            node = tree.lookup(node, os.fsencode(name))[0]
-        tree.set_attribute(node, NAME, layout.encode(), 0)
+            node = opened.lookup(node, os.fsencode(name))[0]
+        opened.set_attribute(node, NAME, layout.encode(), 0)
     except FileNotFoundError as error:
         raise InputError("no such path in the tree", where=path, remedy="give a path from the tree's root") from error
     except FileExistsError as error:
@@ -220,14 +222,49 @@ def set_layout(file: Path, path: str, layout: str) -> None:
             f"this layout does not fit: {error.strerror}", where=layout, remedy="see docs/reference/targets-layout.md"
         ) from error
     finally:
-        tree.close()
+        opened.close()
+
+
+@tree.command("serve-metadata")
+@click.option(
+    "--store",
+    required=True,
+    type=FOLDER,
+    metavar="DIR",
+    help="Directory of the metadata, on a local disk.",
+)
+@click.option("--listen", required=True, metavar="ADDRESS", help="unix:PATH or tcp:HOST:PORT. Port 0: any free one.")
+@click.option(
+    "--token-key",
+    type=FILE,
+    metavar="FILE",
+    help="Forwarders must present a token made with this key (fairlead token). Required for tcp:.",
+)
+def serve_metadata(store: Path, listen: str, token_key: Path | None) -> None:
+    """Serve the metadata of a striped tree to several forwarders, until SIGTERM.
+
+    The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`.
+    Use a key of its own: whoever has one of its tokens may change every file's metadata.
+    """
+    from fairlead.core.access.tokens import read_key
+    from fairlead.steer.forwarding.forwarder.run import list_stopping_signals
+    from fairlead.steer.fs.wire.address import parse_address
+    from fairlead.steer.targets import service
+
+    stopping = list_stopping_signals()
+    # The threads inherit the mask, so that the signal waits for this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    try:
+        key = None if token_key is None else read_key(token_key)
+        running = service.serve_metadata(str(store), parse_address(listen), key)
+        try:
+            say(f"serving the metadata in {store} on {running.address}")
+            signal.sigwait(stopping)
+        finally:
+            running.close()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
 
 
 def _counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -1,17 +1,16 @@
-"""`fairlead health`: the state of forwarders, targets, metadata servers, ports, devices and clients.
+"""`fairlead component`: the state of forwarders, targets, metadata servers, ports, devices and clients.
 
-Not here: how watching itself goes (`fairlead system --health`).
+Not here: how monitoring itself is (`probe`, `server`).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options
-from fairlead.cli.pages import give, html_option
+from fairlead.cli.ask import Request, question_options
+from fairlead.cli.noun import Noun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,48 +22,41 @@ STATE_STYLE = {"healthy": "green", "sick": "bold red", "dead": "bold white on re
 _NAMES = ("healthy", "sick", "dead", "idle", "unknown")
 
 
-@click.command()
-@click.argument("component", metavar="[COMPONENT]", default="")
-@click.option("--all", "everything", is_flag=True, help="List components in order, idle ones and unknown ones, too.")
-@html_option
-@asking_options
-def health(
-    component: str,
-    everything: bool,
-    html: Path | None,
-    root: Path | None,
-    server: str | None,
-    token: Path | None,
-    authority: Path | None,
-    last: str,
-    from_: str,
-    to: str,
-    at: str,
-    as_json: bool,
-) -> None:
-    """Show how the components are: by layer, the sick ones, open incidents and those of the last day (or another time).
+@click.group(cls=Noun)
+def component() -> None:
+    """Components of the I/O path: which are sick, since when, and which are unknown."""
 
-    A component that nobody asks anything of is idle, and one that nothing was heard of is unknown: neither is called
-    healthy. With COMPONENT: that one, its load against its known peak, its incidents.
+
+@component.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also list healthy, idle and unknown components.")
+@question_options(html=True)
+def list_components(request: Request, everything: bool) -> None:
+    """List how the components are: by layer, the sick ones, open incidents and those of the last day (or another time).
+
+    A component with no requests is idle, one without any data is unknown: neither is called healthy.
     """
-    answer = cast(
-        "ComponentHealth",
-        Asker(root, server, token, authority).ask(
-            "component_health", component=component, all=everything, last=last, from_=from_, to=to, at=at
-        ),
-    )
     from fairlead.show.report.diagnosis.page import health_page
 
-    give(answer, page, health_page, html, as_json=as_json)
+    request.show("component_health", parts=health_parts, page=health_page, all=everything)
 
 
-def page(answer: ComponentHealth, width: int) -> list[RenderableType]:
-    """The page, part by part."""
+@component.command("show")
+@click.argument("name", metavar="NAME")
+@question_options(html=True)
+def show_component(request: Request, name: str) -> None:
+    """Show one component: its state, its load against its known peak, its incidents."""
+    from fairlead.show.report.diagnosis.page import health_page
+
+    request.show("component_health", parts=health_parts, page=health_page, component=name)
+
+
+def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
+    """Return the state of components, part by part."""
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.cli.findings import finding_table
+    from fairlead.cli.finding import finding_table
     from fairlead.core.model import units
     from fairlead.show.report.diagnosis.parts import rate
 

@@ -1,14 +1,8 @@
-"""`fairlead behaviour`: how jobs behave: modes, sizes, rates, who moved most. Not here: one job (`job`, `why`)."""
+"""How jobs behave, on the terminal: modes, request sizes, rates, who moved most. Not here: one job (`job_parts`)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-import click
-
-from fairlead.cli.ask import Asker, asking_options
-from fairlead.cli.pages import give, html_option
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,61 +12,8 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_behaviour import Behaviour, RankLine
 
 
-@click.command()
-@click.option("--user", default="", metavar="NAME", help="Only jobs of this user.")
-@click.option("--program", default="", metavar="NAME", help="Only runs of this program.")
-@click.option("--project", default="", metavar="NAME", help="Only jobs of this project.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=10,
-    show_default=True,
-    help="How many users, programs and runs to list.",
-)
-@html_option
-@asking_options
-def behaviour(
-    user: str,
-    program: str,
-    project: str,
-    limit: int,
-    html: Path | None,
-    root: Path | None,
-    server: str | None,
-    token: Path | None,
-    authority: Path | None,
-    last: str,
-    from_: str,
-    to: str,
-    at: str,
-    as_json: bool,
-) -> None:
-    """Show how jobs behave (those that began in the last 30 days): I/O modes, volumes, sizes of requests, who moved
-    most and more than before, how many went wrong and why.
-
-    Without --user, --program or --project also how busy the machine was. `--html FILE` draws all of it.
-    """
-    answer = cast(
-        "Behaviour",
-        Asker(root, server, token, authority).ask(
-            "behaviour",
-            user=user,
-            program=program,
-            project=project,
-            limit=limit,
-            last=last,
-            from_=from_,
-            to=to,
-            at=at,
-        ),
-    )
-    from fairlead.show.report.diagnosis.behaviour import behaviour_page
-
-    give(answer, page, behaviour_page, html, as_json=as_json)
-
-
-def page(answer: Behaviour, width: int) -> list[RenderableType]:
-    """The answer, part by part."""
+def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
+    """Return how jobs behave, part by part."""
     from rich.text import Text
 
     from fairlead.core.model import units

@@ -1,6 +1,6 @@
-"""`fairlead status`: is watching itself well? Collector, sources, probes that fail, what is not understood.
+"""`fairlead server`: how a running server is: collector, sources, failing probes, unknown input.
 
-Not here: asking (`runtime.asking`), what health is (`collector.health`).
+Not here: running it (`up`), the request (`run.server_client`), what health is (`see.collector.health`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE, FOLDER
+
 if TYPE_CHECKING:
     from fairlead.see.collector.health import Health
 
@@ -18,35 +21,39 @@ DEGRADED = 4
 _TROUBLED = ("failing", "late", "lost")
 
 
-@click.command()
+@click.group(cls=Noun)
+def server() -> None:
+    """The server: how it and its sources are. `fairlead up` runs it."""
+
+
+@server.command("status")
 @click.option(
     "--server",
+    "url",
     metavar="URL",
     help="http://HOST:PORT, https://HOST:PORT or unix:PATH. Default: $FAIRLEAD_URL, else the server of this machine.",
 )
 @click.option(
     "--token",
     "token_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
-    help="A reader's or operator's token. Default: $FAIRLEAD_TOKEN_FILE. None is needed by the server's own "
-    "user on its unix socket.",
+    help="A reader or operator token. Default: $FAIRLEAD_TOKEN_FILE. The server's own user needs none on its "
+    "unix socket.",
 )
 @click.option(
     "--ca",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Certificates (PEM) to trust instead of the system's.",
 )
-@click.option(
-    "--lake", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Ask this lake instead of a server."
-)
-@click.option("--all", "everything", is_flag=True, help=f"All sources, not only {SHOWN} that need attention.")
-@click.option("--json", "as_json", is_flag=True, help="The document of GET /api/v1/health.")
-def status(
-    server: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
+@click.option("--lake", type=FOLDER, metavar="DIR", help="Ask this lake instead of a server.")
+@click.option("--all", "everything", is_flag=True, help=f"All sources, not only the first {SHOWN} that need attention.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of GET /api/v1/health.")
+def show_status(
+    url: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
 ) -> int:
-    """How the server and its sources are. Exit code 4 when something is not as it should be."""
+    """Show how the server and its sources are. Exits with 4 if something needs attention."""
     from fairlead.core.clock import now_ns
     from fairlead.run.lake_health import lake_health
     from fairlead.run.server_client import found_url, health, read_token
@@ -55,7 +62,7 @@ def status(
     found = (
         lake_health(lake, now_ns())
         if lake is not None
-        else health(server or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED)
+        else health(url or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED)
     )
     if as_json:
         import msgspec

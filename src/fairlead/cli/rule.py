@@ -1,4 +1,4 @@
-"""`fairlead rules`: the diagnosis rules as they stand. Not here: evaluating them (`fairlead report --explain RULE`)."""
+"""`fairlead rule`: the diagnosis rules as they stand. Not here: evaluating them (`fairlead report --explain RULE`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.messages import print_json
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import PATH, json_option
 from fairlead.cli.startup import leave_pandas_alone
 from fairlead.core.errors import ConfigError, UsageError
 
@@ -18,30 +21,29 @@ SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "i
 _rules_option = click.option(
     "--rules",
     "rules_dir",
-    type=click.Path(path_type=Path),
+    type=PATH,
     envvar="FAIRLEAD_RULES",
     metavar="DIR",
     help="A folder of the site's own rules; they override built-in ones of the same id.",
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
-@click.group()
-def rules() -> None:
+@click.group(cls=Noun)
+def rule() -> None:
     """The diagnosis rules: list, show, check, the metrics they may use, and advice."""
     leave_pandas_alone()
 
 
-@rules.command("list")
+@rule.command("list")
 @_rules_option
-@_json_option
+@json_option
 def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     """All rules: id, category, worst severity, what they say."""
     from fairlead.explain.rules.describe import one_line, pretty
 
     found, origin = _load(rules_dir)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "schema": "fairlead.rules/1",
                 "rules": [
@@ -80,11 +82,11 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     click.echo(f"{len(found)} rules")
 
 
-@rules.command()
+@rule.command("show")
 @click.argument("rule_id", metavar="RULE")
 @_rules_option
-@_json_option
-def show(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
+@json_option
+def show_rule(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
     """One rule in full: what it means, when it fires, what to do, where it comes from."""
     import msgspec
 
@@ -95,18 +97,18 @@ def show(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
 
         near = get_close_matches(rule_id, by_id, 1)
         also = f"; did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"no rule is called {rule_id!r}{also}", remedy="`fairlead rules list` names them all")
+        raise UsageError(f"no rule is called {rule_id!r}{also}", remedy="`fairlead rule list` names them all")
     rule = by_id[rule_id]
     if as_json:
-        _print_json({"schema": "fairlead.rule/1", "origin": origin[rule_id], **msgspec.to_builtins(rule)})
+        print_json({"schema": "fairlead.rule/1", "origin": origin[rule_id], **msgspec.to_builtins(rule)})
         return
     _print(*_shown(rule, by_id))
 
 
-@rules.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@_json_option
-def check(folder: Path, as_json: bool) -> None:
+@rule.command("check")
+@click.argument("folder", type=PATH, metavar="DIR")
+@json_option
+def check_rules(folder: Path, as_json: bool) -> None:
     """Check a folder of rules: every fault with its file, key and remedy.
 
     Ends with exit code 5 when there is a fault.
@@ -119,7 +121,7 @@ def check(folder: Path, as_json: bool) -> None:
         advised, wrong = check_advice(folder / "advice")
         sound, faults = [*sound, *(f"advice/{name}" for name in advised)], [*faults, *wrong]
     if as_json:
-        _print_json(
+        print_json(
             {
                 "schema": "fairlead.rules.check/1",
                 "folder": str(folder),
@@ -139,11 +141,11 @@ def check(folder: Path, as_json: bool) -> None:
         raise ConfigError(what, where=str(folder), remedy="mend them and check again")
 
 
-@rules.command()
+@rule.command("advice")
 @click.argument("rule_id", metavar="[RULE]", required=False)
 @_rules_option
-@_json_option
-def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
+@json_option
+def show_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
     """What is advised about findings on jobs, components and the system; of one RULE, or of all.
 
     A folder `advice` in the site's folder of rules adds to it, or stands in for it.
@@ -158,7 +160,7 @@ def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
     chosen = {name: entries for name, entries in sorted(found.items()) if rule_id in (None, name)}
     if as_json:
         told = [{"rule": name, "advice": msgspec.to_builtins(entries)} for name, entries in chosen.items()]
-        _print_json({"schema": "fairlead.rules.advice/1", "rules": told})
+        print_json({"schema": "fairlead.rules.advice/1", "rules": told})
         return
     from rich.text import Text
 
@@ -173,9 +175,9 @@ def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
             _print(*_one_advice(f"{one.text} ({one.audience}){only}", one.code, one.language))
 
 
-@rules.command()
-@_json_option
-def metrics(as_json: bool) -> None:
+@rule.command("metrics")
+@json_option
+def list_metrics(as_json: bool) -> None:
     """Every name a rule may use: unit and meaning."""
     from rich.table import Table
 
@@ -183,7 +185,7 @@ def metrics(as_json: bool) -> None:
 
     if as_json:
         rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in metric_rows()]
-        _print_json({"schema": "fairlead.rules.metrics/1", "metrics": rows})
+        print_json({"schema": "fairlead.rules.metrics/1", "metrics": rows})
         return
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for name in ("metric", "unit"):
@@ -265,9 +267,3 @@ def _print(*parts: object) -> None:
     console = PipedConsole(highlight=False, soft_wrap=False)
     for part in parts:
         console.print(part, markup=False)
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1))

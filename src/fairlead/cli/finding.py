@@ -1,0 +1,153 @@
+"""`fairlead finding`: what diagnosis found, and the evidence of one finding. Not here: one job (`job explain`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead.cli.ask import Request, question_options
+from fairlead.cli.noun import Noun
+from fairlead.cli.options import limit_option, name_option, offset_option
+from fairlead.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fairlead.core.model.diagnosis import Told
+    from fairlead.explain.questions.answers_diagnosis import Explanation, Findings
+
+SEVERITY_STYLE = {
+    "critical": "bold white on red3",
+    "high": "bold red",
+    "warning": "yellow",
+    "info": "dim",
+    "ok": "green",
+}
+
+
+@click.group(cls=Noun)
+def finding() -> None:
+    """Findings: slowed jobs and who slowed them, sick components, faults of the whole system."""
+
+
+@finding.command("list")
+@name_option("--job", "About this job, or blaming it.", "ID")
+@name_option("--component", "That involve this forwarder, target, server or port.")
+@name_option("--user", "About jobs of this user.")
+@click.option(
+    "--severity",
+    type=click.Choice(["critical", "high", "warning", "info", "ok"]),
+    default=None,
+    help="At least this severity.",
+)
+@name_option("--rule", "Only of this rule: job.interference, component.degraded, ...", "RULE")
+@limit_option("How many findings to list.", 50)
+@offset_option()
+@click.option("--since", default="", metavar="TIME", help="The same as --from; an age (2h, 7d) is the same as --last.")
+@question_options(html=True)
+def list_findings(request: Request, since: str, offset: int, **words: Any) -> None:
+    """List what was found: slowed jobs and who slowed them, sick components, faults of the whole system.
+
+    Covers the last day unless you ask for another time. `fairlead finding show ID` shows the evidence.
+    """
+    from fairlead.show.report.diagnosis.page import findings_page
+
+    if since and (request.when["last"] or request.when["from_"]):
+        raise UsageError("--since, --last and --from all set the start", remedy="give one of them")
+    if since:
+        request.when["last" if since[0].isdigit() and since[-1].isalpha() else "from_"] = since
+    request.show("findings", parts=list_parts, page=findings_page, offset=offset or None, **words)
+
+
+@finding.command("show")
+@click.argument("name", metavar="FINDING")
+@question_options(timed=False, html=True)
+def show_finding(request: Request, name: str) -> None:
+    """Show one finding: the evidence step by step, what the job got, what went on at the components it shared over the
+    same time, what is usual, what to do, and what data was missing.
+
+    FINDING is an id from `fairlead finding list`, or the first characters of one.
+    """
+    from fairlead.show.report.diagnosis.page import explanation_page
+
+    request.show("finding", name, parts=finding_parts, page=explanation_page)
+
+
+def list_parts(answer: Findings, width: int) -> list[RenderableType]:
+    """Return the list, part by part."""
+    from rich.text import Text
+
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.page import older_line
+
+    count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
+    span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    parts: list[RenderableType] = [Text(f"{count}, {span}", style="bold")]
+    if answer.findings:
+        parts += ["", finding_table(answer.findings, width)]
+    if answer.total > len(answer.findings):
+        parts.append(Text(f"and {answer.total - len(answer.findings):,} more (--limit, --offset)", style="dim"))
+    if answer.older:
+        parts.append(Text(older_line(answer.older), style="yellow"))
+    if answer.missing:
+        parts.append(Text("\nNot known", style="bold yellow"))
+        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+    return parts
+
+
+def finding_table(rows: Sequence[Told], width: int) -> RenderableType:
+    """Return a table with one line per finding."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.core.model import units
+
+    columns = [
+        Column("id", lambda r: r.finding.id, longest=14),
+        Column(
+            "severity", lambda r: Text(r.finding.severity, style=SEVERITY_STYLE.get(r.finding.severity, "")), spare=2
+        ),
+        Column("what", lambda r: r.finding.title, longest=200, wraps=True),
+        Column("since", lambda r: units.format_time(r.finding.from_ns).removesuffix(" UTC"), spare=3),
+        Column("cost", lambda r: units.format_duration(r.finding.cost_s), right=True, spare=1),
+        Column("sure", lambda r: units.format_percent(r.finding.confidence), right=True, spare=4),
+    ]
+    return fitted(columns, rows, width)
+
+
+def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
+    """Return one finding with its evidence, part by part."""
+    from rich.text import Text
+
+    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.parts import when
+
+    finding = answer.told.finding
+    facts = [when(finding.from_ns, finding.to_ns), f"{finding.confidence:.0%} sure"]
+    facts += [f"cost {units.format_duration(finding.cost_s)}"] if finding.cost_s is not None else []
+    style = SEVERITY_STYLE.get(finding.severity, "")
+    parts: list[RenderableType] = [
+        Text.assemble((finding.severity, style), "  ", (inert(finding.title), "bold"), f"\n{', '.join(facts)}"),
+    ]
+    if answer.withdrawn:
+        parts.append(Text("withdrawn: a later look did not bear it out", style="bold yellow"))
+    if finding.evidence:
+        parts += [shown.heading("Evidence"), *shown.evidence(finding.evidence)]
+    parts += shown.courses(answer.courses, width)
+    if answer.usual:
+        parts += [shown.heading("What is usual"), *shown.usual(answer.usual, width)]
+    if answer.incidents:
+        parts += [shown.heading("Incidents"), shown.incident_table(answer.incidents, answer.made_ns, width)]
+    if finding.advice:
+        parts += [shown.heading("What to do"), *shown.advice(finding.advice)]
+    if finding.missing or answer.missing:
+        parts += [shown.heading("What was missing"), *shown.lines([*finding.missing, *answer.missing])]
+    if answer.related:
+        parts += [shown.heading("Also found"), finding_table(answer.related, width)]
+    return parts

@@ -1,0 +1,209 @@
+"""One job on the terminal: what it moved, why it was slow. Not here: the commands (`job`), lists (`answer_tables`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.explain.questions.answers import ClockShift, JobPage
+    from fairlead.explain.questions.answers_diagnosis import Why
+
+
+def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
+    """Return one job, part by part."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import gap_lines, share_table, timeline_picture
+    from fairlead.core.safe_text import inert
+
+    parts: list[RenderableType] = [_head(answer), _figures(answer), Text("")]
+    parts.append(timeline_picture(answer.timeline, width))
+    if answer.components:
+        parts += [Text("\nThrough", style="bold"), share_table(answer.components[:20], width, "component")]
+        if len(answer.components) > 20:
+            parts.append(Text(f"and {len(answer.components) - 20} more (--json has all)", style="dim"))
+    if answer.ports:
+        from fairlead.cli.beside import port_table, unevenness
+
+        parts += [Text("\nSwitch ports", style="bold"), port_table(answer.ports[:10], width)]
+        if answer.port_imbalance is not None:
+            parts.append(Text(unevenness(answer.port_imbalance), style="dim"))
+    if answer.clocks:
+        parts += [Text("\nClocks", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines(answer.clocks))]
+    if answer.missing or answer.gaps:
+        parts.append(Text("\nNot known", style="bold yellow"))
+        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+        parts += [Text("  ") + gap for gap in gap_lines(answer.gaps)]
+    if answer.other_runs:
+        parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
+    return parts
+
+
+def clock_lines(clocks: list[ClockShift]) -> list[str]:
+    """Return a line for each source whose clock was corrected."""
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+
+    lines = []
+    for one in clocks[:10]:
+        way = "later" if one.offset_ns > 0 else "earlier"
+        off = units.format_duration(abs(one.offset_ns) / 1e9)
+        lines.append(f"{inert(one.source)}: its clock is off; its records are shown {off} {way} than it dated them")
+    return [*lines, *([f"and {len(clocks) - 10} more (--json has all)"] if len(clocks) > 10 else [])]
+
+
+def _head(answer: JobPage) -> RenderableType:
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import program_of, word
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+
+    job = answer.job
+    state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
+    end_ns = job.end_ns if job.end_ns is not None else answer.to_ns
+    ran = units.format_duration((end_ns - job.start_ns) / 1e9) if job.start_ns is not None else "an unknown time"
+    nodes = "nodes unknown" if job.nodes_count is None else f"{units.format_count(job.nodes_count)} nodes"
+    about = [
+        "1 node" if job.nodes_count == 1 else nodes,
+        f"{units.format_count(job.processes or job.cores)} {'processes' if job.processes else 'cores'}"
+        if job.processes or job.cores
+        else "",
+        f"ran {ran}" if not job.running else f"running for {ran}",
+        f"from {units.format_time(job.start_ns)}",
+    ]
+    who = " · ".join(inert(word(part)) for part in (job.user, job.project, job.partition) if part)
+    return Text.assemble(
+        (f"job {inert(job.job_id)}", "bold"),
+        "  ",
+        (inert(program_of(job.program, job.name)), "bold cyan"),
+        "  ",
+        (inert(state), "green" if job.running else ""),
+        f"\n{who}\n" if who else "\n",
+        ", ".join(part for part in about if part),
+    )
+
+
+def _figures(answer: JobPage) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import word
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+
+    sums, summary = answer.job.sums, answer.summary
+    table = Table.grid(padding=(0, 3, 0, 0))
+    if summary is not None and summary.so_far and answer.job.running:
+        summary = None  # the figures above are younger
+    pairs = [
+        ("read", units.format_bytes(sums.read_bytes)),
+        ("written", units.format_bytes(sums.write_bytes)),
+        ("metadata ops", units.format_count(sums.metadata_ops)),
+        ("counted at", word(answer.job.layer)),
+    ]
+    more: list[tuple[str, str]] = []
+    if summary is not None:
+        more = [
+            ("read mode", word(summary.read_mode)),
+            ("write mode", word(summary.write_mode)),
+            ("files", units.format_count(summary.files)),
+            ("phases", units.format_count(summary.phases)),
+            ("peak read", units.format_bandwidth(summary.peak_read_bytes_per_s)),
+            ("peak write", units.format_bandwidth(summary.peak_write_bytes_per_s)),
+        ]
+    for row in (pairs, [pair for pair in more if pair[1] != units.ABSENT]):
+        if row:
+            table.add_row(*(Text.assemble((f"{name} ", "dim"), inert(value)) for name, value in row))
+    return table
+
+
+def explained_parts(answer: Why, width: int) -> list[RenderableType]:
+    """Return what a job got, what is usual and what made the difference, part by part."""
+    from rich.text import Text
+
+    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli.answer_tables import Column, fitted, program_of
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.page import VERDICTS, runs_line
+    from fairlead.show.report.diagnosis.parts import known_by, lost, rate, when
+
+    word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
+    style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")
+    job = answer.job
+    about = " · ".join(inert(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{when(job.start_ns, job.end_ns)}"
+        )
+    ]
+    if answer.phases:
+        took = units.format_duration(sum(line.seconds for line in answer.phases))
+        parts.append(
+            Text(f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)}; lost {lost(answer.lost_s)}")
+        )
+        columns = [
+            Column("phase", lambda r: f"{r.kind} {r.number + 1}"),
+            Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
+            Column("took", lambda r: units.format_duration(r.seconds), right=True),
+            Column(
+                "amount",
+                lambda r: units.format_count(r.amount) if r.kind == "metadata" else units.format_bytes(r.amount),
+                right=True,
+                spare=2,
+            ),
+            Column("rate", lambda r: rate(r.rate_per_s, r.kind), right=True, spare=1),
+            Column("usually", lambda r: units.format_duration(r.expected_s), right=True),
+            Column("lost", lambda r: lost(r.lost_s), right=True),
+            Column("mode", lambda r: r.mode or units.ABSENT, spare=4),
+        ]
+        parts.append(fitted(columns, answer.phases[:20], width))
+        if len(answer.phases) > 20:
+            parts.append(Text(f"and {len(answer.phases) - 20} more (--json has all)", style="dim"))
+    if answer.taken:
+        columns = [
+            Column("who", lambda r: r.who, longest=40),
+            Column("time", lambda r: units.format_duration(r.seconds), right=True),
+            Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
+            Column("finding", lambda r: r.finding, spare=1),
+        ]
+        parts += [shown.heading("Who or what took the difference"), fitted(columns, answer.taken, width)]
+    if answer.hurt:
+        columns = [
+            Column("whom", lambda r: r.who or "another job", longest=40),
+            Column("time", lambda r: units.format_duration(r.seconds), right=True),
+            Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
+            Column("finding", lambda r: r.finding or units.ABSENT, spare=1),
+        ]
+        parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
+    for told in answer.findings[:3]:
+        parts += [shown.heading(inert(known_by(told, answer.headline))), *shown.evidence(told.finding.evidence)]
+    parts += shown.courses(answer.courses, width)
+    if answer.usual:
+        parts += [shown.heading("What it usually gets"), *shown.usual(answer.usual, width)]
+    if answer.runs is not None:
+        parts += [shown.heading("Runs of its program"), Text(f"  {runs_line(answer.runs)}")]
+    if answer.alike:
+        columns = [
+            Column("job", lambda r: r.job_id or "another job"),
+            Column(
+                "who",
+                lambda r: " ".join(part for part in (r.user, r.program) if part) or units.ABSENT,
+                longest=40,
+                spare=2,
+            ),
+            Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
+            Column("took", lambda r: units.format_duration(r.seconds), right=True),
+            Column("how", lambda r: r.how, spare=1),
+        ]
+        parts += [shown.heading("Runs like this one"), fitted(columns, answer.alike, width)]
+    if answer.advice:
+        parts += [shown.heading("What to do"), *shown.advice(answer.advice)]
+    if answer.missing:
+        parts += [shown.heading("Not known"), *shown.lines(answer.missing)]
+    if answer.other_runs:
+        parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
+    return parts

@@ -1,0 +1,74 @@
+"""Options that several commands share, one form and one text for each. Not here: whom to ask, and when (`ask`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+FILE: click.Path[Path] = click.Path(path_type=Path, dir_okay=False)
+FOLDER: click.Path[Path] = click.Path(path_type=Path, file_okay=False)
+PATH: click.Path[Path] = click.Path(path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+lake_option = click.option(
+    "--lake",
+    "root",
+    type=PATH,
+    metavar="DIR",
+    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+)
+html_option = click.option(
+    "--html", "html", type=FILE, metavar="FILE", help="Write the answer as one HTML page to this file."
+)
+cluster_option = click.option(
+    "--cluster", default="", metavar="NAME", help="The job of this cluster, if several clusters use the number."
+)
+site_option = click.option(
+    "--site",
+    "site_file",
+    type=FILE,
+    metavar="FILE",
+    help="The site file: peaks, routes, counts, pools, reserved components.",
+)
+
+
+def add_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+    """Return a decorator that adds `options` to a command, in this order in its help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def limit_option(text: str, default: int = 20, most: int = 1000) -> Callable[[F], F]:
+    """Return `--limit`, from 1 to `most`."""
+    return click.option("--limit", type=click.IntRange(1, most), default=default, show_default=True, help=text)
+
+
+def offset_option(text: str = "How many to skip first.") -> Callable[[F], F]:
+    """Return `--offset`, from 0."""
+    return click.option("--offset", type=click.IntRange(min=0), default=0, help=text)
+
+
+def name_option(flag: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
+    """Return an option with a name as its value; empty by default, which asks for all."""
+    return click.option(flag, default="", metavar=metavar, help=text)
+
+
+def peak_option(text: str) -> Callable[[F], F]:
+    """Return `--peak` in bytes per second, above 0."""
+    return click.option(
+        "--peak", type=click.FloatRange(min=0, min_open=True), default=None, metavar="BYTES_PER_S", help=text
+    )
+
+
+def wait_option(text: str) -> Callable[[F], F]:
+    """Return `--wait` in seconds (`wait_s`), none by default."""
+    return click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help=text)

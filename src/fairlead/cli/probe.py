@@ -1,0 +1,68 @@
+"""`fairlead probe`: how monitoring itself is, probe by probe. Not here: the server (`server`), components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.ask import Request, question_options
+from fairlead.cli.noun import Noun
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from fairlead.explain.questions.answers import Health
+
+
+@click.group(cls=Noun)
+def probe() -> None:
+    """Probes of the nodes: which work, which fail or are silent."""
+
+
+@probe.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also list probes without a problem.")
+@question_options(timed=False)
+def list_probes(request: Request, everything: bool) -> None:
+    """List probes that fail, are late or silent, and gaps in the data."""
+    request.show("health", parts=probe_parts, all=everything)
+
+
+def probe_parts(answer: Health, width: int) -> list[RenderableType]:
+    """Return counts by state, the probes, and gaps."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted, gap_lines, word
+    from fairlead.core.model import units
+    from fairlead.explain.questions.answers import ProbeHealth
+
+    def state(row: ProbeHealth) -> Text:
+        said = "silent" if row.silent else row.state
+        return Text(said, style={"ok": "green", "missing": "dim"}.get(said, "bold red"))
+
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(answer.states.items())) or "no reports"
+    parts: list[RenderableType] = [Text(f"{answer.nodes:,} nodes; probes: {counts}", style="bold")]
+    columns = [
+        Column("node", lambda r: r.node, longest=32),
+        Column("probe", lambda r: r.probe),
+        Column("state", state),
+        Column("last report", lambda r: units.format_duration((answer.now_ns - r.ts_ns) / 1e9) + " ago", right=True),
+        Column("failures", lambda r: units.format_count(r.failures), right=True, spare=4),
+        Column("unknown lines", lambda r: units.format_count(r.unknown_lines), right=True, spare=6),
+        Column("lost batches", lambda r: units.format_count(r.lost_batches), right=True, spare=5),
+        Column("clock off", lambda r: _offset(r.clock_offset_ns), right=True, spare=3),
+        Column("memory", lambda r: units.format_bytes(r.memory_bytes), right=True, spare=7),
+        Column("says", lambda r: word(r.text), spare=2, longest=48),
+    ]
+    if answer.probes:
+        parts += [Text(""), fitted(columns, answer.probes, width)]
+    if answer.gaps:
+        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps, 20))]
+    return parts
+
+
+def _offset(ns: int | None) -> str:
+    from fairlead.core.model import units
+
+    return units.ABSENT if ns is None else units.format_duration(ns / 1e9)
