@@ -151,7 +151,7 @@ def forwarded(source: Path, work: Path, *, tcp: bool, mounts: int = 1) -> Conten
     contender = Contender(f"fairlead {name}", folders)
     log = work / f"{stem}.log"
     spool = work / "spool"
-    contender.start([*FAIRLEAD, "forwarder", "--export", source, "--listen", address, "--spool", spool], log)
+    contender.start([*FAIRLEAD, "forwarder", "run", "--export", source, "--listen", address, "--spool", spool], log)
     end = time.monotonic() + DEADLINE_S
     while b"ready" not in log.read_bytes():
         if time.monotonic() > end or contender.processes[0].poll() is not None:

@@ -38,6 +38,7 @@ def watched(to: Server, work: Path) -> subprocess.Popen[bytes]:
             "-m",
             "fairlead",
             "agent",
+            "run",
             "--server",
             f"http://127.0.0.1:{to.port}",
             "--token",

@@ -17,6 +17,7 @@ import click
 from msgspec import Struct, inspect
 
 from fairlead.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
+from fairlead.cli.noun import RENAMED
 from fairlead.core import errors
 from fairlead.core.model.tables import TABLES
 from fairlead.explain.analysis.advice import CHANGES, FACTS
@@ -32,8 +33,11 @@ PIPE = "\\|"
 """A bar inside a cell of a table."""
 
 _CLI_INTRO = """\
-Nouns, then verbs. Data goes to stdout, talk to stderr; `--json` is stable and versioned by its `schema`.
-How a command ended is told by its [exit code](exit-codes.md)."""
+Daily verbs first, then nouns with their verbs. Results on stdout, messages on stderr; `--json` is stable and versioned
+by its `schema`. The [exit code](exit-codes.md) says how a command ended."""
+_RENAMED_INTRO = """\
+Commands of earlier versions and what they are now. An old one ends with exit code 2 and names the new one. Why:
+[one tree of commands](../decisions/0039-one-tree-of-commands.md)."""
 _EXIT_INTRO = """\
 A wrong input never ends in a traceback: the last lines on stderr say what was wrong, where, and after an arrow what to
 do next. A traceback is a defect of fairlead; please report it."""
@@ -67,7 +71,7 @@ can add rules of its own, change these or turn them off: see [write a rule](../.
 `fairlead report TRACE --explain RULE` shows what a rule saw in a job."""
 _METRICS_INTRO = """\
 What analysis derives from a job, and what a [rule](rules/index.md) may ask for. A metric that the trace cannot tell is
-*unknown*, never zero. `fairlead report TRACE --json -` has them all under `metrics`, `fairlead rules metrics` lists
+*unknown*, never zero. `fairlead report TRACE --json -` has them all under `metrics`, `fairlead rule metrics` lists
 them."""
 _COSTS_INTRO = """\
 Seconds of the run lost to a cause, as far as they can be estimated. They overlap (a small request may also be random):
@@ -76,7 +80,7 @@ _ADVICE_INTRO = """\
 What fairlead advises about findings on jobs, components and the system, as data: one TOML file a rule. `user` is whose
 job it is about, `culprit` whose job disturbs it, `site` who runs the machine. Words in braces are put in from the
 finding. A site's folder of rules may hold a folder `advice` of such files: their entries stand in for those of the same
-verdict and audience, with `add = true` they come after them. `fairlead rules check DIR` checks them, `fairlead rules
+verdict and audience, with `add = true` they come after them. `fairlead rule check DIR` checks them, `fairlead rule
 advice --rules DIR` lists what holds. A command holds only names a shell takes as they are: others are left in capitals,
 for a person to fill in; so are facts that are not known. Doubled braces in code stand for one."""
 _FACTS_INTRO = "What a text may speak of in braces."
@@ -141,6 +145,8 @@ def cli_page() -> str:
         if command is None:
             raise LookupError(f"no command {name}")
         parts += _command(command, f"fairlead {name}", 2)
+    rows = [(f"`fairlead {old}`", f"`fairlead {new}`") for old, new in RENAMED.items()]
+    parts += ["## Renamed commands", _RENAMED_INTRO, _rows(("earlier", "now"), rows)]
     return "\n\n".join(parts) + "\n"
 
 

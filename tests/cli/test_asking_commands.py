@@ -30,23 +30,23 @@ from questions_site import NOW, S, build
 KEY = b"k" * 32
 AT = ["--to", "2024-10-04T10:10"]
 COMMANDS = [
-    ["jobs"],
-    ["jobs", "--sort", "bytes", "--last", "1h"],
-    ["job", "100", "--last", "1d"],
-    ["system"],
-    ["node", "n3"],
-    ["target"],
-    ["target", "OST0"],
-    ["target", "--cdf"],
-    ["mds"],
-    ["mds", "MDT2"],
-    ["forwarders"],
-    ["forwarders", "f1"],
-    ["system", "--space"],
-    ["system", "--network"],
-    ["system", "--devices"],
-    ["behaviour"],
-    ["behaviour", "--user", "alice", "--last", "1d"],
+    ["job", "list"],
+    ["job", "list", "--sort", "bytes", "--last", "1h"],
+    ["job", "show", "100", "--last", "1d"],
+    ["system", "show"],
+    ["node", "show", "n3"],
+    ["target", "list"],
+    ["target", "show", "OST0"],
+    ["target", "utilisation"],
+    ["mds", "show"],
+    ["mds", "show", "MDT2"],
+    ["forwarder", "list"],
+    ["forwarder", "show", "f1"],
+    ["system", "space"],
+    ["system", "network"],
+    ["system", "devices"],
+    ["job", "behaviour"],
+    ["job", "behaviour", "--user", "alice", "--last", "1d"],
 ]
 
 
@@ -105,11 +105,11 @@ def test_tables_fit_the_terminal(
     assert len(out.splitlines()) >= 2
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, ["system", "--health"]], ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS, ["probe", "list"]], ids=" ".join)
 def test_json_is_the_same_of_a_lake_and_of_a_server(
     command: list[str], lake: Path, server: str, operator: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    when = [] if "--health" in command else AT
+    when = [] if "probe" in command else AT
     code, here, _ = run([*command, *when, "--json", "--lake", str(lake)], capsys)
     assert code == 0
     code, there, _ = run([*command, *when, "--json", "--server", server, "--token", str(operator)], capsys)
@@ -123,23 +123,23 @@ def test_json_is_the_same_of_a_lake_and_of_a_server(
 
 def test_what_the_tables_say(lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    _, out, _ = run(["jobs", *AT, "--lake", str(lake), "--sort", "bytes"], capsys)
+    _, out, _ = run(["job", "list", *AT, "--lake", str(lake), "--sort", "bytes"], capsys)
     [_, first, second] = out.splitlines()
     assert re.search(r"100 +alice +wrf +completed .* 1\.2 GiB", first)
     assert re.search(r"101 +bob +gkua +running .*960 MiB", second)
-    _, out, _ = run(["mds", "MDT2", *AT, "--lake", str(lake)], capsys)
+    _, out, _ = run(["mds", "show", "MDT2", *AT, "--lake", str(lake)], capsys)
     assert "1,200 ops/s" in out
     assert re.search(r"101 +bob +gkua +900 +75 %", out)
-    _, out, _ = run(["node", "n3", *AT, "--lake", str(lake)], capsys)
+    _, out, _ = run(["node", "show", "n3", *AT, "--lake", str(lake)], capsys)
     assert "no data from 2024-10-04 10:04:00 UTC until now: no word from n3" in out
 
 
 def test_an_unknown_name_is_an_error_with_the_likes_of_it(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(["job", "10", "--lake", str(lake)], capsys)
+    code, out, err = run(["job", "show", "10", "--lake", str(lake)], capsys)
     assert (code, out) == (2, "")
     assert "no job '10' is known" in err
     assert "100" in err
-    assert run(["target", "ost1", *AT, "--lake", str(lake)], capsys)[2].count("OST1") == 1
+    assert run(["target", "show", "ost1", *AT, "--lake", str(lake)], capsys)[2].count("OST1") == 1
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_an_unknown_name_is_an_error_with_the_likes_of_it(lake: Path, capsys: py
     ids=" ".join,
 )
 def test_wrong_times_are_said_so(wrong: list[str], lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(["jobs", *wrong, "--lake", str(lake)], capsys)
+    code, _, err = run(["job", "list", *wrong, "--lake", str(lake)], capsys)
     assert code == 2
     assert "→" in err
 
@@ -156,24 +156,24 @@ def test_wrong_times_are_said_so(wrong: list[str], lake: Path, capsys: pytest.Ca
 def test_no_lake_no_server_no_token(
     lake: Path, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["jobs", "--lake", str(tmp_path / "none")], capsys)[0] == 7
-    code, _, err = run(["jobs", "--server", "http://127.0.0.1:1"], capsys)
+    assert run(["job", "list", "--lake", str(tmp_path / "none")], capsys)[0] == 7
+    code, _, err = run(["job", "list", "--server", "http://127.0.0.1:1"], capsys)
     assert code == 9
     assert "no server answers" in err
-    code, _, err = run(["jobs", "--server", server], capsys)
+    code, _, err = run(["job", "list", "--server", server], capsys)
     assert code == 8
     assert "a token is needed" in err
-    assert run(["jobs", "--server", server, "--lake", str(lake)], capsys)[0] == 2
-    assert run(["jobs", "--server", "ftp://x"], capsys)[0] == 2
-    assert run(["jobs", "--server", server, "--token", str(tmp_path / "none")], capsys)[0] == 3
+    assert run(["job", "list", "--server", server, "--lake", str(lake)], capsys)[0] == 2
+    assert run(["job", "list", "--server", "ftp://x"], capsys)[0] == 2
+    assert run(["job", "list", "--server", server, "--token", str(tmp_path / "none")], capsys)[0] == 3
 
 
 def test_a_readers_token_shows_own_jobs_only(server: str, reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--server", server, "--token", str(reader)]
-    _, out, _ = run(["jobs", *AT, *given], capsys)
+    _, out, _ = run(["job", "list", *AT, *given], capsys)
     assert "alice" in out
     assert "bob" not in out
-    code, _, err = run(["job", "101", *given], capsys)
+    code, _, err = run(["job", "show", "101", *given], capsys)
     assert code == 2
     assert "no job '101' is known" in err
 
@@ -190,7 +190,7 @@ def test_names_cannot_play_with_the_terminal(tmp_path: Path, capsys: pytest.Capt
         "start_ns": NOW - 60 * S,
     }
     put(lake, accounts(evil), ops("1", "n1", 540, 600, MIB))
-    for command in (["jobs"], ["job", "1"], ["node", "n1"]):
+    for command in (["job", "list"], ["job", "show", "1"], ["node", "show", "n1"]):
         _, out, _ = run([*command, *AT, "--lake", str(tmp_path / "lake")], capsys)
         assert "\x1b" not in out
         assert "\x07" not in out
@@ -221,7 +221,7 @@ def test_bars_and_heat_without_colours() -> None:
 
 def test_a_terminal_without_these_signs_gets_plain_ones(lake: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "node", "n3", *AT, "--lake", str(lake)],
+        [sys.executable, "-m", "fairlead", "node", "show", "n3", *AT, "--lake", str(lake)],
         capture_output=True,
         check=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"},

@@ -1,4 +1,4 @@
-"""`fairlead alerts` as a person and a program meet it."""
+"""`fairlead alert` as a person and a program meet it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
 
     def call(*words: str) -> tuple[int, str, str]:
-        code = main(["alerts", *words, "--config", str(config)])
+        code = main(["alert", *words, "--config", str(config)])
         done = capsys.readouterr()
         return code, done.out, done.err
 
@@ -138,12 +138,12 @@ def test_the_digest_of_the_last_day(run: Run, told: Concern) -> None:
 
 
 def test_the_rules_are_checked(run: Run, config: Path) -> None:
-    code, out, _ = run("rules", "check")
+    code, out, _ = run("check")
     assert code == 0
     assert "components: component.*, warning or worse -> hook, critical after 96 h" in out
-    assert json.loads(run("rules", "check", "--json")[1])["routes"] == ["hook", "ops"]
+    assert json.loads(run("check", "--json")[1])["routes"] == ["hook", "ops"]
     config.write_text(config.read_text().replace('to = ["hook"]', 'to = ["hok"]'))
-    code, _, err = run("rules", "check")
+    code, _, err = run("check")
     assert code == 5
     assert "there is no route 'hok'" in err
 

@@ -28,11 +28,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "broken.map").write_text("c[001- tcp:fwd1:7420\n* tcp:fwd1:7420\n")
     (tmp_path / "kind.map").write_text("# all\n* http://fwd1\n")
     (tmp_path / "noise.map").write_bytes(b"\xff\xfe\x00")
-    main(["token", "key", "key"])
+    main(["token", "make-key", "key"])
     return tmp_path
 
 
-FORWARDER = ["forwarder", "--export", "tree", "--listen", "unix:socket"]
+FORWARDER = ["forwarder", "run", "--export", "tree", "--listen", "unix:socket"]
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ FORWARDER = ["forwarder", "--export", "tree", "--listen", "unix:socket"]
         (["token", "issue", "--key", "key", "--valid", "99999d"], 2, "3650d"),
         (["token", "issue", "--key", "key", "--user", "4294967295"], 2, "--user"),
         (["token", "issue", "--key", "absent"], 3, "absent: the key cannot be read: No such file"),
-        (["token", "key", "absent/key"], 3, "choose a folder"),
+        (["token", "make-key", "absent/key"], 3, "choose a folder"),
         (["demo", "--html", "absent/page.html"], 2, "absent: nothing can be written there"),
         (["demo", "--keep", "file/below"], 2, "name another place with --keep"),
-        (["targets", "list", "pace.toml"], 5, "max_perf of 't0'"),
-        (["targets", "set-layout", "targets.toml", "/", "count=x"], 2, "count=x: not a number"),
-        (["targets", "set-layout", "targets.toml", "/", "size=99999T"], 2, "more than 1T"),
-        (["targets", "set-layout", "targets.toml", "/", "pool=none"], 2, "no target is in the pool 'none'"),
-        (["targets", "set-layout", "targets.toml", "/absent", "count=1"], 3, "no such path in the tree"),
+        (["tree", "show", "pace.toml"], 5, "max_perf of 't0'"),
+        (["tree", "set-layout", "targets.toml", "/", "count=x"], 2, "count=x: not a number"),
+        (["tree", "set-layout", "targets.toml", "/", "size=99999T"], 2, "more than 1T"),
+        (["tree", "set-layout", "targets.toml", "/", "pool=none"], 2, "no target is in the pool 'none'"),
+        (["tree", "set-layout", "targets.toml", "/absent", "count=1"], 3, "no such path in the tree"),
     ],
 )
 def test_is_named_with_what_to_do(
@@ -81,8 +81,8 @@ def test_a_tree_is_exported_into_an_empty_folder_only(
     place: Path, capsys: pytest.CaptureFixture[str], destination: str
 ) -> None:
     (place / "tree" / "used").touch()
-    assert main(["targets", "set-layout", "targets.toml", "/", "count=1"]) == 0  # makes the store
-    assert main(["targets", "export", "targets.toml", destination]) == 3
+    assert main(["tree", "set-layout", "targets.toml", "/", "count=1"]) == 0  # makes the store
+    assert main(["tree", "export", "targets.toml", destination]) == 3
     assert "give a new or empty directory" in capsys.readouterr().err
 
 
@@ -106,15 +106,15 @@ def test_a_closed_terminal_ends_a_service_unless_nohup_started_it(monkeypatch: p
 def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_target(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["targets", "list", "targets.toml"]) == 0
+    assert main(["tree", "show", "targets.toml"]) == 0
     out, err = capsys.readouterr()
     assert "new" in out
     assert err == ""
-    assert main(["targets", "set-layout", "targets.toml", "/", "count=1"]) == 0  # makes the store
+    assert main(["tree", "set-layout", "targets.toml", "/", "count=1"]) == 0  # makes the store
     (place / "t0").rename(place / "disk")
     (place / "t0").mkdir()
     capsys.readouterr()
-    assert main(["targets", "list", "targets.toml"]) == 0
+    assert main(["tree", "show", "targets.toml"]) == 0
     out, err = capsys.readouterr()
     assert "missing" in out
     assert err == ""

@@ -15,6 +15,7 @@ import pytest
 import fairlead
 from fairlead.cli import main as frame
 from fairlead.cli.main import COMMANDS, main
+from fairlead.cli.noun import RENAMED
 from fairlead.core import errors
 
 COMMAND = """
@@ -185,3 +186,21 @@ def test_a_name_that_no_encoding_knows_is_printed_all_the_same(probe: None, tmp_
     assert done.returncode == 0, done.stderr
     # click replaces an ASCII stream by one of its own, which shows a question mark.
     assert done.stdout in (b"caf\\udce9\n", b"caf?\n")
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items(), ids=RENAMED)
+def test_an_old_word_is_an_error_that_names_the_new_one(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["x1" if word == "NAME" else word for word in old.split()]
+    if words[0] in COMMANDS and len(words) == 1:
+        words.append("--last")  # the noun alone shows its help
+    assert main(words) == errors.UsageError.exit_code
+    assert f"  → it is now: fairlead {new}\n" in capsys.readouterr().err
+    path = [word for word in new.split() if not word.startswith("-")]
+    assert main([*path, "--help"]) == 0, "the new one exists"
+
+
+def test_a_verb_spelt_wrong_names_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "lst"]) == errors.UsageError.exit_code
+    assert capsys.readouterr().err == "error: there is no command 'job lst'\n  → perhaps: fairlead job list\n"
+    assert main(["repot"]) == errors.UsageError.exit_code
+    assert capsys.readouterr().err.endswith("  → perhaps: fairlead report\n")

@@ -1,4 +1,4 @@
-"""`fairlead rules` as a person and a program meet it."""
+"""`fairlead rule` as a person and a program meet it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("FAIRLEAD_RULES", raising=False)
 
     def call(*words: object) -> tuple[int, str, str]:
-        code = main(["rules", *map(str, words)])
+        code = main(["rule", *map(str, words)])
         done = capsys.readouterr()
         return code, done.out, done.err
 
@@ -96,7 +96,7 @@ def test_a_wrong_name_is_a_usage_error_with_a_guess(run) -> None:
     assert code == 2
     assert out == ""
     assert "did you mean 'small_writes'?" in err
-    assert "fairlead rules list" in err
+    assert "fairlead rule list" in err
 
 
 def test_check_a_sound_folder(run) -> None:

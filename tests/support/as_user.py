@@ -15,7 +15,7 @@ def main() -> int:
 
     for module in pkgutil.walk_packages(plane.__path__, plane.__name__ + "."):
         importlib.import_module(module.name)
-    for name in ("main", "mount", "umount", "mounts", "forwarder"):
+    for name in ("main", "mount", "umount", "mount_list", "forwarder"):
         importlib.import_module(f"fairlead.cli.{name}")
     for name in ("ascii", "idna", "latin_1", "utf_8"):
         importlib.import_module(f"encodings.{name}")

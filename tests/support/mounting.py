@@ -171,10 +171,11 @@ def forwarded_mount(
 def forwarder(
     export: Path | str, address: str, *options: str | Path, state: Path, uid: int | None = None
 ) -> Iterator[Running]:
-    """`fairlead forwarder`, ready to serve."""
+    """`fairlead forwarder run`, ready to serve."""
     said_to = state / f"forwarder-{len(list(state.glob('forwarder-*.said')))}.said"
     running = start(
         "forwarder",
+        "run",
         "--export",
         export,
         "--listen",

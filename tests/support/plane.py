@@ -69,7 +69,7 @@ class Plane:
         log = self.folder / f"{name}.log"
         before = log.read_text().count("ready") if log.exists() else 0
         process = self._start(
-            log.name, "forwarder", "--export", str(self.tree), "--listen", self.address(name), "--name", name, *options
+            log.name, "forwarder", "run", "--export", str(self.tree), "--listen", self.address(name), "--name", name, *options
         )
         self.forwarders[name] = process
         until(lambda: log.read_text().count("ready") > before or process.poll() is not None, f"{name} is ready")
@@ -115,7 +115,7 @@ class Plane:
 
     def status(self, point: Path) -> dict[str, Any]:
         """What the mount says of itself."""
-        done = self.command("mounts", "--json")
+        done = self.command("mount", "--list", "--json")
         assert done.returncode == 0, done.stderr
         for mount in json.loads(done.stdout)["mounts"]:
             if mount["mountpoint"] == str(point):

@@ -25,11 +25,11 @@ def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
         if len(answer.components) > 20:
             parts.append(Text(f"and {len(answer.components) - 20} more (--json has all)", style="dim"))
     if answer.ports:
-        from fairlead.cli.beside import port_table, unevenness
+        from fairlead.cli.system_parts import format_imbalance, port_table
 
         parts += [Text("\nSwitch ports", style="bold"), port_table(answer.ports[:10], width)]
         if answer.port_imbalance is not None:
-            parts.append(Text(unevenness(answer.port_imbalance), style="dim"))
+            parts.append(Text(format_imbalance(answer.port_imbalance), style="dim"))
     if answer.clocks:
         parts += [Text("\nClocks", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines(answer.clocks))]
     if answer.missing or answer.gaps:

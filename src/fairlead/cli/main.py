@@ -99,9 +99,9 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands, from the tables alone."""
-        for heading, table in (("Commands", VERBS), ("Commands by noun", NOUNS)):
+        for heading, nouns in (("Commands", False), ("Commands by noun", True)):
             with formatter.section(heading):
-                formatter.write_dl([(name, summary) for name, (_, summary) in table.items()])
+                formatter.write_dl([(n, summary) for n, (_, summary) in COMMANDS.items() if (n in NOUNS) == nouns])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return completions of a command's name, from the tables alone; of an option as click does."""

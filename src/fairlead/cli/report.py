@@ -77,7 +77,7 @@ def report(
 
     setup = reporting.prepare(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
-        raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rules list` names them all")
+        raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rule list` names them all")
     _apart([html, None if json_out in (None, "-") else Path(json_out)], [*traces, compare, rules_dir, platform])
     run = _Run(setup, None if json_out == "-" else terminal.Screen(setup, everything=everything, explain=explain))
     before = run.find(list(traces))

@@ -1,4 +1,4 @@
-"""Asks a server over HTTP or a unix socket, as `fairlead status` does. Standard library and small.
+"""Asks a server over HTTP or a unix socket, as `fairlead server status` does. Standard library and small.
 
 Not here: what is shown of the answer (`cli.status`).
 """

@@ -34,7 +34,7 @@ log = logging.getLogger("fairlead.server")
 
 
 class Addresses(msgspec.Struct, frozen=True, kw_only=True):
-    """The file `addresses.json` in the state folder while a server runs: where it listens, for `fairlead status`."""
+    """The file `addresses.json` in the state folder: where a running server listens, for `fairlead server status`."""
 
     pid: int
     collector: list[str]

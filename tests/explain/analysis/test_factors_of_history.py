@@ -92,5 +92,5 @@ def test_the_load_of_others_explains_the_slow_phases(tmp_path: Path, capsys: pyt
 
 def test_files_and_a_lake_together_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "runs.csv").write_text("a,b\n")
-    assert main(["analyse", "factors", str(tmp_path / "runs.csv"), "--lake", str(tmp_path)]) != 0
+    assert main(["history", "explain", str(tmp_path / "runs.csv"), "--lake", str(tmp_path)]) != 0
     assert "different things" in capsys.readouterr().err

@@ -421,15 +421,15 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
 
 def test_the_command_says_what_it_did(one: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     when = ["--from", f"@{SPAN.from_ns}", "--to", f"@{SPAN.to_ns}", "--lake", str(one.place.root)]
-    assert main(["analyse", "jobs", *when, "--json"]) == 0
+    assert main(["history", "summarise", *when, "--json"]) == 0
     told = msgspec.json.decode(capsys.readouterr().out, type=Reanalysis)
     assert told.jobs + told.kept == len(summaries(one))
-    assert main(["analyse", "jobs", *when]) == 0
+    assert main(["history", "summarise", *when]) == 0
     assert capsys.readouterr().out.startswith("0 summaries made, 0 left as they were, in 2 stretches")
-    assert main(["analyse", "population", *when, "--json"]) == 0
+    assert main(["history", "describe", *when, "--json"]) == 0
     found = population(Here(), str(one.place.root), SPAN)
     assert msgspec.json.decode(capsys.readouterr().out, type=Population) == found
-    assert main(["analyse", "population", *when]) == 0
+    assert main(["history", "describe", *when]) == 0
     shown = capsys.readouterr().out
     assert f"{found.jobs:,} jobs" in shown
     assert "(0,1K]" in shown

@@ -39,41 +39,41 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_empty_lake_is_told_of_without_false_good_news(tmp_path: Path) -> None:
     Lake.open(tmp_path / "lake", create=True)
     for words, said in (
-        (("findings",), "0 findings"),
-        (("findings", "--json"), '"total": 0'),
-        (("health",), "Not known"),
+        (("finding", "list"), "0 findings"),
+        (("finding", "list", "--json"), '"total": 0'),
+        (("component", "list"), "Not known"),
     ):
         result = run(tmp_path / "lake", *words)
         assert result.exit_code == 0, result.output
         assert said in result.output
-    assert "Not known" in run(tmp_path / "lake", "findings").output
-    for words in (("why", "4711"), ("explain", "abc"), ("health", "OST1")):
+    assert "Not known" in run(tmp_path / "lake", "finding", "list").output
+    for words in (("job", "explain", "4711"), ("finding", "show", "abc"), ("component", "show", "OST1")):
         result = run(tmp_path / "lake", *words)
         assert result.exception is not None
         assert "is known" in str(result.exception)
 
 
 def test_every_command_says_the_same_as_text_json_and_page(site: Path, tmp_path: Path) -> None:
-    listed = json.loads(run(site, "findings", *SPAN, "--json").output)
+    listed = json.loads(run(site, "finding", "list", *SPAN, "--json").output)
     assert listed["schema"] == "fairlead.findings/1"
     name = listed["findings"][0]["finding"]["id"]
     title = listed["findings"][0]["finding"]["title"]
     for schema, words in (
-        ("fairlead.findings/1", ("findings", *SPAN)),
-        ("fairlead.explanation/1", ("explain", name)),
-        ("fairlead.why/1", ("why", VICTIM)),
+        ("fairlead.findings/1", ("finding", "list", *SPAN)),
+        ("fairlead.explanation/1", ("finding", "show", name)),
+        ("fairlead.why/1", ("job", "explain", VICTIM)),
     ):
         assert json.loads(run(site, *words, "--json").output)["schema"] == schema
         text = " ".join(run(site, *words).output.split())
         assert title[:40] in text
-        file = tmp_path / f"{words[0]}.html"
+        file = tmp_path / f"{'-'.join(words[:2])}.html"
         assert run(site, *words, "--html", str(file)).exit_code == 0
         page = file.read_text("utf-8")
         assert title in page
         assert "<script" not in page
         assert re.search(r'Content-Security-Policy" content="default-src &#x27;none&#x27;|default-src \'none\'', page)
         assert not re.search(r'(?:src|href)="https?:', page)
-        assert words[0] == "findings" or "<svg" in page
+        assert words[1] == "list" or "<svg" in page
 
 
 def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
         batch = writer.batch("evil")
         batch.add(finding_rows([told], 1_717_200_100 * S))
         batch.commit()
-    for words in (("findings", *SPAN), ("explain", "abcdef123456")):
+    for words in (("finding", "list", *SPAN), ("finding", "show", "abcdef123456")):
         assert run(tmp_path / "lake", *words, "--html", str(tmp_path / "page.html")).exit_code == 0
         page = (tmp_path / "page.html").read_text("utf-8")
         assert "<script" not in page
@@ -136,7 +136,7 @@ def test_a_slow_target_becomes_one_incident_that_ends(tmp_path: Path) -> None:
     [told] = lake.query("SELECT rule, subject_id, to_ns FROM finding WHERE subject_kind = 'target'").to_pylist()
     assert told["rule"] == "component.degraded"
     assert told["to_ns"] is not None
-    found = run(tmp_path / "lake", "health", "--at", "2024-06-01T00:05:00", "--json")
+    found = run(tmp_path / "lake", "component", "list", "--at", "2024-06-01T00:05:00", "--json")
     answer = json.loads(found.output)
     assert answer["schema"] == "fairlead.component-health/1"
     assert {one["layer"] for one in answer["layers"]} >= {"target", "forwarder"}

@@ -123,7 +123,7 @@ def blamed(finding: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("way", ["server", "lake"])
 def test_findings_name_who_did_it(site: Site, way: str) -> None:
-    listed = json.loads(asked("findings", "--json", *site.where(way)))["findings"]
+    listed = json.loads(asked("finding", "list", "--json", *site.where(way)))["findings"]
     of = {one["job_id"] or one["finding"]["subject"]["id"]: one["finding"] for one in listed}
     assert set(of) == {SLOWED, HELD_UP, TARGET}, [one["finding"]["title"] for one in listed]
     assert blamed(of[SLOWED]) == [("job", CULPRIT)]
@@ -151,17 +151,17 @@ def test_why_says_who_took_the_time_and_clears_the_others(site: Site) -> None:
 
 @pytest.mark.parametrize("way", ["server", "lake"])
 def test_the_first_line_names_the_culprit(site: Site, way: str) -> None:
-    assert f"job {CULPRIT}" in asked("why", SLOWED, *site.where(way)).splitlines()[0]
+    assert f"job {CULPRIT}" in asked("job", "explain", SLOWED, *site.where(way)).splitlines()[0]
 
 
 def test_the_api_says_the_same_and_the_page_shows_it(site: Site, tmp_path: Path) -> None:
     listed = site.get("findings?last=1h")["findings"]
-    same = json.loads(asked("findings", "--json", "--last", "1h", *site.where("lake")))["findings"]
+    same = json.loads(asked("finding", "list", "--json", "--last", "1h", *site.where("lake")))["findings"]
     assert [one["finding"]["id"] for one in listed] == [one["finding"]["id"] for one in same]
     name = next(one["finding"]["id"] for one in listed if one["job_id"] == SLOWED)
     assert site.get(f"findings/{name}")["told"]["finding"]["culprits"][0]["id"] == CULPRIT
     page = tmp_path / "page.html"
-    asked("explain", name, "--html", str(page), *site.where("server"))
+    asked("finding", "show", name, "--html", str(page), *site.where("server"))
     assert "<svg" in page.read_text()
-    health = json.loads(asked("health", TARGET, "--json", *site.where("server")))
+    health = json.loads(asked("component", "show", TARGET, "--json", *site.where("server")))
     assert [one["component"] for one in [*health["open"], *health["past"]]] == [TARGET]

@@ -1,4 +1,4 @@
-"""`fairlead behaviour`: figures of a lake, rights, names nobody has, pages that stay harmless, an empty lake."""
+"""`fairlead job behaviour`: figures of a lake, rights, names nobody has, pages that stay harmless, an empty lake."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_an_empty_lake_knows_nothing_and_says_so(tmp_path: Path, capsys: pytest.
         None,
     )
     assert "summaries: of no job that began in this time" in found.missing
-    assert main(["behaviour", "--lake", str(tmp_path / "lake")]) == 0
+    assert main(["job", "behaviour", "--lake", str(tmp_path / "lake")]) == 0
     assert "of no job is it known what it moved" in capsys.readouterr().out
     assert "Not known" in behaviour_page(found)
 
@@ -203,7 +203,7 @@ class Tags(HTMLParser):
 
 def test_the_page_is_whole_and_harmless(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "page.html"
-    assert main(["behaviour", "--lake", str(root), *AT, "--html", str(file)]) == 0
+    assert main(["job", "behaviour", "--lake", str(root), *AT, "--html", str(file)]) == 0
     capsys.readouterr()
     page = file.read_text("utf-8")
     tags = Tags(page).seen
@@ -217,14 +217,14 @@ def test_the_page_is_whole_and_harmless(root: Path, tmp_path: Path, capsys: pyte
 
 
 def test_the_terminal_is_safe_from_names(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["behaviour", "--lake", str(root), *AT]) == 0
+    assert main(["job", "behaviour", "--lake", str(root), *AT]) == 0
     out = capsys.readouterr().out
     assert not re.search("[\x1b‮]", out)
     assert "5 jobs" in out
 
 
 def test_json_has_a_schema(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["behaviour", "--lake", str(root), *AT, "--json", "--user", "ada"]) == 0
+    assert main(["job", "behaviour", "--lake", str(root), *AT, "--json", "--user", "ada"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "fairlead.behaviour/1"
     assert told["jobs"] == 2

@@ -190,12 +190,12 @@ def test_devices_by_hour_and_the_pages_of_the_shell(lake: Lake) -> None:
         ("n1/nvme0n1", 11, 30.0, 0.25, 2),
     ]
     place = ["--lake", str(lake.place.root), "--from", str((NOW - 7 * DAY) // S), "--to", str(NOW // S)]
-    for view in ("--devices", "--network", "--space"):
+    for view in ("devices", "network", "space"):
         shown = CliRunner().invoke(cli, ["system", view, *place])
         assert shown.exit_code == 0, shown.output
         answer = json.loads(CliRunner().invoke(cli, ["system", view, "--json", *place]).stdout)
         assert answer["schema"].startswith("fairlead.")
-    assert "n1/nvme0n1" in CliRunner().invoke(cli, ["system", "--devices", *place]).output
+    assert "n1/nvme0n1" in CliRunner().invoke(cli, ["system", "devices", *place]).output
 
 
 # -- classes, full loads -----------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_records_of_nodes_whose_clocks_are_off_are_shown_at_their_time(tmp_path:
     first = next(k for k, value in enumerate(line.write_bytes_per_s) if value)
     assert node.timeline.from_ns + first * node.timeline.step_ns == T0 + 420 * S
     assert node.clock.offset_ns == -300 * S
-    shown = CliRunner().invoke(cli, ["job", "9", "--lake", str(lake.place.root)])
+    shown = CliRunner().invoke(cli, ["job", "show", "9", "--lake", str(lake.place.root)])
     assert "its clock is off" in shown.output
 
 

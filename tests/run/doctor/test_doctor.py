@@ -1,4 +1,4 @@
-"""`fairlead doctor` on made-up machines: each check with what it looks for there, half there and absent."""
+"""`fairlead host check` on made-up machines: each check with what it looks for there, half there and absent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fairlead.cli import doctor as command
+from fairlead.cli import host as command
 from fairlead.core.errors import MissingDependencyError
 from fairlead.run.doctor import Check, Machine, compute, examine, monitoring, site, storage, tools, usable
 from fairlead.run.doctor.check import extra_requirements, install_command, pip_command
@@ -301,7 +301,7 @@ def test_ports_of_the_server(room: Room) -> None:
     assert monitoring.ports(room.machine()).status == "ok"
     room.put("proc/net/tcp6", head + "   0: 00000000000000000000000001000000:217C 00000000:0000 0A\n")
     taken = monitoring.ports(room.machine())
-    assert (taken.status, taken.command) == ("partly", "fairlead status")
+    assert (taken.status, taken.command) == ("partly", "fairlead server status")
     assert "8572: questions" in taken.found
     assert "8571" not in taken.found
 
@@ -387,7 +387,7 @@ def _machine_of(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
 
 def test_json(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     _machine_of(monkeypatch, room.machine())
-    result = CliRunner().invoke(command.doctor, ["--json"])
+    result = CliRunner().invoke(command.host, ["check", "--json"])
     assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert document["schema"] == command.SCHEMA
@@ -400,7 +400,7 @@ def test_table_shows_every_check_and_its_command(room: Room, monkeypatch: pytest
     room.distribution("ID=debian\n")
     _machine_of(monkeypatch, room.machine())
     monkeypatch.setenv("COLUMNS", "200")
-    result = CliRunner().invoke(command.doctor)
+    result = CliRunner().invoke(command.host, ["check"])
     assert result.exit_code == 0
     for check in examine(room.machine()):
         assert check.name in result.stdout
@@ -414,7 +414,7 @@ def test_an_unusable_core_is_an_error_after_the_table(room: Room, monkeypatch: p
         raise ImportError(f"No module named {name!r}")
 
     _machine_of(monkeypatch, replace(room.machine(), load=load))
-    result = CliRunner().invoke(command.doctor)
+    result = CliRunner().invoke(command.host, ["check"])
     assert isinstance(result.exception, MissingDependencyError)
     assert result.exception.exit_code == 6
     assert "packages" in result.stdout

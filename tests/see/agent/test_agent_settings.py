@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fairlead.cli.agent import agent
+from fairlead.cli.agent import run_agent
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.settings import _READERS, HELP, SettingError, parse_arguments
 
@@ -63,7 +63,7 @@ def test_a_wrong_option_is_named(words: list[str]) -> None:
 
 
 def test_the_command_takes_the_same_options_as_the_single_file() -> None:
-    options = {one.opts[0] for one in agent.params if isinstance(one, click.Option)}
+    options = {one.opts[0] for one in run_agent.params if isinstance(one, click.Option)}
     own = {"--" + name.replace("_", "-") for name in _READERS} | {"--config"}
     assert options == own - {"--quiet"}, "which is an option of fairlead itself"
     for option in own:

@@ -326,12 +326,12 @@ def test_figures_are_prometheus_text(server: Up) -> None:
 def test_the_local_user_needs_no_token_on_the_unix_socket(server: Up, capsys: pytest.CaptureFixture[str]) -> None:
     from fairlead.cli.main import main
 
-    main(["status", "--server", f"unix:{server.unix}", "--json"])
+    main(["server", "status", "--server", f"unix:{server.unix}", "--json"])
     assert json.loads(capsys.readouterr().out)["schema"] == "fairlead.health/1"
-    assert main(["status", "--server", f"http://127.0.0.1:{server.port}"]) == 9
+    assert main(["server", "status", "--server", f"http://127.0.0.1:{server.port}"]) == 9
     token = server.folder / "reader"
     token.write_text(server.token("reader"))
-    main(["status", "--server", f"http://127.0.0.1:{server.port}", "--token", str(token), "--all"])
+    main(["server", "status", "--server", f"http://127.0.0.1:{server.port}", "--token", str(token), "--all"])
     assert "sources" in capsys.readouterr().out
 
 

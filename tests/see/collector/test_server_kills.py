@@ -180,7 +180,7 @@ def test_sources_and_open_gaps_are_known_after_a_restart(tmp_path: Path) -> None
         server.post(health_batch(2, node="gone"))
         ended = until(lambda: server.query(f"{gaps} AND end_ns IS NOT NULL"))
         assert len(ended) == 1
-        assert main(["status", "--lake", str(server.lake)]) in (0, 4)
+        assert main(["server", "status", "--lake", str(server.lake)]) in (0, 4)
 
 
 def test_all_processes_answer_and_new_settings_exchange_them(tmp_path: Path) -> None:

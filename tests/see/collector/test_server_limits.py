@@ -65,8 +65,10 @@ def test_tls_and_who_speaks_none(tmp_path: Path) -> None:
         token = tmp_path / "token"
         token.write_text(server.token("reader"))
         url = f"https://127.0.0.1:{server.port}"
-        assert main(["status", "--server", url, "--token", str(token), "--ca", str(tmp_path / "cert.pem")]) in (0, 4)
-        assert main(["status", "--server", url, "--token", str(token)]) == 9
+        assert main(
+            ["server", "status", "--server", url, "--token", str(token), "--ca", str(tmp_path / "cert.pem")]
+        ) in (0, 4)
+        assert main(["server", "status", "--server", url, "--token", str(token)]) == 9
 
 
 def test_two_hundred_connections_at_once(tmp_path: Path) -> None:

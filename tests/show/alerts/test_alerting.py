@@ -203,19 +203,19 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
             claims = Claims(expires_s=time.time_ns() // S + 3600, role="reader", user=user)
             tokens[user].write_text(issue(key, claims))
         at = ("--server", f"http://{api}", "--token", str(tokens["alice"]))
-        made = fairlead("alerts", "subscribe", "--mine", "--to", "alice@example.org", "--json", *at)
+        made = fairlead("alert", "subscribe", "--mine", "--to", "alice@example.org", "--json", *at)
         assert made.returncode == 0, made.stderr
         (mine,) = json.loads(made.stdout)["subscriptions"]
         assert mine["owner"] == "alice"
         for refused in (
-            fairlead("alerts", "subscribe", "--mine", "--user", "bob", "--to", "alice@example.org", *at),
-            fairlead("alerts", "subscribe", "--mine", "--to", "alice@elsewhere.org", *at),
-            fairlead("alerts", "unsubscribe", mine["id"], *at[:3], str(tokens["bob"])),
-            fairlead("alerts", "subscriptions", *at[:2]),
+            fairlead("alert", "subscribe", "--mine", "--user", "bob", "--to", "alice@example.org", *at),
+            fairlead("alert", "subscribe", "--mine", "--to", "alice@elsewhere.org", *at),
+            fairlead("alert", "unsubscribe", mine["id"], *at[:3], str(tokens["bob"])),
+            fairlead("alert", "subscriptions", *at[:2]),
         ):
             assert refused.returncode == 9, refused.stderr
             assert "Traceback" not in refused.stderr
-        seen = json.loads(fairlead("alerts", "subscriptions", "--json", *at[:3], str(tokens["bob"])).stdout)
+        seen = json.loads(fairlead("alert", "subscriptions", "--json", *at[:3], str(tokens["bob"])).stdout)
         assert seen["subscriptions"] == []
         now_ns = time.time_ns()
         write(
@@ -229,10 +229,10 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         assert "job 42" in hers.text
         assert "job 43" not in hers.text
         config = ("--config", str(up.config))
-        listed = json.loads(fairlead("alerts", "list", "--json", *config).stdout)
+        listed = json.loads(fairlead("alert", "list", "--json", *config).stdout)
         assert {one["id"] for one in listed["notices"]} == {"f1", "f2"}
-        assert fairlead("alerts", "test", "ops", *config).stdout == "ops: delivered\n"
-        silenced = fairlead("alerts", "silence", "--match", "job=44", "--for", "1h", "--why", "known", *config)
+        assert fairlead("alert", "test", "ops", *config).stdout == "ops: delivered\n"
+        silenced = fairlead("alert", "silence", "--match", "job=44", "--for", "1h", "--why", "known", *config)
         assert silenced.returncode == 0, silenced.stderr
         count = len(sink.letters)
         write(

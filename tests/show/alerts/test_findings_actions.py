@@ -247,7 +247,7 @@ def test_silences_are_for_operators_and_the_same_as_the_command_lines(site: Site
     _, both = site.ask("viewer", "GET", "silences")
     assert [one["match"] for one in both["silences"]] == [{"component": "ost3"}, {"rule": "component.*"}]
     name = both["silences"][0]["id"]
-    assert CliRunner().invoke(cli, ["alerts", "unsilence", name, *config]).exit_code == 0
+    assert CliRunner().invoke(cli, ["alert", "unsilence", name, *config]).exit_code == 0
     assert site.ask("root", "DELETE", f"silences/{name}")[0] == 404
     assert site.ask("root", "DELETE", f"silences/{both['silences'][1]['id']}")[0] == 200
     assert site.ask("root", "GET", "silences")[1]["silences"] == []
@@ -258,12 +258,10 @@ def test_silences_are_for_operators_and_the_same_as_the_command_lines(site: Site
 def test_the_command_line_takes_on_what_no_alert_told_of(site: Site, root: Path) -> None:
     config = ["--config", str(root / "server.toml")]
     site.ask("root", "GET", "silences")  # the state is there
-    assert CliRunner().invoke(cli, ["alerts", "ack", "fa", "--why", "on it", *config]).exit_code == 0
+    assert CliRunner().invoke(cli, ["alert", "ack", "fa", "--why", "on it", *config]).exit_code == 0
     assert site.taken("root")["fa"]["text"] == "on it"
-    assert isinstance(
-        CliRunner().invoke(cli, ["alerts", "ack", "nothing", "--why", "x", *config]).exception, UsageError
-    )
-    assert CliRunner().invoke(cli, ["alerts", "ack", "fa", "--undo", *config]).exit_code == 0
+    assert isinstance(CliRunner().invoke(cli, ["alert", "ack", "nothing", "--why", "x", *config]).exception, UsageError)
+    assert CliRunner().invoke(cli, ["alert", "ack", "fa", "--undo", *config]).exit_code == 0
     assert site.taken("root") == {}
 
 

@@ -117,7 +117,7 @@ def test_explain_names_an_unknown_rule_before_reading_anything(capsys: Capture) 
     done = report(capsys, "/dev/zero", "--explain", "no_such_rule")
     assert (done.code, done.out) == (2, "")
     assert "no rule is called 'no_such_rule'" in done.err
-    assert "fairlead rules list" in done.err
+    assert "fairlead rule list" in done.err
 
 
 @pytest.mark.parametrize(

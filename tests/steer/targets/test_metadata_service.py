@@ -29,8 +29,8 @@ DEADLINE_S = 60.0
 
 
 def _start(folder: Path) -> subprocess.Popen[str]:
-    """`fairlead metadata`, listening."""
-    command = [sys.executable, "-m", "fairlead", "metadata", "--store", str(folder / "metadata")]
+    """`fairlead tree serve-metadata`, listening."""
+    command = [sys.executable, "-m", "fairlead", "tree", "serve-metadata", "--store", str(folder / "metadata")]
     process = subprocess.Popen([*command, "--listen", f"unix:{folder}/socket"], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     line = process.stderr.readline()

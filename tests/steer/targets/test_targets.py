@@ -56,22 +56,22 @@ def test_export(tmp_path: Path) -> None:
     file = write_targets(tmp_path, 'stripe_count = 2\nstripe_size = "64K"')
     with opened(file) as tree:
         contents = _fill(tree)
-    assert main(["targets", "export", str(file), str(tmp_path / "out")]) == 0
+    assert main(["tree", "export", str(file), str(tmp_path / "out")]) == 0
     _same(tmp_path / "out", contents)
     found = (tmp_path / "out" / "sparse").stat()
     assert (found.st_mtime_ns, stat.S_IMODE(found.st_mode), found.st_nlink) == (1_000_000_005, 0o640, 2)
     assert found.st_blocks * 512 < 1 << 20, "holes stay holes"
-    assert main(["targets", "export", str(file), str(tmp_path / "part"), "/folder/large"]) == 0
+    assert main(["tree", "export", str(file), str(tmp_path / "part"), "/folder/large"]) == 0
     assert (tmp_path / "part" / "large").read_bytes() == contents["folder/large"]
-    assert main(["targets", "export", str(file), str(tmp_path / "out")]) == 3, "not into a full directory"
-    assert main(["targets", "export", str(file), str(tmp_path / "no"), "/none"]) == 3
+    assert main(["tree", "export", str(file), str(tmp_path / "out")]) == 3, "not into a full directory"
+    assert main(["tree", "export", str(file), str(tmp_path / "no"), "/none"]) == 3
 
 
 def test_export_beside_a_forwarder(tmp_path: Path) -> None:
     file = write_targets(tmp_path)
     with opened(file) as tree:
         write_file(tree, b"a", b"data")
-        command = [sys.executable, "-m", "fairlead", "targets", "export", str(file), str(tmp_path / "out"), "--json"]
+        command = [sys.executable, "-m", "fairlead", "tree", "export", str(file), str(tmp_path / "out"), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert json.loads(done.stdout)["files"] == 1
         assert (tmp_path / "out" / "a").read_bytes() == b"data"
@@ -83,7 +83,7 @@ def test_export_says_what_is_lost(tmp_path: Path) -> None:
         for number in range(6):
             write_file(tree, b"f%d" % number, b"data")
     next((tmp_path / "t1").glob("objects/*/*")).unlink()
-    assert main(["targets", "export", str(file), str(tmp_path / "out")]) == 4
+    assert main(["tree", "export", str(file), str(tmp_path / "out")]) == 4
 
 
 def test_the_script_of_the_page_reads_a_tree_back(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for number in range(6):
             write_file(tree, b"f%d" % number, b"data")
     (tmp_path / "t2").rename(tmp_path / "away")
-    assert main(["targets", "list", str(file), "--json"]) == 0
+    assert main(["tree", "show", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == "fairlead.targets/1"
     rows = {row["name"]: row for row in found["targets"]}
@@ -116,7 +116,7 @@ def test_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["t1"]["max_perf_bytes_per_s"] == 500 << 20
     assert [rows[name]["objects"] for name in ("t0", "t1", "t2")] == [2, 2, 0], "one after the other"
     assert rows["t0"]["capacity_bytes"] > rows["t0"]["used_bytes"] > 0
-    assert main(["targets", "list", str(file)]) == 0
+    assert main(["tree", "show", str(file)]) == 0
     assert "fast" in capsys.readouterr().out
 
 
@@ -124,23 +124,23 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_targets(tmp_path)
     with opened(file) as tree:
         write_file(tree, b"a", b"data")
-    assert main(["targets", "check", str(file)]) == 0
+    assert main(["tree", "check", str(file)]) == 0
     stray = tmp_path / "t0" / "objects" / "ff"
     stray.mkdir(exist_ok=True)
     (stray / "ff.0").write_bytes(b"stray")
     capsys.readouterr()
-    assert main(["targets", "check", str(file), "--json"]) == 8
+    assert main(["tree", "check", str(file), "--json"]) == 8
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert (problem["kind"], problem["target"], problem["mended"]) == ("orphaned", "t0", False)
-    assert main(["targets", "check", str(file), "--repair"]) == 0
+    assert main(["tree", "check", str(file), "--repair"]) == 0
     assert (tmp_path / "t0" / "lost" / "ff.0").read_bytes() == b"stray"
-    assert main(["targets", "check", str(file)]) == 0
+    assert main(["tree", "check", str(file)]) == 0
 
 
 def test_repair_needs_the_tree_for_itself(tmp_path: Path) -> None:
     file = write_targets(tmp_path)
     with opened(file):
-        command = [sys.executable, "-m", "fairlead", "targets", "check", str(file)]
+        command = [sys.executable, "-m", "fairlead", "tree", "check", str(file)]
         assert subprocess.run(command, capture_output=True, check=False).returncode == 0
         done = subprocess.run([*command, "--repair"], capture_output=True, text=True, check=False)
         assert done.returncode == 8
@@ -166,9 +166,9 @@ def test_layouts_are_inherited(tmp_path: Path) -> None:
             tree.set_attribute(node, LAYOUT, b"count=1", 0)
         tree.remove_attribute(below, LAYOUT)
         assert tree.get_attribute(write_file(tree, b"b", b"x", below), LAYOUT).startswith(b"count=1,")
-    assert main(["targets", "set-layout", str(file), "/d/e", "count=3,pool="]) == 0
-    assert main(["targets", "set-layout", str(file), "/d/e", "count=x"]) == 2
-    assert main(["targets", "set-layout", str(file), "/none", "count=1"]) == 3
+    assert main(["tree", "set-layout", str(file), "/d/e", "count=3,pool="]) == 0
+    assert main(["tree", "set-layout", str(file), "/d/e", "count=x"]) == 2
+    assert main(["tree", "set-layout", str(file), "/none", "count=1"]) == 3
     with opened(file) as tree:
         below = tree.lookup(tree.lookup(ROOT, b"d")[0], b"e")[0]
         assert tree.get_attribute(write_file(tree, b"c", b"x", below), LAYOUT).startswith(b"count=3,")

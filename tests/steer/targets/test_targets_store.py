@@ -99,7 +99,7 @@ def test_numbers_are_never_used_twice(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path), map_size=MAP)
-    with pytest.raises(ForwardingError, match="fairlead metadata"):
+    with pytest.raises(ForwardingError, match="fairlead tree serve-metadata"):
         LocalStore(str(tmp_path), map_size=MAP)
     store.close()
 

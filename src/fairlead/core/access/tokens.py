@@ -22,7 +22,7 @@ MOUNT, AGENT, READER, OPERATOR = "", "agent", "reader", "operator"
 ROLES = (MOUNT, AGENT, READER, OPERATOR)
 """Of mounts at forwarders; of those who send records to a server, of those who ask it, of those who do both."""
 _MAX_TOKEN = 4096
-_MAKE = "make one: fairlead token key FILE"
+_MAKE = "make one: fairlead token make-key FILE"
 HOW_TO_GET_ONE = "make one with the forwarders' key (fairlead token issue --key FILE) and give it with --token FILE"
 """For a client whose token is refused."""
 _SECOND_NS = 1_000_000_000

@@ -277,5 +277,5 @@ def _nothing(lake: Tables, span: Span, running: int) -> UsageError:
     return UsageError(
         f"{known['here']:,} jobs began in this time, and none has a summary of its I/O",
         where="job_summary",
-        remedy="let the analysis run: fairlead up does, or fairlead analyse jobs",
+        remedy="let the analysis run: fairlead up does, or fairlead history summarise",
     )

@@ -1,4 +1,4 @@
-"""What `fairlead behaviour` answers: statistics of a population of jobs, or of one user's or program's.
+"""What `fairlead job behaviour` answers: statistics of a population of jobs, or of one user's or program's.
 
 Null is *not known*, never zero.
 """

@@ -161,7 +161,7 @@ def _agents(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
     address = next((one for one in settled.collector if one.startswith(("tls:", "tcp:"))), "")
     kind, _, place = address.partition(":")
     url = f"{'https' if kind == 'tls' else 'http'}://{place}" if place else "https://SERVER:8571"
-    command = f"fairlead agent --server {url} --token agent.token"
+    command = f"fairlead agent run --server {url} --token agent.token"
     common: dict[str, Any] = {
         "key": "agents",
         "group": "watching",
@@ -191,19 +191,19 @@ _LAYERS = (
         "fairlead mount FORWARDER MOUNTPOINT",
         "howto/mount-through-forwarders",
     ),
-    ("forwarders", "Forwarders", ("forwarder",), "fairlead forwarder", "tutorial/forwarding"),
+    ("forwarders", "Forwarders", ("forwarder",), "fairlead forwarder run", "tutorial/forwarding"),
     (
         "pfs_clients",
         "Lustre and GPFS clients",
         ("pfs_client",),
-        "fairlead agent --probes lustre_client",
+        "fairlead agent run --probes lustre_client",
         "reference/agent",
     ),
-    ("targets", "Storage targets", ("target",), "fairlead agent --probes lustre_oss", "reference/agent"),
-    ("metadata", "Metadata servers", ("metadata",), "fairlead agent --probes lustre_mds", "reference/agent"),
-    ("devices", "Devices", ("device",), "fairlead agent --probes disks", "reference/agent"),
-    ("ports", "Network ports", ("port",), "fairlead agent --probes infiniband", "reference/agent"),
-    ("usage", "Space by owner", ("usage",), "fairlead agent --probes usage", "reference/agent"),
+    ("targets", "Storage targets", ("target",), "fairlead agent run --probes lustre_oss", "reference/agent"),
+    ("metadata", "Metadata servers", ("metadata",), "fairlead agent run --probes lustre_mds", "reference/agent"),
+    ("devices", "Devices", ("device",), "fairlead agent run --probes disks", "reference/agent"),
+    ("ports", "Network ports", ("port",), "fairlead agent run --probes infiniband", "reference/agent"),
+    ("usage", "Space by owner", ("usage",), "fairlead agent run --probes usage", "reference/agent"),
 )
 
 
@@ -303,7 +303,7 @@ def _site(settled: Settled) -> list[SetupPart]:
             state="connected" if settled.alert_routes else "not",
             what=f"{settled.alert_routes} routes" if settled.alert_routes else "nobody is told when something is found",
             count=settled.alert_routes,
-            command="" if settled.alert_routes else "fairlead alerts test ROUTE",
+            command="" if settled.alert_routes else "fairlead alert test ROUTE",
             docs="howto/get-alerts",
         ),
     ]

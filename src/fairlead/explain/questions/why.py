@@ -213,7 +213,7 @@ def _missing(
         if summary is None:
             missing.append("analysis: this job has not been looked at yet")
         elif summary.phases:
-            missing.append("phases: it was looked at before phases were kept; `fairlead analyse findings` makes them")
+            missing.append("phases: it was looked at before phases were kept; `fairlead history diagnose` makes them")
         else:
             missing.append("phases: no counter or trace names this job, or it did too little I/O to speak of phases")
     if phases.num_rows and phases["expected_s"].null_count == phases.num_rows:

@@ -33,7 +33,7 @@ LAYERS: tuple[str, ...] = Layer.__args__  # type: ignore[attr-defined]
 _BRACES = re.compile(r"\{[^{}]*\}")
 _OTHERS = ("culprit", "culprit_user")
 """Facts that are not for the eyes of whose job was disturbed."""
-_REMEDY = "`fairlead rules advice` lists rules, verdicts and facts; docs: howto/write-a-rule"
+_REMEDY = "`fairlead rule advice` lists rules, verdicts and facts; docs: howto/write-a-rule"
 
 
 class AdviceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

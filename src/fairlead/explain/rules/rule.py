@@ -52,8 +52,8 @@ FILE_COLUMNS: dict[str, str] = {
 _PLACEHOLDER = re.compile(r"\{([a-z0-9_]+)(?::([^{}|]*)\|([^{}|]*))?\}")
 _BRACES = re.compile(r"\{[^{}]*\}")
 _ID = re.compile(r"[a-z][a-z0-9_]*")
-_KEYS_PAGE = "the page on writing rules lists the keys of a rule; `fairlead rules show RULE` shows one as an example"
-_METRICS_PAGE = "`fairlead rules metrics` lists the names a rule may use"
+_KEYS_PAGE = "the page on writing rules lists the keys of a rule; `fairlead rule show RULE` shows one as an example"
+_METRICS_PAGE = "`fairlead rule metrics` lists the names a rule may use"
 
 
 class EvidenceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

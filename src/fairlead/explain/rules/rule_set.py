@@ -108,7 +108,7 @@ def _crossed(rules: Mapping[str, Rule], site: Path | None) -> Iterator[ConfigErr
         where = str(site / f"{rule.id}.toml") if site is not None else rule.id
         for n, covering in enumerate(rule.covers):
             if covering.rule not in rules:
-                remedy = "`fairlead rules list` names them all"
+                remedy = "`fairlead rule list` names them all"
                 yield ConfigError(f"covers[{n}].rule: no rule is called {covering.rule!r}", where=where, remedy=remedy)
         if rule.id in covered_by(rules, rule.id):
             remedy = "let only the more specific rule cover the other"

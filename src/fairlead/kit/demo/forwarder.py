@@ -1,4 +1,4 @@
-"""A forwarder of the demo: `fairlead forwarder` on targets with simulated devices, in a queue that takes no sides.
+"""A forwarder of the demo: `fairlead forwarder run` on targets with simulated devices, in a queue that takes no sides.
 
 Run as `python -m fairlead.kit.demo.forwarder`.
 """

@@ -1,7 +1,7 @@
 """Checks of what watching takes: an old enough Python for the agent, counters it may read, ports and a service manager.
 
 Not here: Slurm and control groups as such (`site`), file systems (`storage`), what the agent itself finds
-(`fairlead agent --check`).
+(`fairlead agent run --check`).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def jobs_here(machine: Machine) -> Check:
 
 def job_feed(machine: Machine) -> Check:
     """Where a server learns of jobs: Slurm's commands with JSON."""
-    check = partial(Check, area=_AREA, name="job feed", enables="who ran what where, for `fairlead jobs` and `job`")
+    check = partial(Check, area=_AREA, name="job feed", enables="who ran what where, for `fairlead job list`")
     ran = machine.run("squeue", "--version")
     found = None if ran is None or ran.code != 0 else re.search(r"(\d+)\.(\d+)", ran.text)
     if ran is None or found is None:
@@ -167,7 +167,7 @@ def ports(machine: Machine) -> Check:
     return check(
         status="partly",
         found=f"something listens already, a server perhaps: {words}",
-        command="fairlead status",
+        command="fairlead server status",
         hint="if it is no server of fairlead: others with --set collector.listen=... and --set api.listen=...",
     )
 

@@ -39,7 +39,7 @@ def cgroups(machine: Machine) -> Check:
         return check(
             status="partly",
             found="version 2, but no group is delegated to this user",
-            command="systemd-run --user --scope -p Delegate=yes fairlead doctor",
+            command="systemd-run --user --scope -p Delegate=yes fairlead host check",
         )
     writable = os.access(machine.sys / "fs/cgroup/blkio", os.W_OK)
     blkio = f"version 1; blkio {'writable' if writable else 'not writable'}"

@@ -111,7 +111,7 @@ FLAGS = ("once", "check", "sync", "quiet")
 """Options without a value."""
 ONLY_OPTIONS = ("once", "check", "quiet")
 """Not in a file."""
-HELP = """usage: fairlead agent [OPTIONS]
+HELP = """usage: fairlead agent run [OPTIONS]
 
   --config FILE       read settings from FILE (key = value); options override it [/etc/fairlead/agent.conf if it exists]
   --server URL        the collector, https://HOST:PORT; without it records wait in the spool
@@ -173,7 +173,7 @@ def _options(arguments: Sequence[str]) -> Dict[str, str]:
         option, equals, value = word.partition("=")
         name = option[2:].replace("-", "_")
         if not option.startswith("--") or (name != "config" and name not in _READERS):
-            raise SettingError("{}: no such option; fairlead agent --help".format(option))
+            raise SettingError("{}: no such option; fairlead agent run --help".format(option))
         if name in FLAGS:
             if equals:
                 raise SettingError("{}: takes no value".format(option))

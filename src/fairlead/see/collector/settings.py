@@ -55,7 +55,7 @@ class Collector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     shard: str = "main"
     """Shard of the lake this collector writes."""
     token_key: str = ""
-    """File of the key that tokens are made with (`fairlead token key`). Empty: one is made in the state folder."""
+    """File of the key that tokens are made with (`fairlead token make-key`). Empty: one is made in the state folder."""
     tls_certificate: str = ""
     """PEM file shown on `tls:` addresses."""
     tls_key: str = ""

@@ -87,7 +87,7 @@ def message_of(batch: Batch, alerts: Alerts) -> Message:
             f"And {len(rest)} more: " + ", ".join(f"{count} {inert(rule)}" for rule, count in kinds.most_common())
         )
     if batch.untold:
-        parts.append(f"Another {batch.untold} were not told one by one; `fairlead findings` lists all.")
+        parts.append(f"Another {batch.untold} were not told one by one; `fairlead finding list` lists all.")
     return Message(
         id=batch.id,
         made_ns=batch.made_ns,
@@ -144,7 +144,7 @@ def _block(alerts: Alerts, notice: Notice, concern: Concern, *, personal: bool) 
                 continue
             lines.append(f"  -> {advice.audience}: {advice.text}")
             lines += [f"       {line}" for line in (advice.code or "").splitlines()]
-    lines.append(f"  fairlead why {concern.job}" if personal else f"  fairlead explain {concern.id}")
+    lines.append(f"  fairlead job explain {concern.job}" if personal else f"  fairlead finding show {concern.id}")
     address = link(alerts, concern)
     if address:
         lines.append(f"  {address}")

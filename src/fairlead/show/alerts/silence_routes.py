@@ -1,4 +1,4 @@
-"""The API of silences, for support and administrators: the same store as `fairlead alerts silence`.
+"""The API of silences, for support and administrators: the same store as `fairlead alert silence`.
 
 Not here: what a silence fits (`silences`), where it is kept (`state`).
 """

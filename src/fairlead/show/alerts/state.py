@@ -1,6 +1,6 @@
 """What alerting remembers, on disk: concerns seen, notices to send and sent, silences, acknowledgements, subscriptions.
 
-One SQLite file of the server's state folder, used by the server and by `fairlead alerts` at the same time. What was
+One SQLite file of the server's state folder, used by the server and by `fairlead alert` at the same time. What was
 committed survives the process and the machine. Not here: what is told (`rules`, `look`), sending (`sending`).
 """
 

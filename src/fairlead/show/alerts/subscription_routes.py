@@ -100,7 +100,7 @@ def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscrip
     with state.change():
         mine = state.subscriptions(wish.user)
         if len(mine) >= alerts.most_subscriptions and name not in [other.id for other in mine]:
-            raise RefusedError(f"{wish.user} has {len(mine)} subscriptions", remedy="fairlead alerts unsubscribe ID")
+            raise RefusedError(f"{wish.user} has {len(mine)} subscriptions", remedy="fairlead alert unsubscribe ID")
         state.subscribe(one)
     return one
 

@@ -44,7 +44,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of `store` (a directory on a local disk) and `service` (an address of `fairlead metadata`)."""
+    """One of `store` (a directory on a local disk) and `service` (an address of `fairlead tree serve-metadata`)."""
 
     store: str | None = None
     service: str | None = None

@@ -197,7 +197,7 @@ def _claim(folder: str) -> int:
         raise ForwardingError(
             "another process has this metadata store open",
             where=folder,
-            remedy="end it, or share the store: fairlead metadata --store DIR, and `service = ...` in the targets file",
+            remedy="end it, or share the store: fairlead tree serve-metadata, and `service` in the targets file",
         ) from fault
     return descriptor
 

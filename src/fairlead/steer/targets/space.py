@@ -1,4 +1,4 @@
-"""Space and counters of targets: sums for statvfs, one row per target for records and `fairlead targets list`."""
+"""Space and counters of targets: sums for statvfs, one row per target for records and `fairlead tree show`."""
 
 from __future__ import annotations
 

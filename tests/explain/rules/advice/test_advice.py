@@ -9,6 +9,7 @@ import click
 import pytest
 
 from fairlead.cli.main import COMMANDS, cli
+from fairlead.cli.noun import Noun
 from fairlead.core.errors import ConfigError
 from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, build_advice, list_placeholders
 from fairlead.explain.rules.advice_set import built_in_files, check_advice, lacking, load_advice
@@ -51,6 +52,8 @@ def test_commands_of_fairlead_exist(line: str) -> None:
     words = shlex.split(line)
     command = cli.get_command(click.Context(cli), words[1]) if words[1] in COMMANDS else None
     assert command is not None, line
+    if isinstance(command, Noun):
+        command = command.commands[words[2]]
     options = {name for option in command.params for name in option.opts}
     assert {word for word in words if word.startswith("--")} <= options
 

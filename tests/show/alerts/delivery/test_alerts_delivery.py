@@ -257,7 +257,7 @@ def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None
             "severity": "high",
             "description": "seen",
             "advice": "site: do",
-            "explain": "fairlead explain f1",
+            "explain": "fairlead finding show f1",
         }
         assert lasting["startsAt"] == "2023-11-14T21:13:20.000Z"
         assert lasting["endsAt"] == "2023-11-14T22:17:20.000Z", "four refreshes from now"

@@ -1,4 +1,4 @@
-"""`fairlead forwarder` and `fairlead token` as programs: they start, say so, serve, and end clean."""
+"""`fairlead forwarder run` and `fairlead token` as programs: they start, say so, serve, and end clean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAIRLEAD = [sys.executable, "-m", "fairlead.cli.main"]
 
 @contextmanager
 def forwarder(*arguments):
-    """A running `fairlead forwarder`; yields the process and the addresses it said it is ready at."""
+    """A running `fairlead forwarder run`; yields the process and the addresses it said it is ready at."""
     process = subprocess.Popen([*FAIRLEAD, "forwarder", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -61,7 +61,7 @@ def test_it_comes_back_where_one_was_killed_but_not_where_one_lives(folder, tmp_
         assert (tmp_path / "fw").exists()
     with forwarder("--export", folder, "--listen", address):
         second = subprocess.run(
-            [*FAIRLEAD, "forwarder", "--export", folder, "--listen", address],
+            [*FAIRLEAD, "forwarder", "run", "--export", folder, "--listen", address],
             capture_output=True,
             text=True,
             timeout=120,
@@ -74,7 +74,7 @@ def test_it_comes_back_where_one_was_killed_but_not_where_one_lives(folder, tmp_
 
 def test_all_its_options_at_once(folder, tmp_path, capsys) -> None:
     key = tmp_path / "key"
-    assert main(["token", "key", str(key)]) == 0
+    assert main(["token", "make-key", str(key)]) == 0
     capsys.readouterr()
     assert main(["token", "issue", "--key", str(key), "--job", "9", "--valid", "5m"]) == 0
     token = capsys.readouterr().out.strip()
@@ -106,16 +106,16 @@ def test_all_its_options_at_once(folder, tmp_path, capsys) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_the_next_step(folder, capsys, arguments, code, said) -> None:
-    assert main(["forwarder", "--export", str(folder), *arguments]) == code
+    assert main(["forwarder", "run", "--export", str(folder), *arguments]) == code
     assert said in capsys.readouterr().err
 
 
 def test_a_tree_that_is_not_there(capsys, tmp_path) -> None:
-    assert main(["forwarder", "--export", str(tmp_path / "x"), "--listen", "tcp:127.0.0.1:0"]) == 8
+    assert main(["forwarder", "run", "--export", str(tmp_path / "x"), "--listen", "tcp:127.0.0.1:0"]) == 8
     assert "no directory" in capsys.readouterr().err
 
 
 def test_a_wrong_age_of_a_token(capsys, tmp_path) -> None:
-    assert main(["token", "key", str(tmp_path / "k")]) == 0
+    assert main(["token", "make-key", str(tmp_path / "k")]) == 0
     assert main(["token", "issue", "--key", str(tmp_path / "k"), "--valid", "soon"]) == 2
     assert "90m" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def _status(mount: Mount) -> dict[str, object]:
-    done = fairlead("mounts", "--json", runtime=mount.runtime)
+    done = fairlead("mount", "--list", "--json", runtime=mount.runtime)
     listed = json.loads(done.stdout)["mounts"]
     return next((one["status"] or {} for one in listed if one["mountpoint"] == str(mount.folder)), {})
 
@@ -94,7 +94,7 @@ def test_a_map_file_moves_the_mount(export: Path, folder: Path, tmp_path: Path) 
         assert done.returncode == 0, done.stderr
 
         def at() -> object:
-            listed = json.loads(fairlead("mounts", "--json", runtime=runtime).stdout)["mounts"]
+            listed = json.loads(fairlead("mount", "--list", "--json", runtime=runtime).stdout)["mounts"]
             return next(one["status"]["forwarder"] for one in listed if one["mountpoint"] == str(folder))
 
         with (folder / "open").open("wb", buffering=0) as file:

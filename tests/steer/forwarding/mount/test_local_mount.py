@@ -49,7 +49,7 @@ def runtime(tmp_path: Path) -> Path:
 
 
 def _live(runtime: Path, folder: Path) -> dict[str, object]:
-    done = fairlead("mounts", "--json", runtime=runtime)
+    done = fairlead("mount", "--list", "--json", runtime=runtime)
     assert done.returncode == 0, done.stderr
     mounts = json.loads(done.stdout)["mounts"]
     return next((mount for mount in mounts if mount["mountpoint"] == str(folder)), {})
@@ -228,7 +228,7 @@ def test_a_request_to_stop(source: Path, folder: Path, tmp_path: Path, monkeypat
 
 def test_the_list_for_a_person(source: Path, folder: Path, tmp_path: Path, runtime: Path) -> None:
     with local_mount(source, folder, state=tmp_path) as mount:
-        done = fairlead("mounts", runtime=mount.runtime)
+        done = fairlead("mount", "--list", runtime=mount.runtime)
         assert done.returncode == 0, done.stderr
         for word in ("folder", "from", "serving", str(mount.process.pid)):
             assert word in done.stdout
@@ -419,7 +419,7 @@ def test_an_ordinary_user_mounts_through_fusermount() -> None:
             )
             assert used.stdout.split() == ["hello", str(NOBODY)], used.stderr
             assert probe_folder(str(mountpoint), within_s=DEADLINE_S) == errno.EACCES, "root may not look in"
-            listed = json.loads(fairlead("mounts", "--json", runtime=runtime, uid=NOBODY).stdout)["mounts"]
+            listed = json.loads(fairlead("mount", "--list", "--json", runtime=runtime, uid=NOBODY).stdout)["mounts"]
             assert [one["state"] for one in listed if one["mountpoint"] == str(mountpoint)] == ["serving"]
             pid = next(one["pid"] for one in listed if one["mountpoint"] == str(mountpoint))
             os.kill(pid, signal.SIGKILL)

@@ -149,7 +149,7 @@ def test_sighup_has_the_map_file_read_again_and_ends_nothing(plane: Plane) -> No
 def test_from_unix_to_tcp_and_back_with_checksums(plane: Plane) -> None:
     key = plane.folder / "key"
     token = plane.folder / "token"
-    assert plane.command("token", "key", str(key)).returncode == 0
+    assert plane.command("token", "make-key", str(key)).returncode == 0
     issued = plane.command("token", "issue", "--key", str(key))
     assert issued.returncode == 0, issued.stderr
     token.write_text(issued.stdout)

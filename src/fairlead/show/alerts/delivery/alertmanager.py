@@ -80,7 +80,7 @@ class ByAlertApi:
             "severity": severity,
             "description": "\n".join(cut(text, 1000) for text in concern.evidence)[:_LONGEST_TEXT],
             "advice": advice[:_LONGEST_TEXT],
-            "explain": f"fairlead explain {cut(concern.id, 100)}",
+            "explain": f"fairlead finding show {cut(concern.id, 100)}",
         }
         found: dict[str, Any] = {
             "labels": {name: cut(text, _LONGEST_LABEL) for name, text in labels.items() if text},

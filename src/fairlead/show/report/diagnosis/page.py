@@ -46,7 +46,7 @@ def older_line(count: int) -> str:
     """What is said of findings that are left out."""
     return (
         f"{count:,} finding{'' if count == 1 else 's'} of an older analysis left out; "
-        "fairlead analyse findings makes them again"
+        "fairlead history diagnose makes them again"
     )
 
 

@@ -65,7 +65,7 @@ def must_have_key(address: Address, key: bytes | None) -> None:
         raise RefusedError(
             "without a token key this would serve anyone who can reach it",
             where=str(address),
-            remedy="make a key (fairlead token key FILE) and give it with --token-key, or listen on unix:PATH",
+            remedy="make a key (fairlead token make-key FILE) and give it with --token-key, or listen on unix:PATH",
         )
 
 

@@ -38,7 +38,7 @@ STOP_S = 10.0
 
 @dataclass(slots=True)
 class Options:
-    """What `fairlead forwarder` is told. Sizes in bytes."""
+    """What `fairlead forwarder run` is told. Sizes in bytes."""
 
     export: str
     listen: Sequence[str]

@@ -114,7 +114,7 @@ def unmount_folder(path: str, *, lazy: bool = False) -> None:
             "files are open in the mount", where=path, remedy=f"end what uses it (fuser -vm {path}), or add --force"
         )
     if code in (errno.EINVAL, errno.ENOENT):
-        raise MountError("nothing is mounted there", where=path, remedy="fairlead mounts")
+        raise MountError("nothing is mounted there", where=path, remedy="fairlead mount --list")
     raise MountError(f"cannot be unmounted: {os.strerror(code)}", where=path, remedy="unmount it as who mounted it")
 
 
@@ -174,7 +174,7 @@ def _mount_directly(path: str, *, read_only: bool, allow_other: bool, fs_name: s
         raise MountError("mounting is not allowed here", where=path, remedy=remedy)
     if code == errno.ENODEV:
         raise MountError("the kernel has no FUSE", where=path, remedy="modprobe fuse")
-    raise MountError(f"the kernel refuses the mount: {os.strerror(code)}", where=path, remedy="fairlead doctor")
+    raise MountError(f"the kernel refuses the mount: {os.strerror(code)}", where=path, remedy="fairlead host check")
 
 
 def _mount_through_fusermount(path: str, options: str) -> int:
@@ -216,7 +216,7 @@ def _refused_by_fusermount(path: str, said: str) -> MountError:
     elif "not permitted" in said:
         remedy = "fusermount3 must be set-uid root, and the container must have CAP_SYS_ADMIN"
     else:
-        remedy = "fairlead doctor"
+        remedy = "fairlead host check"
     return MountError(f"fusermount3 refuses the mount: {reason}", where=path, remedy=remedy)
 
 
@@ -247,7 +247,7 @@ def _no_device(error: OSError) -> MountError:
     if error.errno == errno.ENOENT:
         what, remedy = "there is no /dev/fuse", "modprobe fuse, or --device /dev/fuse for a container"
     else:
-        what, remedy = f"/dev/fuse does not open: {error.strerror}", "fairlead doctor"
+        what, remedy = f"/dev/fuse does not open: {error.strerror}", "fairlead host check"
     return MountError(what, where=DEVICE, remedy=remedy)
 
 

@@ -104,7 +104,7 @@ def ask_mount(mountpoint: str | Path, request: ControlRequest, *, timeout_s: flo
     path = resolve_mountpoint(mountpoint)
     record = read_record(path)
     if record is None:
-        raise MountError("no mount of yours is known there", where=path, remedy="fairlead mounts")
+        raise MountError("no mount of yours is known there", where=path, remedy="fairlead mount --list")
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _Near(state_folder()) as near:
             sock.settimeout(timeout_s)
