@@ -69,7 +69,16 @@ class Plane:
         log = self.folder / f"{name}.log"
         before = log.read_text().count("ready") if log.exists() else 0
         process = self._start(
-            log.name, "forwarder", "run", "--export", str(self.tree), "--listen", self.address(name), "--name", name, *options
+            log.name,
+            "forwarder",
+            "run",
+            "--export",
+            str(self.tree),
+            "--listen",
+            self.address(name),
+            "--name",
+            name,
+            *options,
         )
         self.forwarders[name] = process
         until(lambda: log.read_text().count("ready") > before or process.poll() is not None, f"{name} is ready")

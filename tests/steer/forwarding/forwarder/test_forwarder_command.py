@@ -18,7 +18,7 @@ FAIRLEAD = [sys.executable, "-m", "fairlead.cli.main"]
 @contextmanager
 def forwarder(*arguments):
     """A running `fairlead forwarder run`; yields the process and the addresses it said it is ready at."""
-    process = subprocess.Popen([*FAIRLEAD, "forwarder", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*FAIRLEAD, "forwarder", "run", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         ready = []

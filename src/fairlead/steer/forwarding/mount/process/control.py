@@ -44,7 +44,7 @@ class MountRecord(msgspec.Struct, frozen=True):
 
 
 class ListedMount(msgspec.Struct, frozen=True):
-    """A mount as `fairlead mounts` shows it. `state`: serving, or what the mount says; dead; silent; foreign."""
+    """A mount as `fairlead mount --list` shows it. `state`: serving, or what the mount says; dead; silent; foreign."""
 
     mountpoint: str
     source: str

@@ -23,7 +23,7 @@ def end_mount(folder: str, *, force: bool = False) -> str:
     if mount is None or mount.fs_type != FS_TYPE:
         control.forget_dead(path)
         what = "nothing is mounted there" if mount is None else f"a mount of {mount.fs_type} is there, none of ours"
-        raise MountError(what, where=path, remedy="fairlead mounts")
+        raise MountError(what, where=path, remedy="fairlead mount --list")
     record = control.read_record(path)
     alive = record is not None and record.is_alive()
     dead = not alive and probe_folder(path, within_s=_ANSWER_S) in (errno.ENOTCONN, errno.ECONNABORTED)
