@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+SHORT_EXAMPLES = 40
+"""Of a property test in `make test`; the long run draws as many as the test says."""
 
 # A shell that starts the tests in the background, or nohup, has them ignore these, and every program they start: tests
 # that send one would wait for ever.
@@ -34,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def fixtures() -> Path:
     """Folder of small files committed with the tests."""
     return ROOT / "tests" / "fixtures"
+
+
+@pytest.fixture(scope="session")
+def thorough(pytestconfig: pytest.Config) -> bool:
+    """Whether the long tests run too: what goes through every case takes only some of them otherwise."""
+    return "not slow" not in pytestconfig.option.markexpr
 
 
 @pytest.fixture(scope="session")
@@ -94,8 +102,19 @@ def fuse_for_everybody() -> None:
         pytest.skip("only root may open /dev/fuse: chmod 666 /dev/fuse")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need FUSE are skipped where a mount is impossible."""
+def _draw_less(item: pytest.Item) -> None:
+    """Lets a property test draw at most `SHORT_EXAMPLES`."""
+    test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    if own is not None and own.max_examples > SHORT_EXAMPLES:
+        test._hypothesis_internal_use_settings = settings(own, max_examples=SHORT_EXAMPLES)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need FUSE are skipped where a mount is impossible; without the slow tests property tests draw less."""
+    if "not slow" in config.option.markexpr:
+        for item in items:
+            _draw_less(item)
     mounting = [item for item in items if item.get_closest_marker("fuse") is not None]
     reason = _no_fuse() if mounting else None
     if reason is not None:

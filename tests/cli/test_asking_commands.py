@@ -63,7 +63,7 @@ def server(lake: Path) -> Iterator[str]:
     running = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off"))
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 900
     while not running.started:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -308,7 +308,7 @@ class Terminal:
 
     def until(self, pattern: str) -> str:
         """Reads on until what came since the last call matches."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 900
         seen = ""
         while not re.search(pattern, seen):
             assert time.monotonic() < deadline, seen[-3000:]
@@ -323,7 +323,7 @@ class Terminal:
     def end(self) -> None:
         import termios
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 900
         while self.process.poll() is None:
             assert time.monotonic() < deadline
             if select.select([self.master], [], [], 0.1)[0]:

@@ -25,7 +25,8 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-sync",
 ]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 600_000
+"""Of whatever is waited for on a page: under load it is slower, not absent."""
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,7 @@ def browser_of_module() -> Iterator[Any]:
     """A running Chromium: the system's, else the build playwright installed."""
     driving = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driving.expect.set_options(timeout=PATIENCE_MS)
     with driving.sync_playwright() as driver:
         if found is None and not Path(driver.chromium.executable_path).exists():
             pytest.skip("no Chromium: apt-get install chromium")

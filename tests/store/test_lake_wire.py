@@ -56,7 +56,7 @@ def _seqs(lake: Lake) -> dict[int, int]:
 
 
 def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 900
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

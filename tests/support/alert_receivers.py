@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from waiting import PATIENCE_S
+
 
 class Letter(msgspec.Struct):
     """What one transaction brought: envelope, raw text, and whether it came encrypted and logged in."""
@@ -71,7 +73,7 @@ class MailSink:
         self._server.close()
         self._thread.join(10)
 
-    def wait_for(self, good: Callable[[list[Letter]], bool], patience_s: float = 120.0) -> bool:
+    def wait_for(self, good: Callable[[list[Letter]], bool], patience_s: float = PATIENCE_S) -> bool:
         """Whether `good` comes true of the letters in time."""
         with self._arrived:
             return self._arrived.wait_for(lambda: good(self.letters), patience_s)

@@ -8,8 +8,9 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
+
+from waiting import PATIENCE_S, wait_until
 
 BASE = "dc=example,dc=org"
 PASSWORD = "four words are enough"  # noqa: S105
@@ -120,20 +121,18 @@ class Directory:
         self._wait()
 
     def _wait(self) -> None:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            assert self.process.poll() is None, (self.folder / "log").read_text()
+        def listens() -> bool:
             try:
-                socket.create_connection(("127.0.0.1", self.encrypted), timeout=1).close()
+                socket.create_connection(("127.0.0.1", self.encrypted), timeout=PATIENCE_S).close()
             except OSError:
-                time.sleep(0.02)
-            else:
-                return
-        raise AssertionError("slapd does not listen")
+                return False
+            return True
+
+        wait_until(listens, lambda: (self.folder / "log").read_text(), process=self.process)
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(PATIENCE_S)
 
 
 def _people() -> str:

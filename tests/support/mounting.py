@@ -10,27 +10,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
+from waiting import PATIENCE_S, wait_until
 
-DEADLINE_S = 60.0
-"""Generous: a loaded machine must not fail a test."""
+DEADLINE_S = PATIENCE_S
 NOBODY = 65534
-
-
-def wait_until(condition: Callable[[], object], what: str, *, within_s: float = DEADLINE_S) -> None:
-    """Polls until the condition holds; fails the test when it does not in time."""
-    end = time.monotonic() + within_s
-    pause = 0.002
-    while not condition():
-        assert time.monotonic() < end, f"not within {within_s} s: {what}"
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.1)
 
 
 @contextmanager
@@ -61,14 +50,7 @@ class Running:
 
     def wait_for(self, text: str) -> None:
         """Until it has said this; fails at once when it has ended instead."""
-
-        def told() -> bool:
-            if text in self.said():
-                return True
-            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.said()}"
-            return False
-
-        wait_until(told, f"{text!r} on stderr of {self.process.args!r}: {self.said()}")
+        wait_until(lambda: text in self.said(), lambda: f"{text!r}: {self.said()}", process=self.process)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Sends a signal and waits; the exit code."""
@@ -229,7 +211,7 @@ def _end(running: Running) -> None:
     try:
         if running.process.poll() is None:
             running.process.terminate()
-            running.process.wait(DEADLINE_S / 3)
+            running.process.wait(60)
     except subprocess.TimeoutExpired:
         if isinstance(running, Mount):
             take_off(running.folder)  # frees a process that waits for it

@@ -8,12 +8,13 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
+
+from waiting import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent / "openid_provider"
 INSTALLED = Path(__file__).parents[2] / "build" / "openid_provider"
@@ -87,24 +88,15 @@ class OpenIdProvider:
                 stderr=log,
                 env={**os.environ, "NODE_ENV": "test"},
             )
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            except OSError:
-                assert self.process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.05)
-            else:
-                return
-        raise AssertionError((folder / "log").read_text())
+        wait_until(lambda: _listens(port), lambda: (folder / "log").read_text(), process=self.process)
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(PATIENCE_S)
 
     def signed_in(self, address: str, who: str) -> str:
         """Goes to the provider as a browser would, signs in there as `who`, agrees; where it is sent back to."""
-        with httpx.Client(timeout=20) as browser:
+        with httpx.Client(timeout=PATIENCE_S) as browser:
             answer = browser.get(address)
             for _ in range(12):
                 if answer.is_redirect:
@@ -121,3 +113,11 @@ class OpenIdProvider:
                 sent = {"prompt": prompt[1], "login": who, "password": "x"}
                 answer = browser.post(urljoin(str(answer.url), unescape(form[1])), data=sent)
         raise AssertionError("it never sent back")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True

@@ -8,25 +8,14 @@ import signal
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-DEADLINE_S = 60.0
-"""For everything that takes well under a second on a machine that is not loaded."""
+from waiting import PATIENCE_S
+from waiting import wait_until as until
+
+DEADLINE_S = PATIENCE_S
 WORKER = Path(__file__).with_name("journal_worker.py")
-
-
-def until(condition: Callable[[], Any], what: str, within_s: float = DEADLINE_S) -> Any:
-    """Polls until the condition holds and returns its value."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"not in {within_s:.0f} s: {what}")
 
 
 def names(folder: Path) -> list[str]:
@@ -143,7 +132,7 @@ class Plane:
                 process.terminate()
         for process in self.mounts.values():
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,8 +20,8 @@ from typing import Any
 from fairlead.core.access.tokens import Claims, issue, read_key
 from fairlead.core.batches.encoding import Header, Numbers, encode, numbers, same_word, words
 from fairlead.store.lake import Lake
+from waiting import PATIENCE_S, STALLED_S, Progress, wait_until
 
-PATIENCE_S = 30.0
 BOOT = "ab" * 16
 
 
@@ -175,19 +175,20 @@ class Up:
             self.wait_ready()
 
     def wait_ready(self) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
-            assert self.process is not None
-            assert self.process.poll() is None, self.said()
+        process = self.process
+        assert process is not None
+
+        def ready() -> bool:
             try:
-                told = json.loads((self.state / "addresses.json").read_text())
+                addresses = json.loads((self.state / "addresses.json").read_text())
             except (OSError, ValueError):
-                told = {"pid": -1}
-            if told["pid"] == self.process.pid:
-                self.port = int(told["collector"][0].rpartition(":")[2])
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"not ready: {self.said()}")
+                return False
+            if addresses["pid"] != process.pid:
+                return False
+            self.port = int(addresses["collector"][0].rpartition(":")[2])
+            return True
+
+        wait_until(ready, self.said, process=process)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -207,9 +208,7 @@ class Up:
         self.process.kill()
         self.process.wait(PATIENCE_S)
         self.process = None
-        until = time.monotonic() + PATIENCE_S
-        while any(_lives(pid) for pid in children) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: not any(_lives(pid) for pid in children), "the children end")
 
     def children(self) -> list[int]:
         assert self.process is not None
@@ -275,14 +274,12 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def until(what: Any, patience_s: float = PATIENCE_S) -> Any:
-    """Polls `what` until it gives something true; the last answer."""
-    end = time.monotonic() + patience_s
-    while True:
-        found = what()
-        if found or time.monotonic() > end:
-            return found
+def until(what: Callable[[], Any], stalled_s: float = STALLED_S) -> Any:
+    """Polls `what` until it gives something true, or nothing moves any more; the last answer."""
+    progress = Progress()
+    while not (found := what()) and not progress.stalled(stalled_s):
         time.sleep(0.05)
+    return found
 
 
 def constant(value: int) -> Numbers:

@@ -475,7 +475,7 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 900
         while lake.query("SELECT count(*) AS n FROM job_summary")["n"][0].as_py() < len(ended(play)):
             assert time.monotonic() < deadline
             assert not raised

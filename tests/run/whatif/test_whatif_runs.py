@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def until(what: Callable[[], bool]) -> None:
     """Waits, at most a minute."""
-    end = clock.monotonic_s() + 60
+    end = clock.monotonic_s() + 900
     while not what():
         assert clock.monotonic_s() < end
         clock.sleep_s(0.02)

@@ -266,7 +266,7 @@ def test_a_probe_that_hangs_holds_up_nobody_and_is_given_up_once() -> None:
     done: list[Outcome] = []
 
     def wait_for(name: str, state: str, count: int) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 900
         while sum((one.name, one.state) == (name, state) for one in done) < count:
             assert time.monotonic() < until, done
             done.extend(crew.collect(time.monotonic_ns()))
@@ -291,7 +291,7 @@ def test_a_probe_that_hangs_holds_up_nobody_and_is_given_up_once() -> None:
     wait_for("hanging", "ok", 1)
     assert hanging.looks == 2
     assert done[-1].found is not None
-    until = time.monotonic() + 20
+    until = time.monotonic() + 900
     while threading.active_count() > threads + 1:
         assert time.monotonic() < until
         time.sleep(0.002)
@@ -328,7 +328,7 @@ def test_a_crew_that_is_ended_leaves_no_thread() -> None:
     threads = threading.active_count()
     crew = Crew(time.monotonic_ns, time.time_ns)
     crew.start("good", Counting(lambda _: 1))
-    until = time.monotonic() + 20
+    until = time.monotonic() + 900
     while not crew.collect(time.monotonic_ns()):
         assert time.monotonic() < until
         time.sleep(0.002)

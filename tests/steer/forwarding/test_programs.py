@@ -18,7 +18,7 @@ from mounted_trees import KINDS, Mounted, mounted_tree
 
 pytestmark = pytest.mark.fuse
 
-DEADLINE_S = 120
+DEADLINE_S = 900.0
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -25,7 +25,7 @@ from fairlead.steer.targets.tree import open_tree
 from targets_building import disturb, opened, read_file, write_file, write_targets
 
 WHOLE = Lock(0, 99, int(fcntl.F_WRLCK), 1)
-DEADLINE_S = 60.0
+DEADLINE_S = 900.0
 
 
 def _start(folder: Path) -> subprocess.Popen[str]:

@@ -15,7 +15,7 @@ from fairlead.steer.targets.tree import open_tree
 from plane import Plane, Workers
 from targets_building import write_targets
 
-pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.fuse
 
 
 def _kill_some(plane: Plane, point: Path, seed: int) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -154,6 +153,4 @@ enabled = true
             "remote_write": "ok",
         }
         assert "strange_thing" in states[f"scrape:{exporter}"]["text"]
-        began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 20

@@ -16,7 +16,7 @@ from fairlead.store.lake import Lake
 from feed_sinks import LakeSink, MemorySink
 from slurm_cluster import SlurmCluster, lacking, slurm_cluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 NS = 1_000_000_000
 
 

@@ -34,7 +34,7 @@ IN_SHORT = ("/", "/jobs", "/findings", "/layers/forwarder", "/health", "/people"
 def settled(page: Any) -> None:
     """Waits until nothing on the page says that it is loading."""
     page.locator("main h1").first.wait_for()
-    playwright.expect(page.locator("main [role=status] .dots")).to_have_count(0, timeout=30_000)
+    playwright.expect(page.locator("main [role=status] .dots")).to_have_count(0)
 
 
 def test_signing_in_and_out(visit: Visit) -> None:

@@ -59,7 +59,7 @@ def api_pid(running: Site) -> int:
 def asked(running: Site, path: str, headers: dict[str, str], method: str = "GET", body: Any = None) -> tuple[int, Any]:
     """Status and document of one request; 0 where the connection broke."""
     host = running.url.partition("//")[2]
-    connection = http.client.HTTPConnection(host, timeout=60)
+    connection = http.client.HTTPConnection(host, timeout=900)
     try:
         content = None if body is None else json.dumps(body)
         sent = {**headers, "content-type": "application/json"} if body is not None else headers
@@ -199,7 +199,7 @@ def _pid_or_none(running: Site) -> int | None:
 
 def stream(running: Site, headers: dict[str, str]) -> str:
     """The first event of a stream."""
-    connection = http.client.HTTPConnection(running.url.partition("//")[2], timeout=60)
+    connection = http.client.HTTPConnection(running.url.partition("//")[2], timeout=900)
     try:
         connection.request("GET", f"/api/v1/live/jobs/100?{SPAN}", headers=headers)
         answer = connection.getresponse()

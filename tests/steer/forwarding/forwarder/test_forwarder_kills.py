@@ -11,7 +11,7 @@ import pytest
 
 from plane import Plane, Workers, names, until
 
-pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.fuse
 
 
 def kills(plane: Plane, times: int, seed: int) -> None:

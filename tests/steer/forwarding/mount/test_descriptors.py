@@ -16,7 +16,6 @@ from plane import Plane, until
 
 pytestmark = [
     pytest.mark.fuse,
-    pytest.mark.timeout(280),
     pytest.mark.skipif(
         os.geteuid() != 0 or not passthrough.can_pass_through(), reason="passthrough needs root (CAP_SYS_ADMIN)"
     ),

@@ -14,7 +14,7 @@ from fairlead.core.batches.decoding import batches
 from fairlead.core.batches.encoding import Words
 from plane import Plane
 
-pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.fuse
 
 WRITE = "import sys; open(sys.argv[1], 'wb').write(b'x' * 70000)"
 

@@ -12,7 +12,7 @@ import pytest
 
 from plane import Plane, names, until
 
-pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.fuse
 
 
 def test_a_killed_mount_is_taken_off_by_the_next_one(plane: Plane) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from plane import Plane, Workers, names, until
 
-pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.fuse
 
 
 def test_remap_under_load_fails_nothing(plane: Plane) -> None:

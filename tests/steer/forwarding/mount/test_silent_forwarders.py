@@ -12,7 +12,7 @@ import pytest
 
 from plane import Plane, names, until
 
-pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.fuse
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -15,8 +15,6 @@ from fairlead.core.errors import RefusedError
 from fairlead.steer.fs.client.dial import Dial
 from plane import DEADLINE_S, Plane, names, until
 
-pytestmark = pytest.mark.timeout(280)
-
 
 @pytest.fixture
 def pair(plane: Plane) -> tuple[Path, Path]:

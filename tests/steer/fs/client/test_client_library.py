@@ -18,8 +18,6 @@ from fairlead.steer.fs.client.client import Client
 from fairlead.steer.fs.trace.recorder import Trace
 from plane import Plane
 
-pytestmark = pytest.mark.timeout(280)
-
 
 @pytest.fixture
 def plane(plane: Plane) -> Plane:
