@@ -22,6 +22,7 @@ from fairlead.core.model.tables import OPS
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.fuse.messages import NAME_AT
 from fairlead.steer.fs.trace import recorder
 from fairlead.steer.fs.trace.path_names import PathNames
 from fairlead.steer.fs.trace.recorder import Trace
@@ -31,6 +32,15 @@ from fairlead.steer.fs.wire.handshake import Identity
 
 READ, WRITE = int(Op.READ), int(Op.WRITE)
 MS = 1_000_000
+
+
+def _record_name(
+    trace: Trace, op: Op, parent: int, name: bytes, began: int, ended: int, job: int, *, node: int = 0, handle: int = 0
+) -> None:
+    """A request about a name that succeeded, as the kernel sends it."""
+    message = bytes(NAME_AT[op]) + name + b"\0"
+    reply = memoryview(node.to_bytes(8, "little") if node else b"")
+    trace.record_message(int(op), parent, handle, message, reply, began, ended, job)
 
 
 def _trace(folder: Path, **options: int) -> Trace:
@@ -56,7 +66,7 @@ def test_a_sequential_write_is_one_run_under_its_path(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     # Inside one second, wherever the wall clock stands.
     at = monotonic_ns()
-    trace.record_name(int(Op.CREATE), 1, b"out", at, at + 10, 1, node=5, handle=9)
+    _record_name(trace, Op.CREATE, 1, b"out", at, at + 10, 1, node=5, handle=9)
     for k in range(100):
         trace.record_request(WRITE, 5, 9, k * 4096, 4096, at + k * 10, at + k * 10 + 5, 1, 0)
     trace.record_request(int(Op.RELEASE), 5, 9, -1, 0, at + 2000, at + 2001, 1, 0)
@@ -140,12 +150,12 @@ def test_a_failed_request_moved_nothing(tmp_path: Path) -> None:
 def test_a_recycled_node_is_another_file(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
-    trace.record_name(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
+    _record_name(trace, Op.CREATE, 1, b"a", at, at, 1, node=5, handle=1)
     trace.record_request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
-    trace.record_name(int(Op.UNLINK), 1, b"a", at, at, 1)
+    _record_name(trace, Op.UNLINK, 1, b"a", at, at, 1)
     trace.record_request(WRITE, 5, 1, 10, 11, at, at, 1, 0)  # open still
     trace.record_forget(5)
-    trace.record_name(int(Op.CREATE), 1, b"b", at, at, 1, node=5, handle=2)
+    _record_name(trace, Op.CREATE, 1, b"b", at, at, 1, node=5, handle=2)
     trace.record_request(WRITE, 5, 2, 0, 12, at, at, 1, 0)
     trace.close()
     paths = {row["file_id"]: row["path"] for row in _rows(tmp_path, "files")}
@@ -177,7 +187,7 @@ def test_names_are_learnt_while_recording_is_off(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
     trace.on = False
-    trace.record_name(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
+    _record_name(trace, Op.CREATE, 1, b"a", at, at, 1, node=5, handle=1)
     trace.on = True
     trace.record_request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
     trace.close()
@@ -316,7 +326,7 @@ def test_many_at_once_are_recorded_as_one_by_one(told: list[tuple[int, int, int,
             trace.record_entry(6, 1, b"six")
             for k, (op, handle, node, offset, size, job, name) in enumerate(told):
                 if name is not None:
-                    trace.record_name(int(Op.LOOKUP), 1, name, at + 20 * k, at + 20 * k + 1, job, node=node)
+                    _record_name(trace, Op.LOOKUP, 1, name, at + 20 * k, at + 20 * k + 1, job, node=node)
                 trace.record_request(op, node, handle, offset, size, at + 20 * k + 5, at + 20 * k + 10, job, 0)
                 if k % 16 == 15:
                     trace.flush()
@@ -341,7 +351,7 @@ def test_many_at_once_are_recorded_as_one_by_one(told: list[tuple[int, int, int,
 def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
-    trace.record_name(int(Op.CREATE), 1, b"out", at, at, 1, node=5, handle=9)
+    _record_name(trace, Op.CREATE, 1, b"out", at, at, 1, node=5, handle=9)
     for k in range(5000):
         trace.record_request(WRITE, 5, 9, k << 12, 4096, at + 2 * k, at + 2 * k + 1, 1 + k // 2500, 0)
         trace.record_request(READ, 8, 4, (k * 37 % 101) << 12, 512, at + 2 * k, at + 2 * k + 1, 0, 0)

@@ -1,6 +1,6 @@
 """Numbers and layouts of the kernel's FUSE protocol (include/uapi/linux/fuse.h, 7.41), little-endian hosts.
 
-Only data: what the messages mean is in `bodies`, what is done with them in `operations`.
+Only data: message bodies are in `messages`, what requests do in `operations`.
 """
 
 from __future__ import annotations
@@ -78,8 +78,35 @@ NO_REPLY = frozenset({Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT})
 """Requests the kernel expects no answer to (an INTERRUPT is answered by its request ending)."""
 
 
+HANDLE_FIRST = frozenset(
+    int(Op[name])
+    for name in [
+        "RELEASE",
+        "RELEASEDIR",
+        "FLUSH",
+        "FSYNC",
+        "FSYNCDIR",
+        "READDIR",
+        "READDIRPLUS",
+        "GETLK",
+        "SETLK",
+        "SETLKW",
+        "FALLOCATE",
+        "LSEEK",
+        "COPY_FILE_RANGE",
+        "IOCTL",
+        "POLL",
+    ]
+)
+"""Requests other than READ and WRITE whose body begins with a handle."""
+NEW_NODES = frozenset(map(int, (Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.TMPFILE)))
+"""Requests that make a node which cannot have been there (a CREATE may find one)."""
+ENTRIES = NEW_NODES | frozenset(map(int, (Op.LOOKUP, Op.CREATE, Op.LINK, Op.READDIRPLUS)))
+"""Requests whose reply gives the kernel nodes."""
+
+
 class Init(IntFlag):
-    """Flags of INIT, both words as one number (`flags | flags2 << 32`)."""
+    """Flags of INIT, both words as one number (`flags | flags2 << 32`); those that are used."""
 
     ASYNC_READ = 1 << 0
     POSIX_LOCKS = 1 << 1
@@ -87,38 +114,18 @@ class Init(IntFlag):
     EXPORT_SUPPORT = 1 << 4
     BIG_WRITES = 1 << 5
     DONT_MASK = 1 << 6
-    SPLICE_WRITE = 1 << 7
-    SPLICE_MOVE = 1 << 8
-    SPLICE_READ = 1 << 9
     FLOCK_LOCKS = 1 << 10
     AUTO_INVAL_DATA = 1 << 12
     DO_READDIRPLUS = 1 << 13
     READDIRPLUS_AUTO = 1 << 14
     ASYNC_DIO = 1 << 15
-    WRITEBACK_CACHE = 1 << 16
-    NO_OPEN_SUPPORT = 1 << 17
     PARALLEL_DIROPS = 1 << 18
-    HANDLE_KILLPRIV = 1 << 19
-    POSIX_ACL = 1 << 20
-    ABORT_ERROR = 1 << 21
     MAX_PAGES = 1 << 22
-    CACHE_SYMLINKS = 1 << 23
-    NO_OPENDIR_SUPPORT = 1 << 24
-    EXPLICIT_INVAL_DATA = 1 << 25
-    SUBMOUNTS = 1 << 27
     HANDLE_KILLPRIV_V2 = 1 << 28
     SETXATTR_EXT = 1 << 29
     INIT_EXT = 1 << 30
-    SECURITY_CTX = 1 << 32
-    HAS_INODE_DAX = 1 << 33
-    CREATE_SUPP_GROUP = 1 << 34
-    HAS_EXPIRE_ONLY = 1 << 35
     DIRECT_IO_ALLOW_MMAP = 1 << 36
     PASSTHROUGH = 1 << 37
-    NO_EXPORT_SUPPORT = 1 << 38
-    HAS_RESEND = 1 << 39
-    ALLOW_IDMAP = 1 << 40
-    OVER_IO_URING = 1 << 41
 
 
 class OpenReply(IntFlag):
@@ -126,9 +133,6 @@ class OpenReply(IntFlag):
 
     DIRECT_IO = 1 << 0
     KEEP_CACHE = 1 << 1
-    NONSEEKABLE = 1 << 2
-    CACHE_DIR = 1 << 3
-    STREAM = 1 << 4
     NOFLUSH = 1 << 5
     PARALLEL_DIRECT_WRITES = 1 << 6
     PASSTHROUGH = 1 << 7
@@ -146,21 +150,14 @@ class Valid(IntFlag):
     FH = 1 << 6
     ATIME_NOW = 1 << 7
     MTIME_NOW = 1 << 8
-    LOCKOWNER = 1 << 9
-    CTIME = 1 << 10
     KILL_SUIDGID = 1 << 11
 
 
 GETATTR_FH = 1
-WRITE_CACHE = 1
-WRITE_LOCKOWNER = 2
 WRITE_KILL_SUIDGID = 4
-READ_LOCKOWNER = 2
-RELEASE_FLUSH = 1
 RELEASE_FLOCK_UNLOCK = 2
 FSYNC_FDATASYNC = 1
 LK_FLOCK = 1
-SETXATTR_ACL_KILL_SGID = 1
 
 IN_HEADER = Struct("<IIQQIIIHH")
 """len, opcode, unique, nodeid, uid, gid, pid, total_extlen, padding (40 bytes)."""
@@ -243,13 +240,9 @@ STATFS_OUT = Struct("<QQQQQIIII24x")
 """blocks, bfree, bavail, files, ffree, bsize, namelen, frsize, padding, spare (80 bytes)."""
 
 NOTIFY_INVAL_INODE = 2
-NOTIFY_INVAL_ENTRY = 3
 INVAL_INODE_OUT = Struct("<Qqq")
 """ino, off, len."""
-INVAL_ENTRY_OUT = Struct("<QII")
-"""parent, namelen, flags; then the name and a zero byte."""
 
-DEV_IOC_CLONE = 0x8004E500
 DEV_IOC_BACKING_OPEN = 0x4010E501
 DEV_IOC_BACKING_CLOSE = 0x4004E502
 BACKING_MAP = Struct("<iIQ")

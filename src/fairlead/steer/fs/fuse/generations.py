@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from struct import Struct
 
-from fairlead.steer.fs.fuse.abi import DIRENT, ENTRY, Op
-from fairlead.steer.fs.fuse.messages import MADE
+from fairlead.steer.fs.fuse.abi import ENTRIES, NEW_NODES, Op
+from fairlead.steer.fs.fuse.messages import MADE, iterate_entries
 
 _NODE = Struct("<Q")
 _GENERATION_AT = 8
-_ENTRY_ATTR = ENTRY.size + 88
-_FRESH = frozenset(map(int, (Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.TMPFILE)))
 _CREATE, _READDIRPLUS = int(Op.CREATE), int(Op.READDIRPLUS)
-HAS_ENTRY = [
-    op in {Op.LOOKUP, Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.TMPFILE, Op.READDIRPLUS}
-    for op in range(64)
-]
+HAS_ENTRY = [op in ENTRIES for op in range(64)]
 """By opcode: whether the reply holds entries."""
 
 
@@ -38,22 +33,13 @@ class Generations:
         """Puts the generation into the reply. `held`: the kernel knows a node of that number already; `named`: by a
         name that is still there, as far as replies have said: that of its removal may come after this one."""
         if op == _READDIRPLUS:
-            if self._known:
-                self._mark_listing(body)
+            for at, node, _ in iterate_entries(body) if self._known else ():
+                _NODE.pack_into(body, at + _GENERATION_AT, self._known.get(node, 0))
             return
         (node,) = _NODE.unpack_from(body)
-        if held and (op in _FRESH or (op == _CREATE and (not named or _is_new(body)))):
+        if held and (op in NEW_NODES or (op == _CREATE and (not named or _is_new(body)))):
             self._known[node] = self._known.get(node, 0) + 1
         _NODE.pack_into(body, _GENERATION_AT, self._known.get(node, 0))
-
-    def _mark_listing(self, body: memoryview) -> None:
-        at, end, fixed = 0, len(body), _ENTRY_ATTR + DIRENT.size
-        while at + fixed <= end:
-            (node,) = _NODE.unpack_from(body, at)
-            generation = self._known.get(node)
-            if generation:
-                _NODE.pack_into(body, at + _GENERATION_AT, generation)
-            at += (fixed + int(DIRENT.unpack_from(body, at + _ENTRY_ATTR)[2]) + 7) & ~7
 
     def forget(self, node: int) -> None:
         """The kernel knows the node no longer."""

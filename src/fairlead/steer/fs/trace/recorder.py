@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
-from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.trace.message_facts import MEASURED, NAMING, read_extent, read_names, record_listing
+from fairlead.steer.fs.fuse.abi import COPY_IN, FALLOCATE_IN, FSYNC_IN, IN_HEADER, SETATTR_IN, Op
+from fairlead.steer.fs.fuse.messages import NAME_AT, NameChange, iterate_entries, read_name_change
 from fairlead.steer.fs.trace.path_names import File, PathNames
 from fairlead.steer.fs.trace.result_ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
 from fairlead.steer.fs.trace.run_sheets import Identified, Sheets
@@ -33,16 +33,29 @@ _PER_NAME = 128
 _UNBINDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
 _RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
 _FORGET = int(Op.FORGET)
-_EXCHANGE = 2
 _FILE_STREAMS = 1 << 65
 _READDIRPLUS = int(Op.READDIRPLUS)
-_Event = tuple[Any, ...]
-"""Place in the ring, op, parent, name, node, new parent, new name, whether it failed, rename flags; or place, op,
-parent, the kernel's message, the first bytes of the reply, error."""
-_MESSAGE_FIELDS = 6
+_HEADER = IN_HEADER.size
+MEASURED = frozenset(map(int, (Op.SETATTR, Op.FSYNC, Op.COPY_FILE_RANGE, Op.FALLOCATE)))
+"""Requests other than READ and WRITE that have an offset or a size."""
 _UNDISTURBED_NS, _STEP_NS = 50_000, 1_000_000
 _MOST_EVENTS = 1 << 18
 """Names that wait to be learnt; more could only be when nobody drains."""
+
+
+class UnreadMessage(NamedTuple):
+    """A request about a name as it came; the thread that drains reads it, so that the mount need not."""
+
+    op: int
+    parent: int
+    message: bytes
+    head: bytes
+    """The first 8 bytes of the reply."""
+    error: int
+
+
+_Event: TypeAlias = tuple[int, NameChange | UnreadMessage]
+"""What is learnt of names, with its place in the ring."""
 
 
 class Trace:
@@ -94,28 +107,6 @@ class Trace:
 
     # -- told by the mount ----------------------------------------------------------------------------------------
 
-    def record_name(
-        self,
-        op: int,
-        parent: int,
-        name: bytes,
-        started_ns: int,
-        ended_ns: int,
-        job: int = 0,
-        error: int = 0,
-        *,
-        node: int = 0,
-        handle: int = 0,
-        new_parent: int = 0,
-        new_name: bytes = b"",
-        flags: int = 0,
-    ) -> None:
-        """A request about a name ended: LOOKUP, CREATE, MKDIR, MKNOD, SYMLINK, LINK, TMPFILE (`node` from the reply),
-        UNLINK, RMDIR, RENAME (`new_parent`, `new_name`, `flags`). Called while `on` is false too, for the names."""
-        recorded = op if self.on else NO_RECORD
-        place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
-        self._events.append((place, op, parent, name, node, new_parent, new_name, error != 0, flags))
-
     def record_message(
         self,
         op: int,
@@ -130,17 +121,17 @@ class Trace:
     ) -> None:
         """Any request but READ and WRITE ended: the kernel's whole message and the body of the reply (empty when it
         failed) tell the names. Called while `on` is false too. `error` is an errno or 0."""
-        if op in NAMING:
-            if op == _READDIRPLUS:
-                if self.on:
-                    self._ring.put(op, node, handle, -1, 0, started_ns, ended_ns, job, error)
-                if not error:
-                    record_listing(self, node, body)
-                return
-            # The names are read out of the message by the thread that drains.
+        if op == _READDIRPLUS:
+            if self.on:
+                self._ring.put(op, node, handle, -1, 0, started_ns, ended_ns, job, error)
+            if not error:
+                for _, known, name in iterate_entries(body):
+                    self.record_entry(known, node, name)
+        elif op in NAME_AT:
+            # A name takes a place in the ring even while nothing is recorded: places order names and requests.
             recorded = op if self.on else NO_RECORD
             place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
-            self._events.append((place, op, node, bytes(message), bytes(body[:8]), error))
+            self._events.append((place, UnreadMessage(op, node, bytes(message), bytes(body[:8]), error)))
         elif self.on:
             offset, size = read_extent(op, message) if op in MEASURED else (-1, 0)
             self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
@@ -148,12 +139,12 @@ class Trace:
     def record_entry(self, node: int, parent: int, name: bytes) -> None:
         """A READDIRPLUS reply gave the kernel this node under this name."""
         place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
-        self._events.append((place, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
+        self._events.append((place, NameChange(_READDIRPLUS, parent, name, node)))
 
     def record_forget(self, node: int) -> None:
         """The kernel knows the node no longer."""
         place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
-        self._events.append((place, _FORGET, 0, b"", node, 0, b"", False, 0))
+        self._events.append((place, NameChange(_FORGET, 0, b"", node)))
 
     # -- the thread that drains -----------------------------------------------------------------------------------
 
@@ -256,22 +247,21 @@ class Trace:
         """Takes in the names told up to the request at this place of the ring."""
         events, names = self._events, self._names
         while events and events[0][0] <= at:
-            event = events.popleft()
-            if len(event) == _MESSAGE_FIELDS:
-                event = (event[0], *read_names(*event[1:]))
-            _, op, parent, name, node, new_parent, new_name, failed, flags = event
+            _, event = events.popleft()
+            change = read_name_change(*event) if isinstance(event, UnreadMessage) else event
+            op, node, parent, name = change.op, change.node, change.parent, change.name
             if op == _FORGET:
                 names.forget(node)
             elif op == _READDIRPLUS:
                 names.bind(node, parent, name)
             elif op in _RENAMES or op in _UNBINDS:
                 self._named_file = names.find_below(parent, name)
-                if not failed and op in _UNBINDS:
+                if not change.failed and op in _UNBINDS:
                     names.unbind(parent, name)
-                elif not failed:
-                    names.move(parent, name, new_parent, new_name, exchange=flags == _EXCHANGE)
+                elif not change.failed:
+                    names.move(parent, name, change.new_parent, change.new_name, exchange=change.exchange)
             else:
-                if node and name and not failed:
+                if node and name and not change.failed:
                     names.bind(node, parent, name)
                 self._named_file = names.find_below(parent, name) if name else None
 
@@ -289,3 +279,18 @@ class Trace:
             self._told_dropped += dropped
             text = f"{dropped} operations were not recorded: the ring was full"
             self._spool.write([self._spool.events([("operations_lost", text)])])
+
+
+def read_extent(op: int, message: bytes | memoryview) -> tuple[int, int]:
+    """Offset and size of one of `MEASURED`, as `Trace.record_request` wants them."""
+    if op == Op.SETATTR:
+        return -1, int(SETATTR_IN.unpack_from(message, _HEADER)[0])
+    if op == Op.FSYNC:
+        return -1, int(FSYNC_IN.unpack_from(message, _HEADER)[1])
+    if op == Op.COPY_FILE_RANGE:
+        copied = COPY_IN.unpack_from(message, _HEADER)
+        return int(copied[1]), int(copied[5])
+    if op == Op.FALLOCATE:
+        _, offset, length, _, _ = FALLOCATE_IN.unpack_from(message, _HEADER)
+        return int(offset), int(length)
+    return -1, 0

@@ -68,22 +68,9 @@ class Chunk:
     files: list[File]
 
     def take(self, rows: Flags) -> Chunk:
-        """These runs."""
-        return Chunk(
-            self.start[rows],
-            self.end[rows],
-            self.busy[rows],
-            self.job[rows],
-            self.word[rows],
-            self.file[rows],
-            self.handle[rows],
-            self.sized[rows],
-            self.offset[rows],
-            self.size[rows],
-            self.stride[rows],
-            self.count[rows],
-            self.files,
-        )
+        """The runs of these rows."""
+        taken = {name: column[rows] for name, column in vars(self).items() if name != "files"}
+        return Chunk(**taken, files=self.files)
 
     def build_columns(self, ranks: dict[int, int]) -> dict[str, Column]:
         """The columns of `ops` that differ from run to run; `ranks` by job index, -1 for none."""

@@ -14,47 +14,27 @@ from fairlead.steer.fs.trace.result_ring import RECORD
 
 GAP_NS = 10_000_000
 BOUNDARY_NS = 1_000_000_000
-WORDS: dict[int, str] = {
-    Op.LOOKUP: "lookup",
+_SAME = (
+    "LOOKUP READLINK SYMLINK MKNOD MKDIR UNLINK RMDIR RENAME LINK OPEN READ WRITE STATFS FLUSH FSYNC SETXATTR GETXATTR "
+    "LISTXATTR REMOVEXATTR OPENDIR READDIR ACCESS CREATE SYNCFS"
+)
+WORDS: dict[int, str] = {int(Op[name]): name.lower() for name in _SAME.split()} | {
     Op.GETATTR: "stat",
     Op.STATX: "stat",
-    Op.READLINK: "readlink",
-    Op.SYMLINK: "symlink",
-    Op.MKNOD: "mknod",
-    Op.MKDIR: "mkdir",
-    Op.UNLINK: "unlink",
-    Op.RMDIR: "rmdir",
-    Op.RENAME: "rename",
     Op.RENAME2: "rename",
-    Op.LINK: "link",
-    Op.OPEN: "open",
-    Op.READ: "read",
-    Op.WRITE: "write",
-    Op.STATFS: "statfs",
     Op.RELEASE: "close",
-    Op.FLUSH: "flush",
-    Op.FSYNC: "fsync",
-    Op.SETXATTR: "setxattr",
-    Op.GETXATTR: "getxattr",
-    Op.LISTXATTR: "listxattr",
-    Op.REMOVEXATTR: "removexattr",
-    Op.OPENDIR: "opendir",
-    Op.READDIR: "readdir",
     Op.READDIRPLUS: "readdir",
     Op.RELEASEDIR: "closedir",
     Op.FSYNCDIR: "fsync",
     Op.GETLK: "lock",
     Op.SETLK: "lock",
     Op.SETLKW: "lock",
-    Op.ACCESS: "access",
-    Op.CREATE: "create",
     Op.TMPFILE: "create",
     Op.FALLOCATE: "allocate",
     Op.LSEEK: "seek",
     Op.COPY_FILE_RANGE: "copy",
-    Op.SYNCFS: "syncfs",
 }
-"""Words of the `ops` and `metadata` tables; requests that are not in it are not recorded."""
+"""Words of the `ops` and `metadata` tables; other requests are not recorded."""
 SIZED = frozenset({int(Op.READ), int(Op.WRITE), int(Op.COPY_FILE_RANGE)})
 """Operations whose offset and size say which bytes they moved."""
 _SETATTR, _FSYNC = int(Op.SETATTR), int(Op.FSYNC)

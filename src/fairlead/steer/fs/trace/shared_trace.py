@@ -10,32 +10,9 @@ from threading import Lock
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.fs.client.job_identity import Jobs
 from fairlead.steer.fs.fuse import abi
-from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.fuse.abi import HANDLE_FIRST, Op
 from fairlead.steer.fs.trace.recorder import Trace
 
-_HANDLED = frozenset(
-    map(
-        int,
-        (
-            Op.RELEASE,
-            Op.FLUSH,
-            Op.FSYNC,
-            Op.READDIR,
-            Op.READDIRPLUS,
-            Op.RELEASEDIR,
-            Op.FSYNCDIR,
-            Op.GETLK,
-            Op.SETLK,
-            Op.SETLKW,
-            Op.FALLOCATE,
-            Op.LSEEK,
-            Op.COPY_FILE_RANGE,
-            Op.IOCTL,
-            Op.POLL,
-        ),
-    )
-)
-"""Requests whose body begins with a handle."""
 _OPENING = frozenset(map(int, (Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR)))
 _RELEASING = frozenset(map(int, (Op.RELEASE, Op.RELEASEDIR)))
 _UNTOLD = frozenset(map(int, (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY)))
@@ -72,7 +49,7 @@ class SharedTrace:
         """Any other request ended: the kernel's whole message, the body of the reply. `handle`: what it opened."""
         if op in _UNTOLD:
             return
-        if op in _HANDLED and len(message) > abi.IN_HEADER.size:
+        if op in HANDLE_FIRST and len(message) > abi.IN_HEADER.size:
             (handle,) = _handle(message, abi.IN_HEADER.size)
             if not job:
                 job = self._openers.get(handle, 0)

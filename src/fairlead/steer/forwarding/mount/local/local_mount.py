@@ -16,7 +16,7 @@ from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.mount.local.lock_waiters import Parked, WaitingLocks
 from fairlead.steer.forwarding.mount.local.readers import DATA, Reader, Readers
 from fairlead.steer.fs.fuse import abi
-from fairlead.steer.fs.fuse.abi import Op, OpenReply
+from fairlead.steer.fs.fuse.abi import ENTRIES, NEW_NODES, Op, OpenReply
 from fairlead.steer.fs.fuse.device import Device
 from fairlead.steer.fs.fuse.generations import Generations
 from fairlead.steer.fs.fuse.messages import read_name
@@ -32,10 +32,6 @@ WORKERS = 16
 _HEADER = abi.IN_HEADER.size
 _OPENING = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR})
 _FILES = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE})
-_GIVING = frozenset({Op.LOOKUP, Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.TMPFILE, Op.READDIRPLUS})
-"""Requests whose reply gives the kernel nodes."""
-_FRESH = frozenset({Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.TMPFILE})
-"""Requests that make a node which cannot have been there (a CREATE may find one)."""
 _UNLOCKING = frozenset({Op.SETLK, Op.FLUSH, Op.RELEASE})
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
 _NOTHING = memoryview(b"")
@@ -190,7 +186,7 @@ class LocalMount:
         if backings is not None and op in (Op.GETXATTR, Op.SETXATTR):
             _known_capability(backings, op, node, body)
         handle = next(self._numbers) if op in _OPENING else 0
-        reply = self._giving_nodes(op, node, handle, body) if op in _GIVING else self._execute(op, node, handle, body)
+        reply = self._giving_nodes(op, node, handle, body) if op in ENTRIES else self._execute(op, node, handle, body)
         if backings is not None:
             if op in _FILES:
                 reply = self._hand_over(backings, handle, reply)
@@ -230,7 +226,7 @@ class LocalMount:
             self._giving += 1
         try:
             reply = self._execute(op, node, handle, body)
-            if op in _FRESH or self._renewed:
+            if op in NEW_NODES or self._renewed:
                 reply = self._with_generation(op, reply)
             return reply
         finally:
@@ -240,7 +236,7 @@ class LocalMount:
     def _with_generation(self, op: int, reply: bytes) -> bytes:
         """The reply with the generations of its nodes: what was just made is not what had its number before."""
         (node,) = abi.FORGET_IN.unpack_from(reply) if reply else (0,)
-        held = op in _FRESH and self._handles.known.get(node, 0) > 1
+        held = op in NEW_NODES and self._handles.known.get(node, 0) > 1
         if not reply or not (held or self._renewed):
             return reply
         body = bytearray(reply)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.fuse.abi import HANDLE_FIRST, Op
 from fairlead.steer.fs.wire.frames import Flag
 
 OPCODES = 64
@@ -19,23 +19,8 @@ def build_ways() -> list[int]:
         table[op] = DATA
     for op in (Op.OPEN, Op.OPENDIR, Op.CREATE, Op.TMPFILE):
         table[op] = OPENS
-    for op in (
-        Op.RELEASE,
-        Op.RELEASEDIR,
-        Op.FSYNC,
-        Op.FSYNCDIR,
-        Op.READDIR,
-        Op.READDIRPLUS,
-        Op.GETLK,
-        Op.SETLK,
-        Op.SETLKW,
-        Op.FALLOCATE,
-        Op.LSEEK,
-        Op.COPY_FILE_RANGE,
-        Op.IOCTL,
-        Op.POLL,
-    ):
-        table[op] = HANDLE
+    for number in HANDLE_FIRST:
+        table[number] = HANDLE
     for op in (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY):
         table[op] = LOCAL
     for op in (Op.GETXATTR, Op.SETXATTR, Op.REMOVEXATTR, Op.GETATTR, Op.SETATTR):

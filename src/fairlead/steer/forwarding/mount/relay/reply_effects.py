@@ -15,20 +15,8 @@ from fairlead.steer.forwarding.mount.relay.ledger import Entry
 from fairlead.steer.forwarding.mount.relay.prefetched_attributes import PrefetchedAttributes
 from fairlead.steer.fs.client.held_state import HeldLock, Holdings
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.fuse.abi import (
-    CREATE_IN,
-    DIRENT,
-    ENTRY,
-    FLUSH_IN,
-    GETATTR_FH,
-    GETXATTR_IN,
-    IN_HEADER,
-    LK_FLOCK,
-    LK_IN,
-    RENAME2_IN,
-    RENAME_IN,
-    Op,
-)
+from fairlead.steer.fs.fuse.abi import FLUSH_IN, GETATTR_FH, GETXATTR_IN, IN_HEADER, LK_FLOCK, LK_IN, Op
+from fairlead.steer.fs.fuse.messages import NAME_AT, iterate_entries, read_name_change
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.mount.relay.passthrough_files import PassthroughFiles
@@ -36,9 +24,6 @@ if TYPE_CHECKING:
 _HEADER = IN_HEADER.size
 _NODE = Struct("<Q")
 _FLAGS = Struct("<I")
-_ENTRY_ATTR = ENTRY.size + 88
-_RENAME_EXCHANGE = 2
-_SECURITY = b"security."
 _REMEMBER_NS = 1_000_000_000
 _MAX_BARE = 65_536
 _DONE, _ABSENT = (0, b""), (-errno.ENODATA, b"")
@@ -60,10 +45,10 @@ class ReplyEffects:
         for op, lesson in {
             Op.LOOKUP: self._looked_up,
             Op.CREATE: self._created,
-            Op.MKNOD: self._made_after_16,
-            Op.MKDIR: self._made_after_8,
-            Op.SYMLINK: self._made,
-            Op.LINK: self._made_after_8,
+            Op.MKNOD: self._looked_up,
+            Op.MKDIR: self._looked_up,
+            Op.SYMLINK: self._looked_up,
+            Op.LINK: self._looked_up,
             Op.TMPFILE: self._temporary,
             Op.OPEN: self._opened,
             Op.OPENDIR: self._opened_directory,
@@ -125,26 +110,17 @@ class ReplyEffects:
         """An extended attribute is being set."""
         self._bare.pop(node, None)
 
-    def _named(self, entry: Entry, body: memoryview, begin: int) -> None:
+    def _looked_up(self, entry: Entry, body: memoryview) -> None:
+        """The kernel has been given a node under a name."""
         (node,) = _NODE.unpack_from(body)
         message = entry.message
         if node and message is not None:
+            begin = NAME_AT[entry.op]
             self.prefetched.drop(node)
             self.nodes.record_lookup(node, entry.node, message[begin : message.index(0, begin)])
 
-    def _looked_up(self, entry: Entry, body: memoryview) -> None:
-        self._named(entry, body, _HEADER)
-
-    _made = _looked_up
-
-    def _made_after_8(self, entry: Entry, body: memoryview) -> None:
-        self._named(entry, body, _HEADER + 8)
-
-    def _made_after_16(self, entry: Entry, body: memoryview) -> None:
-        self._named(entry, body, _HEADER + 16)
-
     def _created(self, entry: Entry, body: memoryview) -> None:
-        self._named(entry, body, _HEADER + CREATE_IN.size)
+        self._looked_up(entry, body)
         self._holds(entry, _NODE.unpack_from(body)[0])
 
     def _temporary(self, entry: Entry, body: memoryview) -> None:
@@ -186,32 +162,12 @@ class ReplyEffects:
         self.nodes.remove_name(entry.node, message[_HEADER : message.index(0, _HEADER)])
 
     def _renamed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        message = entry.message
-        assert message is not None
-        exchange = False
-        begin = _HEADER + RENAME_IN.size
-        if len(message) > _HEADER + RENAME2_IN.size and entry.op == Op.RENAME2:
-            _, flags, _ = RENAME2_IN.unpack_from(message, _HEADER)
-            exchange = bool(flags & _RENAME_EXCHANGE)
-            begin = _HEADER + RENAME2_IN.size
-        (parent,) = RENAME_IN.unpack_from(message, _HEADER)
-        middle = message.index(0, begin)
-        old, new = message[begin:middle], message[middle + 1 : message.index(0, middle + 1)]
-        self.prefetched.drop(parent if parent != entry.node else 0)
-        self.nodes.move_name(entry.node, old, parent, new, exchange=exchange)
+        assert entry.message is not None
+        change = read_name_change(entry.op, entry.node, entry.message, b"", 0)
+        self.prefetched.drop(change.new_parent if change.new_parent != entry.node else 0)
+        self.nodes.move_name(entry.node, change.name, change.new_parent, change.new_name, exchange=change.exchange)
 
     def _listed(self, entry: Entry, body: memoryview) -> None:
-        parent = entry.node
-        seen, drop = self.nodes.record_lookup, self.prefetched.drop
-        at, end = 0, len(body)
-        fixed = _ENTRY_ATTR + DIRENT.size
-        while at + fixed <= end:
-            (node,) = _NODE.unpack_from(body, at)
-            length = DIRENT.unpack_from(body, at + _ENTRY_ATTR)[2]
-            begin = at + fixed
-            if node:
-                name = bytes(body[begin : begin + length])
-                if name not in (b".", b".."):
-                    drop(node)
-                    seen(node, parent, name)
-            at += (fixed + length + 7) & ~7
+        for _, node, name in iterate_entries(body):
+            self.prefetched.drop(node)
+            self.nodes.record_lookup(node, entry.node, name)
