@@ -1,5 +1,9 @@
-"""What one client has open, by the numbers it chose: files and snapshots of directories. Not what it is allowed to do,
-nor who it is.
+"""What one client session has open, by the numbers the client chose: files and snapshots of directories.
+
+    open --> files[handle] --RELEASE, close_all--> closed
+             folders[handle]: fresh --first READDIR--> in use --too many entries--> let go (read again when asked)
+
+Not here: who the client is and what it may do.
 """
 
 from __future__ import annotations
@@ -14,13 +18,13 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 MOST_ENTRIES = 4 << 20
-"""Entries of open directories that are kept in memory for one session, about 200 bytes each."""
+"""Most entries of open directories in memory for one session, about 200 bytes each."""
 _FEW = 64
-"""A directory of so many entries is not worth looking for others to let go."""
+"""Directories of at most this many entries do not count."""
 
 
 class UnknownHandle(Exception):  # noqa: N818
-    """The client has not opened that handle here (it did at another forwarder, which was lost)."""
+    """The handle is not open here; the client may have opened it at a forwarder that was lost."""
 
     def __init__(self, handle: int) -> None:
         super().__init__(f"handle {handle}")
@@ -37,7 +41,7 @@ class Folder:
         self.entries: Sequence[Entry] | None = entries
         """None: let go, to be read again."""
         self.fresh = True
-        """Read just now, and nothing taken from it yet."""
+        """Read just now; no READDIR has used it yet."""
 
 
 class Handles:
@@ -47,28 +51,28 @@ class Handles:
 
     def __init__(self) -> None:
         self.number = next(_numbers)
-        """Tells the sessions of this process apart: lock owners are numbers each client chose for itself."""
+        """Unique in this process: clients choose their lock owners themselves, two may choose the same."""
         self.ended = False
-        """Nobody closes any more what is entered from now on."""
+        """The session is over: what is added from now on would never be closed."""
         self.files: dict[int, OpenFile] = {}
         self.folders: dict[int, Folder] = {}
         self.known: dict[int, int] = {}
-        """How often the client's kernel was told each node; it gives the same number back with FORGET."""
+        """Look-up count of each node the client's kernel has; FORGET takes it back."""
         self.placed: set[int] = set()
         """Nodes whose way from the root the client has shown to be open to it (sessions of one user)."""
         self.locked: set[tuple[int, int]] = set()
         """(handle, owner) that may hold POSIX locks."""
 
     def find_file(self, handle: int) -> OpenFile:
-        """The open file; raises UnknownHandle."""
+        """The open file. Raises `UnknownHandle`."""
         try:
             return self.files[handle]
         except KeyError:
             raise UnknownHandle(handle) from None
 
     def hold(self, handle: int, folder: Folder, entries: Sequence[Entry]) -> None:
-        """Enters an open directory with its entries. Those of directories opened before are let go where all would be
-        too many: a listing of one of them goes on at the same position of what is there then."""
+        """Adds an open directory with its entries. Beyond `MOST_ENTRIES` those of older directories are let go:
+        a listing of one goes on at the same position of what is there then."""
         folder.entries = entries
         self.folders[handle] = folder
         if len(entries) <= _FEW:
@@ -81,11 +85,11 @@ class Handles:
                     other.entries = None
 
     def map_owner(self, owner: int) -> int:
-        """A lock owner of this client as a number no other session has."""
+        """A lock owner of this client as a number that is unique in this process."""
         return self.number << 64 | owner
 
     def close_all(self) -> None:
-        """Gives back the locks and closes everything: the session is over."""
+        """Ends the session: releases the locks, then closes everything."""
         self.ended = True
         for handle, owner in list(self.locked):
             file = self.files.get(handle)

@@ -1,6 +1,6 @@
 """Opening a FUSE mount and ending it: by mount(2) as root, through fusermount3 otherwise.
 
-Not here: the first exchange with the kernel (`mount.negotiation`), what is served (`mount.local`, `mount.relay`).
+Not here: the first exchange with the kernel (`negotiation`), what is served (`mount.local`, `mount.relay`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Device:
         return True
 
     def unmount(self, *, lazy: bool = False) -> None:
-        """Takes the mount off its folder. Raises `MountError` (its cause holds EBUSY) while files are open there."""
+        """Unmounts. Raises `BusyError` while files are open, `MountError`."""
         unmount_folder(self.mountpoint, lazy=lazy)
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ def open_mount(
     fs_name: str = "fairlead",
     max_read: int = abi.MAX_WRITE,
 ) -> Device:
-    """Mounts on a folder and returns the device. The first request to answer is INIT (`mount.negotiation.start`).
+    """Mounts on a folder and returns the device. The first request to answer is INIT (`negotiation.answer_init`).
 
     `allow_other` None: as root yes, else where /etc/fuse.conf has user_allow_other. Modes are always checked by the
     kernel (default_permissions). A dead mount of fairlead on the folder is taken off first. Raises `MountError`.
@@ -101,7 +101,7 @@ def open_mount(
 
 
 def unmount_folder(path: str, *, lazy: bool = False) -> None:
-    """Takes the uppermost mount off a folder; `lazy` also while it is in use. Raises `BusyError`, `MountError`."""
+    """Unmounts the topmost mount of a folder; `lazy`: also while files are open. Raises `BusyError`, `MountError`."""
     if os.geteuid() == 0 and _libc.umount2(os.fsencode(path), _MNT_DETACH if lazy else 0) == 0:
         return
     code = ctypes.get_errno() if os.geteuid() == 0 else errno.EPERM
@@ -125,7 +125,7 @@ def _opened(device: Device) -> Device:
 
 
 def _clear(path: str) -> bool:
-    """Whether a dead mount of fairlead was taken off. One that lives, or a folder that does not answer, is refused."""
+    """Unmounts a dead mount of fairlead; whether there was one. `MountError` for one that runs or does not answer."""
     recovered = False
     while (mount := find_mount(path)) is not None and mount.fs_type == FS_TYPE:
         code = probe_folder(path, within_s=_ANSWER_S)
@@ -150,7 +150,7 @@ def _check_folder(path: str) -> None:
         remedy = f"umount -l {path}" if error.errno == errno.ENOTCONN else "choose a folder you may enter"
         raise MountError(f"the folder cannot be used: {error.strerror}", where=path, remedy=remedy) from error
     if not stat.S_ISDIR(mode):
-        raise MountError("is no folder", where=path, remedy="a mount needs a folder to go on")
+        raise MountError("not a directory", where=path, remedy="mount on a directory")
 
 
 def _mount_directly(path: str, *, read_only: bool, allow_other: bool, fs_name: str, max_read: int) -> int | None:

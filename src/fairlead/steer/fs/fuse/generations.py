@@ -1,7 +1,7 @@
-"""Generations of nodes. File systems give the inode number of a removed file to the next one; the kernel, which may
-still have the removed one in memory, tells them apart by a generation the mount gives each.
+"""Generations of nodes. File systems use the inode number of a removed file again; the kernel, which may still have the
+removed one in memory, tells the two apart by a generation.
 
-Only for the mount: it lives as long as the kernel's memory, forwarders do not.
+Kept by the mount, not by forwarders: it must live as long as the kernel's memory of its nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _is_new(body: memoryview) -> bool:
 
 
 class Generations:
-    """Those that are not 0. `mark` is called with every reply that holds entries, before the kernel has it."""
+    """Generations other than 0. `mark` is called with every reply that has entries, before the kernel has it."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}

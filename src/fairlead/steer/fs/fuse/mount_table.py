@@ -1,5 +1,7 @@
-"""What is mounted where, from the kernel's table, and whether a mount still answers. Never touches a mount in this
-process: a mount whose server hangs would hang whoever asks."""
+"""What is mounted where, from the kernel's table, and whether a mount answers.
+
+Nothing here touches a mount from this process: a mount that hangs would hang the caller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The first exchange with the kernel: which features of FUSE both sides use. Not here: opening the device."""
+"""INIT, the first exchange with the kernel: which features of FUSE both sides use. Not here: opening the device.
+
+kernel: INIT 8.x --> mount: 7.41 --> kernel: INIT 7.41 --> mount: flags in use --> requests
+kernel: INIT 7.31 or newer -----------------------------------^
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _CONGESTED = 48
 
 
 class Session(NamedTuple):
-    """What was agreed: flags in use, the kernel's minor version, bytes in one READ or WRITE at most."""
+    """What was agreed: flags in use, the kernel's minor version, most bytes in one READ or WRITE."""
 
     flags: Init
     minor: int
@@ -45,12 +49,12 @@ class Session(NamedTuple):
 
     @property
     def passthrough(self) -> bool:
-        """Whether files may be handed to the kernel."""
+        """Whether the kernel takes files over."""
         return bool(self.flags & Init.PASSTHROUGH)
 
 
 def negotiate_init(body: memoryview, *, extra: int = 0) -> tuple[bytes, Session | None]:
-    """The reply body to an INIT and what was agreed; None when the kernel is to ask again with our major version.
+    """The body of the reply to INIT and what was agreed; None if the kernel has to send INIT again in our version.
 
     `extra`: flags wanted on top of `WANTED` (`CACHED`, `Init.PASSTHROUGH`). Raises `MountError` for a kernel that is
     too old.

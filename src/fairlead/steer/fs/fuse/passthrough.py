@@ -1,5 +1,5 @@
-"""Files handed to the kernel (FUSE_PASSTHROUGH, Linux 6.9): their reads and writes go to the backing file without a
-request. Needs CAP_SYS_ADMIN. Not here: whether the mount agreed on it (`mount.negotiation`).
+"""FUSE passthrough (Linux 6.9): the kernel reads and writes the backing file of an open file itself, without requests.
+Needs CAP_SYS_ADMIN. Not here: whether kernel and mount agreed on it (`negotiation`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class BackingFiles:
         self.refused = 0
 
     def hand_over(self, node: int, handle: int, descriptor: int, reply: bytes) -> bytes:
-        """The reply to OPEN, CREATE or TMPFILE (it ends with OPEN_OUT) with the file handed over, if it can be."""
+        """Registers the file with the kernel and returns the reply to OPEN, CREATE or TMPFILE that says so; `reply`
+        (it ends with OPEN_OUT) if the kernel refuses."""
         with self._lock:
             known = self._ids.get(node)
             if known is None:
@@ -63,7 +64,7 @@ class BackingFiles:
         return node in self._ids
 
     def release_handle(self, handle: int) -> None:
-        """The handle was released; the last one of a node gives its backing file back."""
+        """The handle was released; with the last one of a node its backing file is closed."""
         with self._lock:
             node = self._handles.pop(handle, None)
             if node is None:
@@ -76,7 +77,7 @@ class BackingFiles:
                 fcntl.ioctl(self._fd, abi.DEV_IOC_BACKING_CLOSE, bytearray(_ID.pack(known[0])))
 
     def has_no_capability(self, node: int, name: bytes) -> bool:
-        """True when the answer to GETXATTR of that name is known to be ENODATA: asked before every write."""
+        """Whether GETXATTR of that name is known to answer ENODATA; the kernel asks before every write."""
         return node in self._bare and name == _CAPABILITY
 
     def note_attribute(self, node: int, name: bytes) -> None:

@@ -1,4 +1,9 @@
-"""The client's record of its requests: the mount tells each as it ends, a thread of its own makes `ops` of them.
+r"""The client's record of its requests: the mount reports each as it ends, a thread makes rows of `ops` of them.
+
+    mount's thread                     draining thread, every second
+    record_request --> ring    ----->  requests --> runs (`runs`, `run_arrays`) --> sheets --> spool
+    record_message --> ring           in the order of places: a name is learnt before the requests after it
+                  \-> events  ----->  names (`path_names`)
 
 What the mount calls costs well under a microsecond and never waits. NumPy is loaded when there is much to record.
 """
@@ -20,7 +25,7 @@ from fairlead.steer.fs.trace.run_sheets import Identified, Sheets
 from fairlead.steer.fs.trace.runs import SIZED, Runs, unpack_records
 
 NAMED = 0
-"""In place of a node: the request was about a name, which was told just before it."""
+"""In place of a node: the request was about a name, that of the event with its place."""
 DRAIN_S = 1.0
 FILE_S = 5.0
 """How long records wait at most before they are in the spool."""
@@ -29,7 +34,7 @@ MOST_ROWS = 1 << 18
 MANY = 1024
 """Requests in one drain from which on NumPy makes runs of them."""
 _PER_NAME = 128
-"""So many requests for each name told, or they are taken one by one."""
+"""Fewer requests for each name than this are taken one by one."""
 _UNBINDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
 _RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
 _FORGET = int(Op.FORGET)
@@ -40,7 +45,7 @@ MEASURED = frozenset(map(int, (Op.SETATTR, Op.FSYNC, Op.COPY_FILE_RANGE, Op.FALL
 """Requests other than READ and WRITE that have an offset or a size."""
 _UNDISTURBED_NS, _STEP_NS = 50_000, 1_000_000
 _MOST_EVENTS = 1 << 18
-"""Names that wait to be learnt; more could only be when nobody drains."""
+"""Most names that wait to be learnt; the oldest are dropped beyond it."""
 
 
 class UnreadMessage(NamedTuple):
@@ -105,7 +110,7 @@ class Trace:
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    # -- told by the mount ----------------------------------------------------------------------------------------
+    # -- called by the mount ----------------------------------------------------------------------------------------
 
     def record_message(
         self,
@@ -154,7 +159,7 @@ class Trace:
         self._thread.start()
 
     def close(self) -> None:
-        """Everything told so far is in the spool when it returns; nobody tells anything meanwhile."""
+        """Ends the thread and writes everything to the spool; nothing is recorded meanwhile."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
@@ -163,7 +168,7 @@ class Trace:
         self.flush()
 
     def flush(self) -> None:
-        """Writes what has been told so far; nobody tells anything meanwhile."""
+        """Writes everything recorded so far to the spool; nothing is recorded meanwhile."""
         with self._turn:
             self._drain(everything=True)
             self._runs.finish()
@@ -184,7 +189,7 @@ class Trace:
                     self._write()
 
     def _drain(self, *, everything: bool = False) -> int:
-        """Takes what is in the ring, in order, names before the requests they belong to. How many there were."""
+        """Takes what is in the ring, in order, names before the requests after them; returns how many requests."""
         self._follow_clock()
         shift = self._shift
         self._at, parts = self._ring.take(everything=everything)
@@ -244,7 +249,7 @@ class Trace:
         self._at = at
 
     def _learn(self, at: int) -> None:
-        """Takes in the names told up to the request at this place of the ring."""
+        """Learns the names up to this place of the ring."""
         events, names = self._events, self._names
         while events and events[0][0] <= at:
             _, event = events.popleft()

@@ -1,6 +1,6 @@
-"""A trace and the jobs of one mount whose requests end in several threads: one tells at a time.
+"""A trace and the jobs of one mount whose requests end in several threads: a lock lets one record at a time.
 
-Not here: what a trace makes of it (`trace`), whose a process is (`jobs`).
+Not here: what becomes of a record (`recorder`), whose a process is (`job_identity`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _handle = abi.FORGET_IN.unpack_from
 
 
 class SharedTrace:
-    """What `LocalMount` tells. Thread-safe."""
+    """The trace of a `LocalMount`. Thread-safe."""
 
     def __init__(self, trace: Trace, jobs: Jobs) -> None:
         self._trace = trace

@@ -1,6 +1,6 @@
 """A mount without a forwarder: the kernel's requests are executed on a tree in this process.
 
-Not here: the threads that read them (`readers`), what a request means (`operations`).
+Not here: the threads that read them (`readers`), what a request does (`fs.operations`).
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ class LocalMount:
                 self._other(op, unique, node, view[:size], job, started)
         except BlockingIOError as refused:
             if op == Op.SETLKW:
+                # A lock that waits holds no thread: it is parked and tried again.
                 if self._waiting.park(Parked(unique, node, uid, gid, job, started, bytes(view[:size]))):
                     return
                 error = errno.EINTR
@@ -137,13 +138,13 @@ class LocalMount:
             error = errno.EBADF
         except OSError as refused:
             error = refused.errno or errno.EIO
-        except Exception:  # noqa: BLE001 (one broken request must not end the mount: it is told and answered EIO)
+        except Exception:  # noqa: BLE001 (one broken request must not end the mount: it is printed and answered EIO)
             traceback.print_exc(file=sys.stderr)
             error = errno.EIO
         if error:
             self._answer(unique, b"", error)
             if trace is not None:
-                self._tell_failed(trace, reader, op, node, view[:size], job, started, error)
+                self._record_failure(trace, reader, op, node, view[:size], job, started, error)
 
     def _read(self, reader: Reader, unique: int, node: int, job: int, started: int) -> None:
         handle, offset, size, _, _, _, _ = abi.READ_IN.unpack_from(reader.body)
@@ -198,7 +199,7 @@ class LocalMount:
         if self._trace is not None:
             self._trace.record_reply(op, node, handle, message, reply, job, started, 0)
 
-    def _tell_failed(
+    def _record_failure(
         self,
         trace: SharedTrace,
         reader: Reader,
@@ -221,7 +222,7 @@ class LocalMount:
         return reply
 
     def _giving_nodes(self, op: int, node: int, handle: int, body: memoryview) -> bytes:
-        """As `_execute`; until the nodes of the reply are counted, none may be dropped."""
+        """As `_execute`. No node is dropped until those of the reply are counted: the kernel has them from then on."""
         with self._nodes_lock:
             self._giving += 1
         try:
@@ -246,7 +247,7 @@ class LocalMount:
         return bytes(body)
 
     def _forget(self, dropped: list[tuple[int, int]]) -> None:
-        """(node, look-ups) the kernel drops. Waits for a moment in which no request may give one of them again."""
+        """Drops (node, look-ups), once no request is under way that may give the kernel one of them again."""
         with self._nodes_lock:
             self._dropped += dropped
             if self._giving:
@@ -311,7 +312,7 @@ class LocalMount:
 
 
 def _known_capability(backings: BackingFiles, op: int, node: int, body: memoryview) -> None:
-    """The kernel asks for a file's capabilities before each write it does itself: answered from memory."""
+    """The kernel asks for a file's capabilities before each of its own writes: answered from memory (ENODATA)."""
     if op == Op.GETXATTR:
         if backings.has_no_capability(node, read_name(body, abi.GETXATTR_IN.size)):
             raise OSError(errno.ENODATA, "no capabilities")
@@ -320,6 +321,6 @@ def _known_capability(backings: BackingFiles, op: int, node: int, body: memoryvi
 
 
 def _ignore_gone(error: OSError) -> None:
-    """ENOENT: the request was given up. ENODEV, EBADF: the mount went meanwhile. Anything else is a defect."""
+    """ENOENT: the request was interrupted. ENODEV, EBADF, ...: the mount is gone. Anything else is raised."""
     if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EBADF, errno.ECONNABORTED, errno.ENOTCONN):
         raise error

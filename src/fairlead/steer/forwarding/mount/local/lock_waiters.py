@@ -1,6 +1,10 @@
-"""Lock requests that wait: tried again until granted or interrupted. Holds no thread and reads no clock.
+"""Lock requests that wait: tried again until granted or interrupted. Blocks no thread and reads no clock.
 
-Whoever takes a request out of here answers it, so each is answered once.
+    refused --> parked --take--> tried: granted (answered) or parked again
+                  |
+                  +--interrupt--> answered with EINTR
+
+A request leaves this place before it is answered, so each is answered once.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from threading import Lock
 from typing import NamedTuple
 
 _REMEMBERED = 256
-"""Interrupts kept whose request was not seen yet: another thread may be about to park it."""
+"""Interrupts of requests not parked yet: another thread may be about to park one."""
 
 
 class Parked(NamedTuple):
@@ -36,7 +40,7 @@ class WaitingLocks:
         return len(self._waiting)
 
     def park(self, request: Parked) -> bool:
-        """Keeps the request; false when it was interrupted already (the caller then answers EINTR)."""
+        """Keeps the request; false if it was interrupted already (the caller answers EINTR)."""
         with self._lock:
             if request.unique in self._interrupted:
                 del self._interrupted[request.unique]
@@ -45,7 +49,7 @@ class WaitingLocks:
             return True
 
     def interrupt(self, unique: int) -> bool:
-        """True when the request was waiting: it is out, and the caller answers EINTR."""
+        """True if the request was waiting: the caller answers it with EINTR."""
         with self._lock:
             if self._waiting.pop(unique, None) is not None:
                 return True
@@ -55,7 +59,7 @@ class WaitingLocks:
             return False
 
     def take(self) -> list[Parked]:
-        """All of them, out, to be tried again (and parked again if that fails)."""
+        """Removes and returns all requests, to be tried again (and parked again if that fails)."""
         with self._lock:
             taken = list(self._waiting.values())
             self._waiting.clear()

@@ -1,7 +1,16 @@
-"""Threads that read requests from a device and execute them: leader/followers, no hand-over from thread to thread.
+"""Threads that read requests from a device and execute them: leader/followers, no request changes threads.
 
-One thread waits at the device and executes what it reads itself. While one request holds it up (a slow disk), a
-watchdog lets another thread lead. Not here: what a request is (`local`).
+                     a request arrives
+    +---------+ --------------------------> +-----------+
+    | leading | <-------------------------- | executing | -- longer than a tick: the watchdog promotes another
+    +---------+     done, still the leader  +-----------+    thread, this one goes on
+      ^                                         | done, another leads
+      |        promoted by the watchdog         v
+      +------------------------------------ +---------+
+                                            |  idle   |
+                                            +---------+
+
+At most one thread leads, so requests are read in the kernel's order. Not here: what a request is (`local_mount`).
 """
 
 from __future__ import annotations
@@ -18,7 +27,7 @@ from fairlead.steer.fs.fuse import abi
 DATA = 80
 """Where the data of a WRITE begins in its message."""
 _TICK_S = 0.002
-"""A leader longer than this in one request is replaced."""
+"""A leader that spends longer than this in one request is replaced."""
 _IDLE_TICKS = 250
 """Ticks without a request after which the watchdog sleeps until there is one."""
 _UPKEEP_TICKS = 5
@@ -89,7 +98,7 @@ class Readers:
                     other.thread.join(timeout=5)
 
     def end(self) -> None:
-        """Begins nothing new; a thread that waits at the device stays there until the device is gone."""
+        """Starts no more requests; a thread that waits at the device stays there until the device is gone."""
         with self._lock:
             self._ended = True
             self._leader = None
@@ -171,7 +180,7 @@ class Readers:
         self._watched = True
 
     def _promote(self) -> None:
-        """Lets a thread that stands by lead, or a new one; with all of them busy, the first that ends will."""
+        """Makes an idle thread the leader, or a new one; at the limit, the first thread that is done will lead."""
         with self._lock:
             if self._ended:
                 return

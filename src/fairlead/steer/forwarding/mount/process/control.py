@@ -1,8 +1,8 @@
-"""What mounts run on this machine and how to speak to one: state files, and a unix control socket for each mount.
+"""The mounts on this machine and how to ask one: a state file and a unix control socket for each.
 
 A request is one line of JSON, `{"do": "status"}`, `{"do": "remap", "addresses": [...]}`, `{"do": "stop"}`,
 `{"do": "record", "on": false}`; so is the answer, `{"ok": ...}` or
-`{"error": {"what", "where", "remedy"}}`. The folder is its user's alone, so are the sockets.
+`{"error": {"what", "where", "remedy"}}`. Only the user may enter the folder of files and sockets.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fairlead.steer.fs.fuse.mount_table import list_own_mounts, resolve_mountpoi
 _LINE_BYTES = 1 << 16
 _PATIENCE_S = 5.0
 _ANSWER_S = 10.0
-"""A mount that has not told its status by then is shown as silent."""
+"""A mount that has not answered by then is shown as silent."""
 ControlRequest = dict[str, Any]
 
 
 class MountRecord(msgspec.Struct, frozen=True):
-    """What a mount process says of itself: its folder, what it mounts, who it is, when it began, where it logs."""
+    """The state file of a mount process: folder, source, process, its start (clock ticks since boot; ns), log."""
 
     mountpoint: str
     source: str
@@ -39,12 +39,12 @@ class MountRecord(msgspec.Struct, frozen=True):
     log: str = ""
 
     def is_alive(self) -> bool:
-        """Whether that very process still runs (a number is given out again, its birth is not)."""
+        """Whether that very process runs: a process id is used again, its start time is not."""
         return read_start_ticks(self.pid) == self.born
 
 
 class ListedMount(msgspec.Struct, frozen=True):
-    """A mount as `fairlead mount --list` shows it. `state`: serving, or what the mount says; dead; silent; foreign."""
+    """A mount as `fairlead mount --list` shows it. `state`: what the mount says (serving, ...); dead, silent or foreign."""
 
     mountpoint: str
     source: str
@@ -56,7 +56,7 @@ class ListedMount(msgspec.Struct, frozen=True):
 
 
 def read_start_ticks(pid: int) -> int:
-    """When a process began, in clock ticks since boot; 0 when there is none (or it has ended and waits)."""
+    """The start of a process in clock ticks since boot; 0 if there is none, or only a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -66,7 +66,7 @@ def read_start_ticks(pid: int) -> int:
 
 
 def state_folder() -> Path:
-    """The folder of state files and control sockets, made when absent. Raises `MountError` when others could enter."""
+    """The folder of state files and control sockets, created if absent. `MountError` if others may enter it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and os.path.isdir(runtime):
         folder = Path(runtime) / "fairlead"
@@ -89,18 +89,18 @@ def state_folder() -> Path:
 
 
 def read_record(mountpoint: str) -> MountRecord | None:
-    """What the mount process on that folder wrote, alive or not."""
+    """The state file of the mount process on that folder, alive or not."""
     return _read(_file(mountpoint))
 
 
 def build_log_path(mountpoint: str) -> Path:
-    """Where a mount process in the background writes what it has to say."""
+    """The log of a mount process in the background."""
     return _file(mountpoint).with_suffix(".log")
 
 
 def ask_mount(mountpoint: str | Path, request: ControlRequest, *, timeout_s: float = _PATIENCE_S) -> Any:
-    """What the mount on that folder answers. Raises `MountError` (no such mount), `UnreachableError` (it does not
-    answer), or the error it answers with."""
+    """Sends the mount on that folder a request and returns its answer. Raises `MountError` (no such mount, or the error
+    it answers with), `UnreachableError` (no answer within `timeout_s`)."""
     path = resolve_mountpoint(mountpoint)
     record = read_record(path)
     if record is None:
@@ -123,10 +123,10 @@ def ask_mount(mountpoint: str | Path, request: ControlRequest, *, timeout_s: flo
 
 
 class Control:
-    """The control socket and state file of the mount this process serves. `poll` its `fileno` and call `answer`."""
+    """The control socket and state file of this process's mount. Poll `fileno`, then call `answer`."""
 
     def __init__(self, record: MountRecord, perform: Callable[[ControlRequest], Any]) -> None:
-        """`perform` carries out a request and returns what to answer; its `FairleadError` is answered as such."""
+        """`perform` carries out a request and returns the answer, or raises `FairleadError`."""
         self._perform = perform
         self._file = _file(record.mountpoint)
         self._path = self._file.with_suffix(".sock")
@@ -141,16 +141,16 @@ class Control:
         fresh.replace(self._file)
 
     def fileno(self) -> int:
-        """Readable when someone asks."""
+        """Readable when a request is waiting."""
         return self._sock.fileno()
 
     def answer(self) -> None:
-        """Takes in one caller. The answer is a thread's, so that a slow one (a remap) holds up nobody."""
+        """Accepts one caller. A thread answers, so that a slow request (a remap) delays no other."""
         connection, _ = self._sock.accept()
         threading.Thread(target=self._converse, args=(connection,), name="control", daemon=True).start()
 
     def _converse(self, connection: socket.socket) -> None:
-        """One request, one answer. A caller who says nothing, or goes, is left."""
+        """One request, one answer. A caller that sends nothing, or leaves, is dropped."""
         with connection:
             connection.settimeout(_PATIENCE_S)
             try:
@@ -160,7 +160,7 @@ class Control:
                 return
 
     def close(self) -> None:
-        """Takes the socket and the state file away, unless another mount has put its own there."""
+        """Removes the socket and the state file, unless they are another mount's by now."""
         self._sock.close()
         try:
             if self._path.stat().st_ino != self._inode:
@@ -185,7 +185,7 @@ class Control:
 
 
 def list_mounts() -> list[ListedMount]:
-    """Every mount of fairlead this user can know of; state files nothing belongs to are removed."""
+    """Every mount of fairlead this user can see; state files of mounts that are gone are removed."""
     try:
         folder = state_folder()
         records = {record.mountpoint: record for file in sorted(folder.glob("*.json")) if (record := _read(file))}
@@ -207,7 +207,7 @@ def list_mounts() -> list[ListedMount]:
 
 
 def _asked(record: MountRecord) -> ListedMount:
-    """A known mount with what it says of itself, if it lives and answers."""
+    """A mount with the status it reports, if it runs and answers."""
     state, status = "dead", None
     if record.is_alive():
         try:
@@ -265,7 +265,7 @@ def _line(sock: socket.socket) -> bytes:
 
 
 class _Near:
-    """A folder under a short name: the path of a unix socket has at most 107 bytes."""
+    """A short path of a folder, for its sockets: the path of a unix socket has at most 107 bytes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

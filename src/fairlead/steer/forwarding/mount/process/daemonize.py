@@ -1,4 +1,10 @@
-"""Into the background, but only with a mount that works: the caller waits, and gets its failure as an error of his."""
+"""Mounts in a background process. The caller waits until the folder answers; a failure is raised in the caller.
+
+caller:  fork --> read the pipe --> an error: raise it --> mount does not answer in 30 s: end the child
+                                --> empty: probe the folder --> answers: return the process id
+child:   setsid --> serve_mount --> mounted: stdout and stderr to the log, write to the pipe, close it
+                                --> failed before: write the error to the pipe, exit
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ _ANSWER_S = 30.0
 
 
 class _Told(msgspec.Struct):
-    """What the child tells: nothing when the mount works, else an error to raise here."""
+    """What the child writes to the pipe: an error to raise; empty if the mount works."""
 
     kind: str = ""
     what: str = ""
@@ -30,9 +36,9 @@ class _Told(msgspec.Struct):
 
 
 def mount_in_background(options: MountOptions, say: Callable[[str], None] = to_stderr) -> int:
-    """Mounts in a process of its own and returns its number once the folder answers. Raises what the mount raised.
+    """Mounts in a background process and returns its id once the folder answers. Raises what mounting raised.
 
-    The paths of `options` are absolute: the mount process leaves the working folder.
+    The paths of `options` are absolute: the mount process changes to `/`.
     """
     mountpoint = resolve_mountpoint(options.mountpoint)
     log = str(build_log_path(mountpoint))
@@ -65,7 +71,7 @@ def mount_in_background(options: MountOptions, say: Callable[[str], None] = to_s
 
 
 def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], None]) -> int:
-    """The mount process: an exit code. Until the mount works it speaks to the caller, then to its log."""
+    """The mount process; returns its exit code. Messages go to the caller until it is mounted, then to the log."""
     os.setsid()
     os.chdir("/")
     waiting = True
@@ -86,7 +92,7 @@ def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], N
         told = _Told(type(error).__name__, error.what, error.where, error.remedy)
         os.write(writing, msgspec.json.encode(told))
         return error.exit_code
-    except BaseException:  # noqa: BLE001 (the last frame of this process: what is not said here is lost)
+    except BaseException:  # noqa: BLE001 (last frame of the process: an error not printed here is lost)
         traceback.print_exc()
         return 1
     finally:
@@ -95,7 +101,7 @@ def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], N
 
 
 def _turn_away(log: str) -> None:
-    """From now on nothing of the caller's terminal or pipes is held."""
+    """Leaves the caller's terminal and pipes: output goes to the log."""
     sys.stdout.flush()
     sys.stderr.flush()
     nothing = os.open(os.devnull, os.O_RDWR)

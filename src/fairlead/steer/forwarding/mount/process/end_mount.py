@@ -1,4 +1,4 @@
-"""Ending a mount from outside its process: alive, dead or hung."""
+"""Unmounting from outside the mount process, whether it runs, is dead or hangs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _ANSWER_S = 5.0
 
 
 def end_mount(folder: str, *, force: bool = False) -> str:
-    """Takes the mount of fairlead off a folder and says what was done. Raises `MountError`, `BusyError`."""
+    """Unmounts a folder and returns a line that says what was done. Raises `MountError`, `BusyError`.
+
+    `force`: also while files are open. A dead mount is unmounted in any case.
+    """
     path = resolve_mountpoint(folder)
     mount = find_mount(path)
     if mount is None or mount.fs_type != FS_TYPE:

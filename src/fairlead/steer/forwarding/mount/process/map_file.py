@@ -22,7 +22,7 @@ def find_forwarders(path: Path, node: str) -> list[str]:
         what = f"the map file cannot be read: {error.strerror}"
         raise ConfigError(what, where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:
-        raise ConfigError("is no UTF-8 text", where=str(path), remedy="save it as UTF-8") from error
+        raise ConfigError("not UTF-8 text", where=str(path), remedy="save it as UTF-8") from error
     short = node.partition(".")[0]
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
@@ -34,14 +34,14 @@ def find_forwarders(path: Path, node: str) -> list[str]:
             )
         where = f"{path}:{number}"
         if any(sign in _RANGES.sub("", words[0]) for sign in "[]"):
-            raise ConfigError(f"no host list: {words[0]}", where=where, remedy="write ranges as c[001-016,020]")
+            raise ConfigError(f"invalid host list: {words[0]}", where=where, remedy="write ranges as c[001-016,020]")
         if matches_node(words[0], node) or matches_node(words[0], short):
             return _addresses(words[1], where)
     raise ConfigError(f"no line names this node, {node}", where=str(path), remedy="add one, or a last line for *")
 
 
 def _addresses(text: str, where: str) -> list[str]:
-    """The addresses of a line, so that one that is wrong is told with its line."""
+    """The addresses of a line; an invalid one is reported with its line."""
     try:
         return [str(parse_address(address)) for address in text.split(",") if address]
     except UsageError as error:
@@ -54,7 +54,7 @@ def matches_node(nodes: str, node: str) -> bool:
 
 
 def _items(nodes: str) -> list[str]:
-    """The list at its commas, those within brackets left alone."""
+    """Splits the list at commas outside brackets."""
     items, depth, start = [], 0, 0
     for at, sign in enumerate(nodes):
         depth += (sign == "[") - (sign == "]")

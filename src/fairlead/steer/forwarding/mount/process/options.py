@@ -1,6 +1,6 @@
-"""What a mount is made of, from the options of `fairlead mount`: forwarders, connection, records, source.
+"""The options of `fairlead mount`, and what is built from them: forwarders, connection, records, source.
 
-Nothing is mounted here (`run`).
+Nothing is mounted here (`serve`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """What `fairlead mount` was asked for. Either `source`, `addresses` or `map_file` is given."""
+    """The options of `fairlead mount`. One of `source`, `addresses` and `map_file` is set."""
 
     mountpoint: str
-    """As `fuse.mounted.canonical` has it. All paths are absolute."""
+    """From `resolve_mountpoint`. All paths are absolute."""
     source: str | None = None
     addresses: tuple[str, ...] = ()
     map_file: Path | None = None
@@ -43,14 +43,14 @@ class MountOptions:
 
 
 def list_addresses(options: MountOptions) -> list[str]:
-    """The forwarders asked for, or those the map file gives this node."""
+    """The forwarders' addresses, from the options or the map file's line for this node."""
     if options.map_file is None:
         return list(options.addresses)
     return find_forwarders(options.map_file, os.uname().nodename)
 
 
 def build_dial(options: MountOptions) -> Dial:
-    """A client session at the forwarders, not connected yet."""
+    """A client session at the forwarders, not yet connected."""
     from fairlead.steer.fs.client.dial import Dial
 
     tls = None
@@ -88,10 +88,10 @@ def build_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
 
 
 def resolve_source(source: str, mountpoint: str) -> str:
-    """The folder to serve. One that holds the mount, or lies in it, would make the mount wait for itself."""
+    """The folder to serve. `MountError` if one of it and the mount point holds the other: a mount on itself hangs."""
     folder = os.path.realpath(source)
     if not os.path.isdir(folder):
-        what = "is no folder" if os.path.exists(folder) else "there is no such folder"
+        what = "not a directory" if os.path.exists(folder) else "there is no such folder"
         raise MountError(what, where=source, remedy="give --local a folder")
     if not os.access(folder, os.X_OK):
         raise MountError("you may not enter this folder", where=source, remedy="give --local a folder you may use")
@@ -102,7 +102,7 @@ def resolve_source(source: str, mountpoint: str) -> str:
 
 
 def check_places(options: MountOptions) -> None:
-    """Raises `MountError` when the mount would need files of its own that lie in it."""
+    """Raises `MountError` if files the mount needs lie under the mount point."""
     for path in (options.spool, options.map_file, state_folder()):
         if path is None:
             continue
@@ -118,5 +118,5 @@ def _token(path: Path) -> str:
         what = f"the token cannot be read: {error.strerror}"
         raise MountError(what, where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:
-        what = "this is no token"
+        what = "not a token"
         raise MountError(what, where=str(path), remedy="give a file made by: fairlead token issue") from error

@@ -1,4 +1,4 @@
-"""Asking a mount process to move to other forwarders. How it moves is in `failover`."""
+"""Asks a mount process to move to other forwarders. How it moves is in `recovery.failover`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ WITHIN_S = 40.0
 
 
 def remap_mount(folder: str | Path, addresses: Sequence[str], *, within_s: float = WITHIN_S) -> str:
-    """The address the mount is served by afterwards. Raises MountError, UnreachableError, UsageError (an address that
-    is none)."""
+    """Moves the mount and returns the address it is at then. Raises `MountError`, `UnreachableError`, `UsageError` (an
+    invalid address)."""
     wanted = [str(parse_address(text)) for text in addresses]
     answer = ask_mount(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
     if not isinstance(answer, dict) or not isinstance(answer.get("forwarder"), str):

@@ -1,6 +1,17 @@
 """The life of a mount process: mount, serve, answer on the control socket, end cleanly. In the background or not.
 
-Not here: what is served (`local`, `relay`), how the background is entered (`background`).
+    start           begin: trace, tree or connection, /dev/fuse, control socket, thread that serves
+      |             (fails: `end` gives back what there is, the error goes to the caller)
+      v
+    serving         loop: control socket; the map file is checked every second
+      |             ends by: SIGTERM, SIGINT, `stop`, or the mount is gone
+      v
+    leaving         unmount, tried for 2 s while files are open, then lazily
+      |
+      v
+    ended           end: stop serving, write the trace, remove the control socket, close the device
+
+Not here: what is served (`local`, `relay`), how the background is entered (`daemonize`).
 """
 
 from __future__ import annotations
@@ -44,13 +55,13 @@ if TYPE_CHECKING:
     from fairlead.steer.fs.trace.recorder import Trace
 
 _PATIENCE_S = 2.0
-"""A mount that is asked to end waits this long for files in it to be closed."""
+"""How long a mount that is asked to end waits for its files to be closed."""
 _SWITCH_S = 0.0005
-"""A thread that computes (the trace's) lets the one that serves wait for the interpreter no longer than this."""
+"""How long a thread that computes (the trace's) may keep the interpreter from the one that serves."""
 _MAP_S = 1.0
 """How often a map file is looked at."""
 _MAP_AGAIN_S = 10.0
-"""How soon a forwarder it names is tried again that did not take the mount."""
+"""When a forwarder it names that refused the mount is tried again."""
 _HANGUP = bytes([signal.SIGHUP])
 
 
@@ -66,18 +77,18 @@ class MountServer(Protocol):
         ...
 
     def describe(self) -> dict[str, object]:
-        """For the control socket."""
+        """State and counts, for the control socket."""
         ...
 
 
 def serve_mount(options: MountOptions, ready: Callable[[], None], say: Callable[[str], None]) -> None:
-    """Mounts, calls `ready`, serves until the mount is gone or SIGTERM or SIGINT comes. Raises `FairleadError` when the
-    mount cannot be made. Belongs into the main thread."""
+    """Mounts, calls `ready`, serves until the mount is gone or SIGTERM or SIGINT arrives. For the main thread. Raises
+    `FairleadError` when mounting fails."""
     process = _MountProcess(options, say)
     sys.setswitchinterval(_SWITCH_S)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # A signal that comes while the mount is being made ends it as soon as it is there, and leaves no dead mount.
+    # A signal that arrives while mounting takes effect once mounted: it must not leave a dead mount.
     before = signal.set_wakeup_fd(process.wake_up.fileno(), warn_on_full_buffer=False)
     reactions = {number: signal.signal(number, _noted) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
@@ -92,7 +103,7 @@ def serve_mount(options: MountOptions, ready: Callable[[], None], say: Callable[
 
 
 class _MountProcess:
-    """Everything a mount process holds, and its ending in the right order."""
+    """What a mount process has open, and its ending in the right order."""
 
     def __init__(self, options: MountOptions, say: Callable[[str], None]) -> None:
         self._options = options
@@ -111,7 +122,7 @@ class _MountProcess:
         self._named: list[str] = []
 
     def begin(self) -> None:
-        """The mount, its serving thread and its control socket."""
+        """Mounts, starts the thread that serves and the control socket."""
         options = self._options
         check_places(options)
         trace, jobs = build_recording(options)
@@ -232,7 +243,7 @@ class _MountProcess:
                 self.wake_up.send(b"e")
 
     def loop(self, ready: Callable[[], None]) -> None:
-        """Until the mount is gone, or a signal or a request ends it."""
+        """Returns when the mount is gone, or a signal or a request ends it. Raises what broke the mount."""
         assert self._control is not None
         ready()
         with selectors.DefaultSelector() as selector:
@@ -251,7 +262,7 @@ class _MountProcess:
             raise self._failure
 
     def _leave(self) -> None:
-        """Takes the mount off: at once when nobody uses it, lazily when somebody still does after a while."""
+        """Unmounts: at once when no file is open, lazily after _PATIENCE_S."""
         assert self._device is not None
         deadline = monotonic_s() + _PATIENCE_S
         while self._thread.is_alive() and self._ours():
@@ -277,7 +288,7 @@ class _MountProcess:
         return mount is not None and mount.fs_type == FS_TYPE
 
     def end(self) -> None:
-        """Gives everything back, also what a failed `begin` left."""
+        """Closes everything, also what a failed `begin` left."""
         self._over.set()
         if self._served is not None:
             self._served.stop()
@@ -324,8 +335,8 @@ class _MountProcess:
             return str(remap(addresses))
 
     def _follow_map(self, path: Path) -> None:
-        """Moves the mount when its map file names other forwarders; one that is broken or absent moves nothing."""
-        # What the mount began with counts, not what the file says by now: it may have changed in between.
+        """Moves the mount when its map file names other forwarders; a broken or absent file changes nothing."""
+        # Compared with what the mount started with: the file may have changed since it was read.
         named, said, pause_s = self._named, "", _MAP_S
         seen: tuple[int, int, int] | None = None
         while not self._over.wait(pause_s):
@@ -339,7 +350,7 @@ class _MountProcess:
                     self._say(f"{path} has changed: now at {self._remap(addresses)}")
                     named = addresses
                 seen, said = now, ""
-            except FairleadError as error:  # half written, or the forwarder is not there yet: tried again
+            except FairleadError as error:  # half written, or the forwarder has not started: tried again
                 pause_s = _MAP_S if isinstance(error, ConfigError) else _MAP_AGAIN_S
                 if str(error) != said:
                     said = str(error)
@@ -347,7 +358,7 @@ class _MountProcess:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes when the file does; None while there is none."""
+    """What changes when the file does; None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -356,7 +367,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _noted(_number: int, _frame: object) -> None:
-    """The wake-up descriptor has it already."""
+    """The wake-up descriptor has the signal's number."""
 
 
 def to_stderr(text: str) -> None:

@@ -1,7 +1,22 @@
-"""When the forwarder is lost or another is wanted: find one, have again what was held, send again what was asked.
+"""When the forwarder is lost or another is wanted: connect, restore files and locks there, send requests again.
 
-Connecting and reclaiming is done by a thread, so that the mount's own goes on reading, interrupting and ending. Not
-here: what is held (`holdings`), what one refusal needs (`repairs`).
+Connecting and restoring is done by a thread, so that the mount's own goes on reading requests, interrupting and ending.
+Not here: what is restored (`fs.client.held_state`), what one refused request needs (`repairs`).
+
+                     link lost                       patience_s is over
+    +---------+ ------------------> +---------+ ----------------------> +---------+
+    | serving |                     | seeking |                         | failing |  requests get EIO
+    +---------+ <------------------ +---------+                         +---------+
+      |  ^  ^      a forwarder answers,   ^                                  |
+      |  |  |      state restored         |                                  |
+      |  |  +--------------------------------------- a forwarder answers ----+
+      |  |                                |
+      |  | not drained in _DRAIN_S        | drained: locks move to the new forwarder;
+      |  | (stays where it is)            | or a link is lost
+      |  |                                |
+      |  +-------------------------- +--------+
+      +----------------------------> | moving |  new requests wait, the old forwarder finishes
+          remap: the new one answers +--------+
 """
 
 from __future__ import annotations
@@ -35,16 +50,12 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
 _TICK_S = 0.1
 _DRAIN_S = 20.0
-"""How long a change of forwarders waits for what the old one still does."""
+"""How long a remap waits for the old forwarder to answer everything."""
 _RELEASES = (Op.RELEASE, Op.RELEASEDIR)
 
 
 class Failover:
-    """The state of a mount's connection. All methods but `remap` are the mount's thread's.
-
-    `state`: serving; seeking (no forwarder answers yet); failing (none did for longer than the patience: requests get
-    EIO); moving (draining the old forwarder for a remap).
-    """
+    """The state of a mount's connection, in `state`. All methods but `remap` are the mount's thread's."""
 
     def __init__(self, mount: RelayMount, *, patience_s: float) -> None:
         self._mount = mount
@@ -53,10 +64,12 @@ class Failover:
         self.count = 0
         """Connections after the first one."""
         self.was_shared = False
+        """Whether the last connection had shared slots."""
         self.lease_returns: LeaseReturns | None = None
         """Drops what the kernel keeps, in a mount with a cache."""
         self._since = 0.0
         self._generation = 0
+        """Raised when a new search begins: what an older one finds is closed."""
         self.timeout = ForwarderTimeout(mount)
         self._repairs = Repairs(mount)
         self._ending = threading.Event()
@@ -64,12 +77,13 @@ class Failover:
         self._drain_until = 0.0
         self._moved: SimpleQueue[str | FairleadError] | None = None
         self._shelf: dict[int, Entry] = {}
+        """Lock requests that wait at the old forwarder while the mount moves."""
         self._complained = False
 
     # -- a connection was lost ---------------------------------------------------------------------------------
 
     def seek(self) -> None:
-        """Looks for a forwarder in the background, the one there was first."""
+        """Looks for a forwarder in the background, beginning with the last one."""
         if self._next is not None:
             self._next.close()
             self._next = None
@@ -111,17 +125,18 @@ class Failover:
             pause = min(pause * 1.5, _LAST_PAUSE_S)
 
     def _reclaimed(self, link: Link, old: Link | None = None) -> bool:
-        """Has open unlinked files and locks again; false when the connection broke meanwhile. `old` is left."""
+        """Restores open unlinked files and locks; false when the connection broke meanwhile. `old` is closed."""
         try:
             mount = self._mount
             if not link.connection.welcome.resumed:
                 reopen_files(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.log)
             if old is not None:
-                # Only now: the last close of an unlinked file would have removed it.
+                # An unlinked file is open at the new forwarder before the old one closes it: its last close removes it.
                 with suppress(LinkLostError):
                     send_farewell(old, mount.ledger.ids)
                 old.close()
             if not link.connection.welcome.resumed:
+                # Locks only now: the old forwarder had them until it was left, and two may not hold one lock.
                 take_locks(link, mount.holdings, mount.ledger.ids, mount.log)
         except LinkLostError:
             link.close()
@@ -149,20 +164,21 @@ class Failover:
         self._mount.attach(link)
 
     def check_patience(self) -> None:
-        """Called now and then while there is no connection."""
+        """Called every _TICK_S while there is no connection: gives up waiting after the patience."""
         if self.state == "seeking" and monotonic_s() - self._since > self._patience_s:
             self.state = "failing"
             self._mount.log(f"no forwarder for {self._patience_s:.0f} s: requests get EIO until there is one")
         if self.state == "failing":
             for number, entry in list(self._mount.ledger.requests.items()):
+                # A close succeeds: what was open went with the forwarder.
                 self._mount.finish(number, 0 if entry.op in _RELEASES else -errno.EIO)
 
     def count_outage_s(self) -> float:
-        """For how long there has been no connection."""
+        """Seconds without a connection."""
         return 0.0 if self.state == "serving" else monotonic_s() - self._since
 
     def pause_s(self) -> float:
-        """How long the mount's thread may wait for events; -1: for ever."""
+        """Seconds the mount's thread may wait for events; -1: for ever."""
         if self._repairs.postponed:
             self._repairs.resend_postponed()
             return 0.02
@@ -255,7 +271,8 @@ class Failover:
         self._next = link
         self._drain_until = monotonic_s() + _DRAIN_S
         mount.hold_requests()
-        # A lock that is waited for is asked for again at the new forwarder.
+        # A lock request may wait for ever, so it does not count as outstanding: it is interrupted here, and sent to the
+        # new forwarder when the old one has answered EINTR.
         for number, entry in list(mount.ledger.requests.items()):
             if entry.op == Op.SETLKW and entry.unique:
                 self._shelf[number] = entry
@@ -264,7 +281,7 @@ class Failover:
         old.flush()
 
     def _drained(self) -> None:
-        """Goes on when the old forwarder has answered everything."""
+        """Changes to the new forwarder once the old one has answered everything; no request is at both."""
         mount, link = self._mount, self._next
         if link is None:
             return
@@ -284,7 +301,7 @@ class Failover:
         self._start(self._change, old, link)
 
     def _change(self, generation: int, old: Link, link: Link) -> None:
-        """Gives back the locks at the old forwarder and takes them at the new one."""
+        """Moves open files and locks to the new forwarder."""
         kept = self._reclaimed(link, old)
         old.close()
         self._mount.call_soon(lambda: self._changed(link if kept else None, generation))
@@ -303,16 +320,16 @@ class Failover:
             self._moved = None
 
     def _unshelve(self) -> None:
-        """Requests whose waiting was cut short belong to the kernel again."""
+        """Lock requests of the shelf wait for the next connection."""
         for number, entry in self._shelf.items():
             self._mount.ledger.requests[number] = entry
             self._mount.ledger.unsent[number] = None
         self._shelf.clear()
 
-    # -- what is no plain answer -------------------------------------------------------------------------------
+    # -- replies that are not for the kernel -----------------------------------------------------------------------
 
     def announce_jobs(self, *, everything: bool = False) -> None:
-        """Tells the forwarder of the jobs it does not know yet."""
+        """Sends the forwarder the jobs it does not know yet."""
         mount = self._mount
         jobs = mount.jobs
         indexes = list(jobs.identities) if everything else jobs.unannounced
@@ -325,7 +342,7 @@ class Failover:
         jobs.unannounced.clear()
 
     def settle_reply(self, number: int, entry: Entry, error: int) -> None:
-        """An answer to a request of fairlead's own, or a refusal."""
+        """Takes a refusal, or the answer to a request of fairlead's own."""
         shelved = self._shelf.pop(number, None)
         if shelved is not None:
             if error == -errno.EINTR:
@@ -346,7 +363,7 @@ class Failover:
             self._repairs.continue_repair(number, error)
 
     def handle_notice(self, kind: int, body: memoryview) -> None:
-        """The forwarder says something on its own."""
+        """Takes a message the forwarder sent without being asked."""
         link = self._mount.link
         if self.lease_returns is not None and link is not None and kind == Notice.REVOKE:
             self.lease_returns.drop_revoked(link, body)

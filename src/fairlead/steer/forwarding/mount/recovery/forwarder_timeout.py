@@ -1,7 +1,12 @@
-"""Notices a forwarder that says nothing any more: stopped, or on a machine that has gone without closing anything.
+"""Notices a forwarder that has stopped answering: stopped, or on a machine that went down without closing anything.
 
-A forwarder answers a PING at once whatever it is busy with, so silence after one means that it is not there. Not here:
-what follows (`failover`).
+A forwarder answers a PING at once whatever it is busy with. Not here: what follows (`failover`).
+
+            a request is sent           ping_s without a reply          lost_s without a reply
+    +------+ -------------> +---------+ ------------------> +--------+ -------------------> lost: next forwarder,
+    | idle |                | waiting |                     | pinged |                      or wait, if it is the
+    +------+ <------------- +---------+ <------------------ +--------+                      only one
+           nothing is waited for         anything arrives
 """
 
 from __future__ import annotations
@@ -19,14 +24,14 @@ if TYPE_CHECKING:
     from fairlead.steer.fs.client.link import Link
 
 PING_S = 5.0
-"""Requests without any answer for so long: a PING goes out."""
+"""After this time without any reply a PING is sent."""
 LOST_S = 10.0
-"""No answer for so long, that to the PING included: the forwarder is left, if there is another."""
+"""After this time without any reply, that to the PING included, the next forwarder is tried."""
 _PING = int(Own.PING)
 
 
 class ForwarderTimeout:
-    """What is heard of the forwarder. The mount's thread only."""
+    """When something last arrived. The mount's thread only."""
 
     def __init__(self, mount: RelayMount, *, ping_s: float = PING_S, lost_s: float = LOST_S) -> None:
         self.ping_s = ping_s
@@ -38,12 +43,12 @@ class ForwarderTimeout:
         self._told = False
 
     def pause_s(self) -> float:
-        """How long the mount's thread may wait for events (-1: for ever). Called before each wait; asks, and leaves a
-        forwarder that is silent."""
+        """Seconds the mount's thread may wait for events (-1: for ever). Called before each wait; sends the PING, drops
+        the link when time is up."""
         mount = self._mount
         link = mount.link
         if link is None or not mount.ledger.requests:
-            self._receipts = -1  # nothing is waited for: silence begins with the next request
+            self._receipts = -1  # nothing is waited for: the time begins with the next request
             return -1.0
         now = monotonic_s()
         if link.receipts != self._receipts or link is not self._link:
@@ -58,7 +63,7 @@ class ForwarderTimeout:
         left = self._pinged_s + self.lost_s - self.ping_s - now
         if left > 0:
             return left
-        if _has_come(link):  # it was this process that was not there
+        if _has_come(link):  # a reply is there: this process was stopped, not the forwarder
             return 0.0
         return self._silent(link)
 

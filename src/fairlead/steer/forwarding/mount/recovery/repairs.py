@@ -1,6 +1,15 @@
 """What a forwarder needs before it can carry out a request it refused: where a node is, a handle opened again.
 
-The request stays in the ledger and is sent again when the forwarder has been told.
+The request stays in the ledger until it is answered:
+
+                UNKNOWN_NODE, UNKNOWN_HANDLE                 last step answered
+    +------+ -----------------------------> +-----------+ --------------------> +------+
+    | sent |                                | repairing |                       | sent |  with Flag.RETRY, if it was
+    +------+ -------------> +-----------+   +-----------+                       +------+  sent to another forwarder
+       |        BUSY        | postponed | ------------------------------------> +------+
+       |                    +-----------+            after 20 ms                | sent |
+       |                                                                        +------+
+       +--> answered: EIO, ESTALE after too many refusals, or the error of the last step
 """
 
 from __future__ import annotations
@@ -24,7 +33,7 @@ _BODY = IN_HEADER.size
 
 
 class Step(NamedTuple):
-    """One thing to tell: a message, the handle in its prefix, and what it is for."""
+    """One message that restores state: PLACE or REOPEN. `handle` goes into its prefix."""
 
     opcode: int
     message: bytes
@@ -32,16 +41,16 @@ class Step(NamedTuple):
 
 
 class Repairs:
-    """Requests that were refused, and what is being told for them."""
+    """Requests that were refused, and the steps still to be sent for each."""
 
     def __init__(self, mount: RelayMount) -> None:
         self._mount = mount
         self._steps: dict[int, list[Step]] = {}
         self.postponed: list[int] = []
-        """Requests to be sent again after a moment: the forwarder was too busy."""
+        """Requests the forwarder was too busy for."""
 
     def repair_request(self, number: int, entry: Entry, refusal: int) -> None:
-        """A request of the kernel was refused."""
+        """Does what the refusal of a request of the kernel asks for."""
         mount = self._mount
         ledger = mount.ledger
         ledger.requests[number] = entry
@@ -59,7 +68,7 @@ class Repairs:
             self._place(number, entry)
 
     def resend_postponed(self) -> None:
-        """Sends what was refused for being too much."""
+        """Sends again what the forwarder was too busy for."""
         waiting, self.postponed = self.postponed, []
         for number in waiting:
             if number in self._mount.ledger.requests and number not in self._mount.ledger.unsent:
@@ -80,7 +89,9 @@ class Repairs:
         holdings, nodes = self._mount.holdings, self._mount.nodes
         held = holdings.handles.get(entry.handle)
         if entry.op in _RELEASES and (held is None or not nodes.is_unlinked(held.node)):
-            self._mount.finish(number, 0)  # it went with the forwarder that had it open
+            # A close of a file the forwarder never had open succeeds; an unlinked file must be opened again, so that
+            # its last close removes it.
+            self._mount.finish(number, 0)
             return
         steps = [step for handle in _handles_of(entry) for step in self._handle_steps(handle)]
         if not steps:
@@ -121,11 +132,11 @@ class Repairs:
         link.put(own, 0, step.handle, step.message)
 
     def continue_repair(self, own: int, error: int) -> None:
-        """The forwarder answered to what it was told.
+        """A step was answered.
 
-        A refusal of that is no error of the request, which is sent again, refused again and told for again. A place
-        told just now may be forgotten before it is used: FORGETs of an earlier file with the same inode number go out
-        late, and nothing orders the workers of a forwarder.
+        A refused step is not an error of the request, which is sent again, refused again and repaired again: a place
+        may be forgotten before it is used, because FORGETs of an earlier file with the same inode number go out late
+        and nothing orders the workers of a forwarder.
         """
         ledger = self._mount.ledger
         number = ledger.repairs.pop(own, None)

@@ -1,4 +1,4 @@
-"""Answers to the kernel that no forwarder gave, and answers the kernel does not take."""
+"""Answers the mount gives the kernel itself, and answers the kernel refuses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fairlead.steer.fs.fuse.abi import OUT_HEADER
 
 
 class KernelAnswers:
-    """The other side of the device, as far as answers go."""
+    """Writes answers to the device."""
 
     def __init__(self, fd: int, say: Callable[[str], None]) -> None:
         self._fd = fd
         self._say = say
         self.gone = False
-        """The mount was taken off."""
+        """The folder was unmounted."""
 
     def answer(self, unique: int, error: int, body: bytes = b"") -> None:
         """Answers a request. `error`: 0 or -errno."""
@@ -27,7 +27,7 @@ class KernelAnswers:
             self.handle_refusal(failed, unique)
 
     def handle_refusal(self, error: OSError, unique: int) -> None:
-        """The kernel does not take an answer: ENOENT when who asked was killed, ENODEV when the mount is gone."""
+        """The kernel refused an answer: ENOENT when the process was killed, ENODEV when the mount is gone."""
         if error.errno == errno.ENODEV:
             self.gone = True
         elif error.errno == errno.EINVAL:

@@ -1,7 +1,10 @@
-"""A mount's part in leases: the kernel drops what the forwarder takes back, then the forwarder hears of it.
+"""A mount's part in leases: the kernel drops what the forwarder takes back, then the forwarder is told.
 
-A thread of its own tells the kernel, which may wait there for a read of the same page to be answered: the thread of
-the mount has to answer it.
+    REVOKE arrives --> queued --> kernel drops its pages --> RELEASE_LEASE is sent
+    link is lost   --> queued --> kernel drops its pages     (nobody to tell)
+
+A thread of its own notifies the kernel, which may wait there for a read of the same page: the mount's thread has to
+answer that read.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 _NODE = Struct("<Q")
 _LENGTH = OUT_HEADER.size + INVAL_INODE_OUT.size
 _SETTLES_S = 0.25
-"""A process that has been given a node may not have entered it yet; it does so as soon as it is its turn."""
+"""The kernel may not know a node yet whose LOOKUP has just been answered: it is tried again for this time."""
 _MOST_ABSENT = 65_536
 
 
@@ -38,7 +41,7 @@ class LeaseReturns:
     def __init__(self, mount: RelayMount) -> None:
         self._mount = mount
         self._absent: dict[int, int] = {}
-        """Nodes that did not come, and how often the kernel had been told them."""
+        """Nodes the kernel does not know, and their look-up count then."""
         self._queue: SimpleQueue[tuple[Link | None, int, Sequence[int]]] = SimpleQueue()
         threading.Thread(target=self._work, name="coherence", daemon=True).start()
 
@@ -49,7 +52,7 @@ class LeaseReturns:
         self._queue.put((link, number, nodes))
 
     def drop_all(self) -> None:
-        """Everything is taken back: the connection that could tell is gone. Called by the mount's thread."""
+        """Takes everything back: no lease outlives its connection. Called by the mount's thread."""
         self._queue.put((None, 0, [ROOT, *self._mount.nodes.list_nodes()]))
 
     def _work(self) -> None:
@@ -82,14 +85,14 @@ class LeaseReturns:
         return True
 
     def _may_come(self, node: int) -> bool:
-        """The kernel was told of the node, and not only of one with its number whose file it has seen replaced."""
+        """Whether the kernel was given the node since it last did not know it."""
         count = self._mount.nodes.count_lookups(node)
         return count > 0 and count != self._absent.get(node)
 
     def _dropped(self, link: Link, number: int) -> None:
         mount = self._mount
         if mount.link is not link:
-            return  # another connection: what this one had lent is over
+            return  # leases of a connection end with it
         try:
             link.put(next(mount.ledger.ids), 0, 0, build_own_message(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
             link.flush()

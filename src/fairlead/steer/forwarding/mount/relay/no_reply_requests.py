@@ -1,4 +1,4 @@
-"""Requests of the kernel that no forwarder need answer: forgotten nodes, interrupts, the end of the mount."""
+"""Requests the kernel expects no reply to: forgotten nodes, interrupts; and the end of the mount."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from fairlead.steer.fs.trace.recorder import Trace
 
 _FORGETS = 128
-"""Forgotten nodes that are told to the forwarder together."""
+"""Forgotten nodes sent to the forwarder in one message."""
 _PATIENT_S = 2.0
+"""Without a forwarder for this time, any request may be interrupted."""
 _NUMBER = Struct("<Q")
 
 
 class NoReplyRequests:
-    """Takes such requests."""
+    """Carries out such requests."""
 
     def __init__(self, mount: RelayMount, trace: Trace | None) -> None:
         self._mount = mount
@@ -62,8 +63,8 @@ class NoReplyRequests:
         if number is None:
             return
         if mount.link is None:
-            # Programs expect EINTR of a lock; of anything else only who would have to wait for long gets it, and
-            # nobody whose request may have been carried out.
+            # Programs expect EINTR of a lock. Any other request gets it only after a wait, and never one that was sent:
+            # it may have been carried out.
             waits = ledger.requests[number].op == Op.SETLKW
             if waits or (number in ledger.unsent and mount.failover.count_outage_s() > _PATIENT_S):
                 mount.finish(number, -errno.EINTR)

@@ -7,8 +7,8 @@ from fairlead.steer.fs.wire.frames import Flag
 
 OPCODES = 64
 DATA, COPIED, OPENS, HANDLE, LOCAL, ASKED, CLOSED = range(7)
-"""DATA stays in its slot; COPIED: the message is kept; OPENS: and a handle is chosen; HANDLE: copied, its
-body begins with one; LOCAL: answered here; ASKED, CLOSED: may be answered here, else as
+"""DATA: the message stays in its slot. COPIED: the message is kept. OPENS: as COPIED, and a handle is chosen. HANDLE:
+as COPIED, and the body begins with a handle. LOCAL: needs no forwarder. ASKED, CLOSED: may be answered here, else as
 COPIED and HANDLE."""
 
 

@@ -1,4 +1,4 @@
-"""Files a forwarder of this machine hands over: registered with the kernel, which then reads and writes them itself.
+"""Files whose descriptor a forwarder of this machine sends: the kernel reads and writes them itself.
 
 Not here: how descriptors arrive (`link`), what the kernel is told about a file (`fuse.passthrough`).
 """
@@ -52,9 +52,14 @@ def explain_no_descriptors(connection: Connection) -> str:
 class PassthroughFiles:
     """The files of one mount that the kernel reads and writes itself. The mount's thread only.
 
-    The kernel wants all openings of a file alike (it fails those that differ with EIO): while one is open through the
-    forwarder, the others are too, and while one was handed over, so is every other. No descriptor is kept: a registered
-    file is the kernel's, also when the forwarder that opened it has gone.
+    All openings of a file are alike, or the kernel fails them with EIO: the first one decides.
+
+                  opened with a descriptor            the last handle is closed
+        closed ------------------------------> kernel ------------------------> closed
+               ------------------------------> plain  ------------------------> closed
+                  without (append; refused)    (through the forwarder)
+
+    No descriptor is kept: a registered file is the kernel's, also when the forwarder that opened it has gone.
     """
 
     def __init__(self, fd: int, say: Callable[[str], None]) -> None:
@@ -67,7 +72,7 @@ class PassthroughFiles:
         self._plain_nodes: dict[int, int] = {}
 
     def learn_from(self, answers: ReplyEffects) -> None:
-        """Is told of what is released from now on."""
+        """Follows RELEASE from now on."""
         self._writers = answers.passthrough_writers
         before = answers.effects[Op.RELEASE]
         assert before is not None
@@ -79,7 +84,7 @@ class PassthroughFiles:
         answers.effects[Op.RELEASE] = released
 
     def take_reply(self, link: Link, flags: int, entry: Entry | None, error: int, body: memoryview) -> None:
-        """A reply has come. Where it opens a file the kernel can have, its body is changed in place."""
+        """Takes a reply. If it opens a file the kernel can take over, its body is changed in place."""
         descriptor = link.take_along() if flags & _DESCRIPTOR else -1
         try:
             if entry is not None and not error and entry.op in _OPENING and len(body) >= OPEN_OUT.size:

@@ -1,6 +1,6 @@
 """Attributes of directories that came with an answer before the kernel asks for them (Flag.PARENT).
 
-After a name was made or removed the kernel has to ask for the directory's attributes again; they are given once.
+After a name was created or removed the kernel asks for the directory's attributes; they are used once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MOST = 1024
 
 
 class PrefetchedAttributes:
-    """Answers to GETATTR by node, each for one request and a moment."""
+    """Replies to GETATTR by node, each for one request within 50 ms."""
 
     def __init__(self) -> None:
         self._answers: dict[int, tuple[int, bytes]] = {}
@@ -28,11 +28,11 @@ class PrefetchedAttributes:
         answers[node] = (monotonic_ns() + _HOLDS_NS, attributes)
 
     def take(self, node: int) -> bytes | None:
-        """The answer to GETATTR, if it is known and fresh; it is not given twice."""
+        """The reply to GETATTR, once, if it is known and fresh."""
         found = self._answers.pop(node, None)
         return found[1] if found is not None and monotonic_ns() < found[0] else None
 
     def drop(self, node: int) -> None:
-        """Something else changes these attributes, or tells the kernel newer ones: a file that was just made may have
-        the number of a removed directory, and a file with a directory's attributes is broken for the kernel (EIO)."""
+        """Forgets attributes that have changed. A new file may have the number of a removed directory: with that one's
+        attributes the kernel would answer EIO."""
         self._answers.pop(node, None)

@@ -1,6 +1,6 @@
-"""What a reply teaches the mount (names, handles, locks), and the requests it can answer without asking.
+"""What a reply changes in the mount's memory (names, handles, locks), and the requests that memory can answer.
 
-Called for successful replies only, after the kernel has them.
+Effects are applied to successful replies only, once the kernel has them: memory never holds what the kernel lacks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DONE, _ABSENT = (0, b""), (-errno.ENODATA, b"")
 
 
 class ReplyEffects:
-    """Learns from replies; `teach[op]` is what an opcode teaches, or None."""
+    """`effects[op]` is called with the request and the body of its reply; None: it changes nothing."""
 
     def __init__(self, nodes: Nodes, holdings: Holdings, passthrough: PassthroughFiles | None = None) -> None:
         self.nodes = nodes
@@ -39,7 +39,7 @@ class ReplyEffects:
         self.dirty: set[int] = set()
         """Handles written to since their last FLUSH: a network file system may report errors at a close."""
         self.passthrough_writers: set[int] = set()
-        """Handles the kernel writes to itself: no WRITE of theirs comes here."""
+        """Handles the kernel writes to itself: their WRITEs do not come here."""
         self._bare: dict[int, int] = {}
         self.effects: list[Callable[[Entry, memoryview], None] | None] = [None] * 64
         for op, lesson in {
@@ -68,13 +68,14 @@ class ReplyEffects:
             passthrough.learn_from(self)
 
     def answer_locally(self, op: int, node: int, message: memoryview) -> tuple[int, bytes] | None:
-        """Error and body of an answer that needs no forwarder, or None."""
+        """Error and body of the answer, if it needs no forwarder."""
         if op == Op.GETATTR:
             asked_by_handle = _FLAGS.unpack_from(message, _HEADER)[0] & GETATTR_FH
             found = None if asked_by_handle else self.prefetched.take(node)
             return None if found is None else (0, found)
         if op == Op.FLUSH:
             handle = _NODE.unpack_from(message, _HEADER)[0]
+            # A FLUSH reports write errors and gives back POSIX locks: only without either it needs no forwarder.
             if handle in self.dirty or handle in self.passthrough_writers or self.holdings.ranges:
                 self.dirty.discard(handle)
                 return None
@@ -99,7 +100,7 @@ class ReplyEffects:
         return bytes(message[begin : begin + 20]) == b"security.capability\0"
 
     def remember_absent(self, entry: Entry) -> None:
-        """The forwarder answered ENODATA to a GETXATTR."""
+        """Remembers that a file has no capabilities: the forwarder answered ENODATA to a GETXATTR."""
         message = entry.message
         if message is not None and message[_HEADER + GETXATTR_IN.size :] == b"security.capability\0":
             if len(self._bare) >= _MAX_BARE:
@@ -107,7 +108,7 @@ class ReplyEffects:
             self._bare[entry.node] = monotonic_ns() + _REMEMBER_NS
 
     def forget_absence(self, node: int) -> None:
-        """An extended attribute is being set."""
+        """An extended attribute is being set or removed, or the file changes."""
         self._bare.pop(node, None)
 
     def _looked_up(self, entry: Entry, body: memoryview) -> None:
