@@ -112,7 +112,7 @@ def test_the_first_exchange() -> None:
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for name, word in (("absent", "no such folder"), ("file", "is no folder")):
+    for name, word in (("absent", "no such folder"), ("file", "not a directory")):
         with pytest.raises(MountError, match=word):
             device.open_mount(tmp_path / name)
 

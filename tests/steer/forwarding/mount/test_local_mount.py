@@ -174,9 +174,9 @@ def test_what_cannot_be_mounted_is_said(source: Path, folder: Path, runtime: Pat
     file.touch()
     for arguments, word in [
         (["--local", source, tmp_path / "absent"], "no such folder"),
-        (["--local", source, file], "is no folder"),
+        (["--local", source, file], "not a directory"),
         (["--local", tmp_path / "absent", folder], "no such folder"),
-        (["--local", file, folder], "is no folder"),
+        (["--local", file, folder], "not a directory"),
         (["--local", source, inside], "in one another"),
         (["--local", inside, source], "in one another"),
         (["--local", source, source], "in one another"),

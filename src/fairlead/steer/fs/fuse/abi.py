@@ -78,26 +78,11 @@ NO_REPLY = frozenset({Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT})
 """Requests the kernel expects no answer to (an INTERRUPT is answered by its request ending)."""
 
 
-HANDLE_FIRST = frozenset(
-    int(Op[name])
-    for name in [
-        "RELEASE",
-        "RELEASEDIR",
-        "FLUSH",
-        "FSYNC",
-        "FSYNCDIR",
-        "READDIR",
-        "READDIRPLUS",
-        "GETLK",
-        "SETLK",
-        "SETLKW",
-        "FALLOCATE",
-        "LSEEK",
-        "COPY_FILE_RANGE",
-        "IOCTL",
-        "POLL",
-    ]
+_HANDLE_FIRST = (
+    "RELEASE RELEASEDIR FLUSH FSYNC FSYNCDIR READDIR READDIRPLUS GETLK SETLK SETLKW FALLOCATE LSEEK COPY_FILE_RANGE "
+    "IOCTL POLL"
 )
+HANDLE_FIRST = frozenset(int(Op[name]) for name in _HANDLE_FIRST.split())
 """Requests other than READ and WRITE whose body begins with a handle."""
 NEW_NODES = frozenset(map(int, (Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.TMPFILE)))
 """Requests that make a node which cannot have been there (a CREATE may find one)."""

@@ -21,8 +21,9 @@ from fairlead.steer.fs.fuse.abi import COPY_IN, FALLOCATE_IN, FSYNC_IN, IN_HEADE
 from fairlead.steer.fs.fuse.messages import NAME_AT, NameChange, iterate_entries, read_name_change
 from fairlead.steer.fs.trace.path_names import File, PathNames
 from fairlead.steer.fs.trace.result_ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
-from fairlead.steer.fs.trace.run_sheets import Identified, Sheets
+from fairlead.steer.fs.trace.run_sheets import Sheets
 from fairlead.steer.fs.trace.runs import SIZED, Runs, unpack_records
+from fairlead.steer.fs.wire.handshake import Identity
 
 NAMED = 0
 """In place of a node: the request was about a name, that of the event with its place."""
@@ -95,7 +96,7 @@ class Trace:
         self._names = PathNames(fs, mount_point)
         self._runs = Runs()
         self._spool = spool
-        self.identities: Mapping[int, Identified] = {}
+        self.identities: Mapping[int, Identity] = {}
         """Whose the requests with a job index are. The mount sets it to a mapping of its own, to which it only adds."""
         self._sheets = Sheets(spool, fs, lambda: self.identities)
         self._at = 0

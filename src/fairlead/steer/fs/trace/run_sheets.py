@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fairlead.core.batches.encoding import Column, encode, numbers, same_word, words
 from fairlead.core.batches.spool import Spool
@@ -11,25 +11,11 @@ from fairlead.steer.fs.trace.runs import Run
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.trace.run_arrays import Chunk
+    from fairlead.steer.fs.wire.handshake import Identity
 
 INTERFACE = "fuse"
 """The `interface` of the rows."""
 OPS_VERSION = FILES_VERSION = 1
-
-
-class Identified(Protocol):
-    """A job as the mount knows it (`wire.handshake.Identity`)."""
-
-    @property
-    def job_id(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def cluster(self) -> str: ...
-    @property
-    def name(self) -> str: ...
 
 
 class _Sheet:
@@ -51,7 +37,7 @@ class _Sheet:
 class Sheets:
     """The sheets of all jobs of a mount. `identities` gives the mount's mapping of job indexes."""
 
-    def __init__(self, spool: Spool, fs: str, identities: Callable[[], Mapping[int, Identified]]) -> None:
+    def __init__(self, spool: Spool, fs: str, identities: Callable[[], Mapping[int, Identity]]) -> None:
         self._spool = spool
         self._fs = fs
         self._identities = identities

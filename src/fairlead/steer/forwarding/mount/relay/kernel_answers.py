@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Callable
 
 from fairlead.steer.fs.fuse.abi import OUT_HEADER
@@ -35,8 +34,3 @@ class KernelAnswers:
             os.write(self._fd, OUT_HEADER.pack(16, -errno.EIO, unique))
         elif error.errno != errno.ENOENT:
             raise error
-
-
-def to_stderr(text: str) -> None:
-    """A line for the log."""
-    print(f"fairlead mount: {text}", file=sys.stderr, flush=True)

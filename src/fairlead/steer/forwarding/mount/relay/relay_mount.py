@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.mount.recovery.failover import Failover
-from fairlead.steer.forwarding.mount.relay.kernel_answers import KernelAnswers, to_stderr
+from fairlead.steer.forwarding.mount.relay.kernel_answers import KernelAnswers
 from fairlead.steer.forwarding.mount.relay.ledger import Entry, Ledger
 from fairlead.steer.forwarding.mount.relay.no_reply_requests import NoReplyRequests
 from fairlead.steer.forwarding.mount.relay.opcodes import (
@@ -83,21 +83,21 @@ _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
 class RelayMount:
     """Serves a mount from a forwarder. `run` returns when the mount is gone or `stop` was called.
 
-    `device`: mounted, INIT answered (`negotiation.start`). `connection`: the first one (`dial.any()`), made before
-    the mount so that a wrong address is an error of the command and not of the mount; None: made in the background.
+    `device`: mounted, INIT answered (`negotiation.answer_init`). `connection`: made before the mount, so that a wrong
+    address is an error of the command. `patience_s`: how long requests wait without a forwarder, then they get EIO.
     """
 
     def __init__(
         self,
         device: Device,
         dial: Dial,
-        connection: Connection | None = None,
+        connection: Connection,
         *,
-        trace: Trace | None = None,
-        jobs: Jobs | None = None,
-        passthrough: PassthroughFiles | None = None,
-        patience_s: float = 60.0,
-        say: Callable[[str], None] | None = None,
+        trace: Trace | None,
+        jobs: Jobs,
+        passthrough: PassthroughFiles | None,
+        patience_s: float,
+        say: Callable[[str], None],
     ) -> None:
         self.device, self.passthrough = device, passthrough
         self.dial = dial
@@ -105,22 +105,22 @@ class RelayMount:
         self.generations = Generations()
         self.holdings = Holdings()
         self.ledger = Ledger()
-        self.jobs = Jobs() if jobs is None else jobs
+        self.jobs = jobs
         self.link: Link | None = None
         """The connection; None while there is none."""
         self.outlet: Link | None = None
         """Where new requests go: the connection, or None while they must wait."""
         self.retried: set[int] = set()
-        """Requests that were sent again on this connection because another one broke."""
+        """Requests that were sent again on this connection: the one before broke before they were answered."""
         self.served = 0
         """Requests answered to the kernel so far."""
         self._effects = ReplyEffects(self.nodes, self.holdings, passthrough)
         self._trace, self._fast_path = trace, getattr(trace, "fast_path", (max, b"", iter(()), 1))
         if trace is not None:
             trace.identities = self.jobs.identities
-        self._say = say if say is not None else to_stderr
+        self._say = say
         self._handles = 0
-        self._opened_by: dict[int, int] = {}  # job by handle: a RELEASE is on nobody's behalf
+        self._opened_by: dict[int, int] = {}  # job by handle: a RELEASE names no process
         self._views: list[memoryview] = []
         self._vectors: list[tuple[memoryview]] = []
         self._free: list[int] = []
@@ -128,7 +128,7 @@ class RelayMount:
         self._ended = False
         self._poll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._wishes: deque[Callable[[], None]] = deque()
+        self._actions: deque[Callable[[], None]] = deque()
         self._reading = False
         self._lazy = False
         self._inspect: Callable[[Link, int, int, int, int, int, int, int], None] | None = None
@@ -139,8 +139,7 @@ class RelayMount:
         self.failover = Failover(self, patience_s=patience_s)
         os.set_blocking(device.fd, False)
         self._poll.register(self._wake, _READABLE)
-        if connection is not None:
-            self.attach(Link(connection))
+        self.attach(Link(connection))
 
     # -- from other threads ------------------------------------------------------------------------------------
 
@@ -150,23 +149,23 @@ class RelayMount:
         self.wake()
 
     def wake(self) -> None:
-        """Makes the thread of the mount look at what was wished for."""
+        """Has the mount's thread look for actions."""
         os.eventfd_write(self._wake, 1)
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Has `action` called by the thread of the mount."""
-        self._wishes.append(action)
+        """Has the mount's thread call `action`."""
+        self._actions.append(action)
         self.wake()
 
     def remap(self, addresses: Sequence[str], *, within_s: float = 30.0) -> str:
         """Moves the mount to other forwarders and returns the address it is at then; I/O waits, none fails.
 
-        UnreachableError or RefusedError when none of them takes it: the mount then stays where it is.
+        Raises `UnreachableError` or `RefusedError` when none of them accepts it; the mount then stays where it is.
         """
         return self.failover.remap(addresses, within_s=within_s)
 
     def describe(self) -> dict[str, object]:
-        """What the mount is doing, for its control socket."""
+        """State and counts, for the control socket."""
         link = self.link
         return {
             "forwarder": "" if link is None else str(link.connection.address),
@@ -183,10 +182,6 @@ class RelayMount:
 
     def run(self) -> None:
         """Serves until the mount is gone or `stop` is called."""
-        if self.link is None:
-            if not self._views:
-                self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(4)])
-            self.failover.seek()
         try:
             while not self._ended and not self._kernel.gone:
                 try:
@@ -201,7 +196,7 @@ class RelayMount:
             self._poll.close()
 
     def _turn(self) -> None:
-        """Waits for something and does it."""
+        """Waits for events and handles them."""
         self._arm()
         events = self._poll.poll(_LAZY_S if self._lazy else self.failover.pause_s())
         if self._lazy and not events:
@@ -216,15 +211,15 @@ class RelayMount:
                     self._ended = True  # EPOLLERR: unmounted
             elif descriptor == self._wake:
                 os.eventfd_read(descriptor)
-                while self._wishes:
-                    self._wishes.popleft()()
+                while self._actions:
+                    self._actions.popleft()()
             else:
                 self._link_ready(event)
         if self.link is None:
             self.failover.check_patience()
 
     def _arm(self) -> None:
-        """Listens to the device only while there is room for what it says, to the connection as it needs."""
+        """Polls the device only while a slot is free and the forwarder takes requests; the connection as it needs."""
         link = self.link
         ready = bool(self._free) and self.ledger.has_room() and not (link is not None and link.blocked)
         if ready != self._reading:
@@ -469,14 +464,14 @@ class RelayMount:
             )
 
     def finish(self, number: int, error: int) -> None:
-        """Ends an outstanding request with an errno of the mount's own."""
+        """Ends an outstanding request: answers it with 0 or -errno, without a body."""
         entry = self.ledger.requests.pop(number)
         self.ledger.unsent.pop(number, None)
         self.ledger.attempts.pop(number, None)
         self.answer_error(entry, error)
 
     def answer_error(self, entry: Entry, error: int) -> None:
-        """Answers a request that is no longer in the ledger, without a body."""
+        """Answers a request that has left the ledger, without a body; `error`: 0 or -errno."""
         if entry.slot >= 0:
             self._free.append(entry.slot)
         if not entry.unique:
@@ -491,7 +486,7 @@ class RelayMount:
     # -- the connection ----------------------------------------------------------------------------------------
 
     def attach(self, link: Link) -> None:
-        """Takes a connection that is ready: its memory, then everything outstanding on it."""
+        """Takes a connection: its memory first, then everything outstanding is sent on it."""
         if link.slots is not None:
             self.take_memory(list(link.slots.views))
         elif not self._views or self.failover.was_shared:
@@ -505,6 +500,7 @@ class RelayMount:
         ledger = self.ledger
         try:
             waiting = [number for number, entry in ledger.requests.items() if entry.unique]
+            # A request that was sent before may have been carried out: the flag makes it happen once.
             self.retried = {number for number in waiting if number not in ledger.unsent}
             ledger.unsent.clear()
             for number in waiting:
@@ -530,7 +526,7 @@ class RelayMount:
             link.put(number, job, chosen, message, flags | (REQUEST_FLAGS[op] if op < OPCODES else 0))
 
     def take_memory(self, views: list[memoryview]) -> None:
-        """From now on requests are read into these slots."""
+        """Reads requests into these slots from now on; those under way are moved there."""
         used = self.ledger.move(self._views, views)
         self._views = views
         self._vectors = [(view,) for view in views]
@@ -546,7 +542,7 @@ class RelayMount:
         return link
 
     def drop_link(self, reason: str) -> None:
-        """The connection broke."""
+        """The connection broke: looks for a forwarder."""
         link = self.detach()
         if link is not None:
             self._say(f"forwarder {link.connection.address} lost ({reason}); looking for another")
@@ -554,11 +550,11 @@ class RelayMount:
             self.failover.seek()
 
     def hold_requests(self) -> None:
-        """New requests wait; answers still come in."""
+        """New requests wait; replies still arrive."""
         self.outlet = None
 
     def resume_requests(self) -> None:
-        """New requests go out again, first those that waited."""
+        """New requests are sent again, after those that waited."""
         self.outlet = self.link
         try:
             for number in list(self.ledger.unsent):
@@ -569,7 +565,7 @@ class RelayMount:
             self.drop_link(str(lost))
 
     def flush(self) -> None:
-        """Sends what is gathered."""
+        """Sends what is buffered."""
         if self.link is not None:
             try:
                 self.link.flush()
@@ -577,5 +573,5 @@ class RelayMount:
                 self.drop_link(str(lost))
 
     def log(self, text: str) -> None:
-        """A line for the log."""
+        """Writes a line to the log."""
         self._say(text)
