@@ -44,7 +44,7 @@ class MountRecord(msgspec.Struct, frozen=True):
 
 
 class ListedMount(msgspec.Struct, frozen=True):
-    """A mount as `fairlead mount --list` shows it. `state`: what the mount says (serving, ...); dead, silent or foreign."""
+    """A mount as `fairlead mount --list` shows it. `state`: what the mount reports; dead, silent or foreign."""
 
     mountpoint: str
     source: str
