@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.core.model import units
-from fairlead.explain.analysis.compare import Comparison
 from fairlead.explain.analysis.verdict import Verdict
+from fairlead.explain.analysis.verdict_comparison import Comparison
 
 GRADE_STYLE = {
     "A": "bold white on green4",

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.model.tables import JOBS, MAPPING
-from fairlead.explain.analysis.correlate import (
+from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
+from fairlead.explain.analysis.node_intervals import (
     FOREVER,
     PLACEMENTS,
     attribute_traffic,
@@ -19,7 +20,6 @@ from fairlead.explain.analysis.correlate import (
     build_placements,
     find_overlaps,
 )
-from fairlead.explain.analysis.shares import split_by_job, sum_traffic_behind
 
 S = 1_000_000_000
 NAME = st.sampled_from(["n1", "n2", "n3"])

@@ -9,10 +9,10 @@ import fairlead
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.missing import Missing
 from fairlead.explain.analysis.charts import build_charts
-from fairlead.explain.analysis.compare import compare_verdicts
 from fairlead.explain.analysis.grade import compute_lost_seconds, format_headline, grade_job
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import Verdict, build_verdict
+from fairlead.explain.analysis.verdict_comparison import compare_verdicts
 from job_building import SHARED, counters, job, sizes
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from fairlead.core.model.identity import file_id
 from fairlead.core.model.tables import LAYOUTS
-from fairlead.explain.analysis.correlate_targets import build_layout_rows, find_placed_targets
+from fairlead.explain.analysis.file_targets import build_layout_rows, find_placed_targets
 from fairlead.see.probes.layouts import Component, Parser
 
 PLAIN = """/scratch/a b

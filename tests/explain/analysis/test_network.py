@@ -7,7 +7,6 @@ import pytest
 
 from fairlead.core.model.site_file import parse_site, site_mapping
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
-from fairlead.explain.analysis.correlate import build_placements
 from fairlead.explain.analysis.network import (
     average_devices_by_hour,
     compute_port_imbalance,
@@ -15,6 +14,7 @@ from fairlead.explain.analysis.network import (
     list_seen_links,
     sum_job_ports,
 )
+from fairlead.explain.analysis.node_intervals import build_placements
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.rollups import derive_rollups
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fairlead.explain.analysis.byte_series import AdaptiveSeries, spread_bytes
 from fairlead.explain.analysis.phases import choose_base_level, split_phases
-from fairlead.explain.analysis.series import AdaptiveSeries, spread_bytes
 
 BIN = 1_000_000_000
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from fairlead.explain.analysis.byte_series import AdaptiveSeries, spread_bytes
 from fairlead.explain.analysis.period import find_period
 from fairlead.explain.analysis.phases import split_phases
-from fairlead.explain.analysis.series import AdaptiveSeries, spread_bytes
 from fairlead.see.sources.darshan import read_log
 
 pytestmark = pytest.mark.shared_data

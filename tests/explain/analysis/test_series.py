@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.explain.analysis.series import AdaptiveSeries, spread_bytes
+from fairlead.explain.analysis.byte_series import AdaptiveSeries, spread_bytes
 
 EPOCH = 1_700_000_000_000_000_000
 

@@ -15,8 +15,8 @@ import pytest
 
 from fairlead.core.errors import InputError
 from fairlead.core.model.tables import JOBS, PFS_CLIENT, batch_of
-from fairlead.explain.analysis.correlate import build_intervals, build_placements
-from fairlead.explain.analysis.shares import split_by_job, sum_traffic_behind
+from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
+from fairlead.explain.analysis.node_intervals import build_intervals, build_placements
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, step, take_site
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.questions.catalog import Asking, ask, asked_of

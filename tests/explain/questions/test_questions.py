@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import DEVICE, JOBS, MAPPING, TARGET
-from fairlead.explain.analysis.overview.classes import classify_level
+from fairlead.explain.analysis.overview.class_limits import classify_level
 from fairlead.explain.questions import answers
 from fairlead.explain.questions.catalog import Asking, ask, asked_of, words_of
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError

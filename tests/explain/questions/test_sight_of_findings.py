@@ -9,7 +9,7 @@ from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, batch_of
-from fairlead.explain.analysis.health.health_findings import build_health_findings as told_of_incidents
+from fairlead.explain.analysis.health.health_findings import build_health_findings
 from fairlead.explain.questions.catalog import Asking, ask, asked_of
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.store.lake import Lake
@@ -79,7 +79,7 @@ FOUND = Told(
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = build(tmp_path_factory.mktemp("sight") / "lake")
-    sick = told_of_incidents([SICK], NOW)
+    sick = build_health_findings([SICK], NOW)
     put(made, accounts(LATER, TWIN), incident_rows([SICK], NOW), finding_rows([*sick, FOUND], NOW), stream="more")
     return made
 
@@ -100,7 +100,7 @@ def test_no_text_names_another_job(lake: Lake, user: str, secret: tuple[str, ...
     everything = said(lake, "", "findings", last="1h")
     assert "55501" in everything
     assert "dave's client" in everything
-    [sick] = told_of_incidents([SICK], NOW)
+    [sick] = build_health_findings([SICK], NOW)
     texts = [said(lake, user, "findings", last="1h")]
     if user == "carol":
         for question, name, words in (

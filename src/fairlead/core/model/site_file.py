@@ -143,7 +143,7 @@ def parse_site(text: str | bytes, where: str = "site.toml") -> SiteFile:
 
 def site_mapping(site: SiteFile, expand: Expand) -> pa.RecordBatch:
     """`mapping` rows of a site: node_forwarder, target→server, node→port (`switch/port`), nid→node, node→class. Where
-    two routes hold for a node at once, the one that begins later wins (`analysis.correlate`). Raises ConfigError."""
+    two routes hold for a node at once, the later one wins (`analysis.node_intervals`). Raises ConfigError."""
     found = [*_routes(site, expand), *_served(site, expand), *_pairs(site, expand), *_classes(site, expand)]
     names = ("from_ns", "to_ns", "kind", "a", "b")
     columns = zip(*found, strict=True) if found else ([] for _ in names)

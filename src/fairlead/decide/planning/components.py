@@ -18,7 +18,7 @@ from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.core.model.site_file import SiteFile, listed, parse_site, site_mapping
 from fairlead.core.model.site_planning import Barred, SitePlanning
 from fairlead.decide.policies.paths.checker import Kept
-from fairlead.explain.analysis.correlate import FORWARDED
+from fairlead.explain.analysis.node_intervals import FORWARDED
 from fairlead.explain.questions.components import SERVED_BY
 from fairlead.explain.questions.lake_queries import Tables, days, select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span

@@ -17,7 +17,6 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.units import NS_PER_S
 from fairlead.decide.sim.workloads.history import MODES, Bursts, Runs
-from fairlead.explain.analysis.correlate import FORWARDED, Intervals, build_intervals
 from fairlead.explain.analysis.history.columns import (
     combine_codes,
     read_codes,
@@ -25,6 +24,7 @@ from fairlead.explain.analysis.history.columns import (
     read_integers,
     read_job_codes,
 )
+from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_intervals
 from fairlead.explain.analysis.overview.jobs import main_mode, select_latest
 from fairlead.explain.questions.lake_queries import Tables, days, select
 from fairlead.explain.questions.past_phases import LATEST

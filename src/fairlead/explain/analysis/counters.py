@@ -47,17 +47,17 @@ class Counters:
         return np.asarray(values.to_numpy(zero_copy_only=False), dtype=object)
 
     def mark_known(self, name: str) -> BoolArray:
-        """Shape (n,): where the counter was recorded."""
+        """Return where the counter was recorded, shape (n,)."""
         if name not in self._known:
             self._known[name] = np.asarray(self._column(name).is_valid().to_numpy(zero_copy_only=False), dtype=bool)
         return self._known[name]
 
     def read_ints(self, name: str) -> IntArray:
-        """Shape (n,) int64, nulls as 0."""
+        """Return a column as int64, shape (n,); nulls are 0."""
         return np.asarray(self._filled(name, 0), dtype=np.int64)
 
     def read_floats(self, name: str) -> FloatArray:
-        """Shape (n,) float64, nulls as 0."""
+        """Return a column as float64, shape (n,); nulls are 0."""
         return np.asarray(self._filled(name, 0.0), dtype=np.float64)
 
     def _filled(self, name: str, zero: float) -> NDArray[np.generic]:
@@ -68,7 +68,7 @@ class Counters:
         return self._columns[name]
 
     def read_lists(self, name: str, width: int) -> IntArray:
-        """Shape (n, width) int64 of a list column of fixed width; missing lists are rows of 0."""
+        """Return a list column of fixed width as int64, shape (n, width); missing lists are rows of 0."""
         column = self._column(name)
         out = np.zeros((self.rows, width), np.int64)
         if self.rows == 0 or column.null_count == self.rows:
@@ -83,11 +83,11 @@ class Counters:
         return out
 
     def select_rows(self, *interfaces: str) -> BoolArray:
-        """Shape (n,): rows of these interfaces, standard streams excluded."""
+        """Mark the rows of these interfaces without standard streams, shape (n,)."""
         return self.select_rows_with_streams(*interfaces) & ~self.streams
 
     def select_rows_with_streams(self, *interfaces: str) -> BoolArray:
-        """Shape (n,): rows of these interfaces, standard streams included."""
+        """Mark the rows of these interfaces, standard streams included, shape (n,)."""
         return np.isin(self._interface.astype(str), interfaces) if self.rows else np.zeros(0, bool)
 
     @property
@@ -96,5 +96,5 @@ class Counters:
         return self.select_rows(*LOWEST)
 
     def list_interfaces(self) -> list[str]:
-        """Interfaces present, sorted."""
+        """Return the interfaces present, sorted."""
         return sorted(set(self._interface.tolist()))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.balance import find_straggler_rows
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
+from fairlead.explain.analysis.rank_balance import find_straggler_rows
 from fairlead.explain.analysis.requests import SMALL_BINS
 
 

@@ -1,4 +1,4 @@
-"""A job's I/O on its way: what the application asked for, what the forwarder and the targets saw of it, side by side.
+"""The path of a job's I/O: what the application requested, and what forwarders and targets recorded of it.
 
 Pure. Not here: who is to blame (`culprits`), series for drawing (`path_charts`).
 """
@@ -77,7 +77,7 @@ class JobPath(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_job_paths(tables: Mapping[str, pa.Table], facts: Facts) -> list[JobPath]:
-    """Every job that any layer knows, by its number."""
+    """Return the path of every job that any layer knows, sorted by job number."""
     ops = tables.get("ops")
     clients = build_client_layers(ops, count_processes(tables)) if ops is not None and ops.num_rows else {}
     seen = {job for flow in (*facts.forwarders, *facts.targets) for job in flow.jobs} | set(clients)
@@ -171,7 +171,7 @@ def _largest(values: Floats) -> float | None:
 
 
 def build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLayer]:
-    """By job, what its operations say. `ops` holds runs: `count` operations of `size` bytes each."""
+    """Sum the operations of each job. A row of `ops` is a run of `count` operations of `size` bytes."""
     kind = drop_dictionary(ops["op"])
     count = pc.cast(ops["count"], pa.int64())
     sizes = pc.multiply(pc.fill_null(ops["size"], 0), count)
@@ -225,14 +225,14 @@ def build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, Cl
 
 
 def drop_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of words without its dictionary."""
+    """Return a string column without dictionary encoding."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 def list_differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
-    """What an application counted itself (`bytes_read`, `bytes_written`, `operations`) against the layers, in words.
+    """Return, as sentences, where the application's own counts (`bytes_read`, `bytes_written`) and the layers differ.
 
-    Empty when nothing differs by more than one in a hundred.
+    Differences of at most 1 % are ignored.
     """
     out = []
     client = path.client
@@ -249,7 +249,7 @@ def list_differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
 
 
 def sum_job_series(flows: Sequence[Flow], job: str, name: str) -> Floats | None:
-    """A series of one job summed over components; None where none knows it."""
+    """Sum a series of one job over components; None if no component recorded the job."""
     rows = [getattr(flow, name)[row] for flow in flows if (row := flow.find_row(job)) is not None]
     total: Floats | None = np.sum(rows, axis=0) if rows else None
     return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
 from fairlead.explain.analysis.modes import DirectionMode
 from fairlead.explain.analysis.requests import SMALL_BINS
 

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.explain.analysis.counters import LOWEST, Counters
 from fairlead.explain.analysis.io_time import IoTimes
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
 from fairlead.explain.analysis.timeline import Timeline
 
 SMALL_FILE_BYTES = 1 << 20

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.tables import MAPPING, batch_of
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.correlate import ALWAYS, Intervals, attribute_traffic
+from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_traffic
 
 LINKED = "node→port"
 """Kind of `mapping` rows from a node to the switch port (`switch/port`) at its other end."""

@@ -1,4 +1,4 @@
-"""What the operations of one interface add up to, reduced while they stream: nothing is held per operation.
+"""Totals of the operations of each interface, reduced while they stream: no operation is kept.
 
 Memory is O(files x ranks + time bins + merged activity), whatever the length of the input.
 """
@@ -12,10 +12,25 @@ import pyarrow as pa
 
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.operation_words import NOT_METADATA
-from fairlead.explain.analysis import op_columns as oc
-from fairlead.explain.analysis.op_columns import FloatArray, IntArray, OpColumns, Pattern
-from fairlead.explain.analysis.op_files import WORD_COLUMNS, FileCounters
-from fairlead.explain.analysis.series import AdaptiveSeries, ByteSeries
+from fairlead.explain.analysis.byte_series import AdaptiveSeries, ByteSeries
+from fairlead.explain.analysis.file_counter_sums import WORD_COLUMNS, FileCounters
+from fairlead.explain.analysis.op_columns import (
+    OTHER,
+    READ,
+    WRITE,
+    FloatArray,
+    IntArray,
+    OpColumns,
+    Pattern,
+    count_impossible_sizes,
+    count_patterns,
+    find_distinct_rows,
+    find_size_bins,
+    merge_activity,
+    read_dictionary_codes,
+    read_op_columns,
+    union_intervals,
+)
 
 MAX_INTERVALS = 4_000_000
 MAX_SEGMENTS = 30_000
@@ -124,7 +139,7 @@ class _InterfaceReducer:
         counts = np.bincount(ops.word, weights=ops.count, minlength=len(ops.words)).astype(np.int64)
         for word, count in zip(ops.words, counts.tolist(), strict=False):
             self.words[word] = self.words.get(word, 0) + count
-        data = np.flatnonzero((ops.kind != oc.OTHER) & (ops.size >= 0))
+        data = np.flatnonzero((ops.kind != OTHER) & (ops.size >= 0))
         if len(data):
             moved = ops if len(data) == len(ops.start) else ops.take(data)
             self.series.push(moved.kind, moved.rank, moved.start, moved.end, moved.nbytes)
@@ -140,18 +155,18 @@ class _InterfaceReducer:
             self.rank_busy = np.pad(self.rank_busy, (0, short))
             self.rank_last = np.pad(self.rank_last, (0, short), constant_values=np.iinfo(np.int64).min)
         ranks = len(self.rank_busy)
-        for kind in (oc.READ, oc.WRITE):
+        for kind in (READ, WRITE):
             mine = ops.kind == kind
             self.rank_bytes[kind] += np.bincount(ops.rank[mine], ops.nbytes[mine], ranks).astype(np.int64)
             self.rank_time[kind] += np.bincount(ops.rank[mine], ops.busy[mine] / 1e9, ranks)
-        lane, start, end = oc.union_intervals(ops.rank, ops.start, np.maximum(ops.end, ops.start))
+        lane, start, end = union_intervals(ops.rank, ops.start, np.maximum(ops.end, ops.start))
         start = np.maximum(start, np.minimum(self.rank_last[lane], end))
         self.rank_busy += np.bincount(lane, (end - start) / 1e9, ranks)
         np.maximum.at(self.rank_last, lane, end)
 
     def _files(self, ops: OpColumns) -> None:
         per = self.per_file
-        pairs, inverse = oc.find_distinct_rows(ops.rank, ops.file)
+        pairs, inverse = find_distinct_rows(ops.rank, ops.file)
         rows = per.find_rows(*pairs)[inverse]
         size = per.grow()
         for code, word in enumerate(ops.words):
@@ -160,21 +175,21 @@ class _InterfaceReducer:
             if mine.any():
                 per.add(column or f"extra:{word}s", rows[mine], ops.count[mine])
         seconds = ops.busy / 1e9
-        for kind, name in ((oc.READ, "read"), (oc.WRITE, "write")):
+        for kind, name in ((READ, "read"), (WRITE, "write")):
             mine = ops.kind == kind
             if not mine.any():
                 continue
             r = rows[mine]
-            per.add("bytes_read" if kind == oc.READ else "bytes_written", r, ops.nbytes[mine])
+            per.add("bytes_read" if kind == READ else "bytes_written", r, ops.nbytes[mine])
             per.add(f"{name}_time_s", r, seconds[mine])
             per.add_first(f"{name}_start_ns", r, ops.start[mine])
             per.add_last(f"{name}_end_ns", r, ops.end[mine])
             reach = np.where(ops.offset >= 0, ops.offset + ops.stride * (ops.count - 1) + ops.size - 1, -1)[mine]
-            per.add_last("max_byte_read" if kind == oc.READ else "max_byte_written", r, reach)
-            bins = oc.find_size_bins(ops.size[mine])
+            per.add_last("max_byte_read" if kind == READ else "max_byte_written", r, reach)
+            bins = find_size_bins(ops.size[mine])
             flat = (r * 2 + kind) * 10 + bins
             np.add.at(per.sizes.reshape(-1), flat, ops.count[mine])
-        other = ops.kind == oc.OTHER
+        other = ops.kind == OTHER
         if other.any():
             per.add("meta_time_s", rows[other], seconds[other])
         opened = np.isin(ops.word, [i for i, w in enumerate(ops.words) if w in ("open", "create")])
@@ -184,25 +199,25 @@ class _InterfaceReducer:
         assert size == len(per.index)  # noqa: S101  (rows were grown above)
 
     def _data(self, ops: OpColumns) -> None:
-        bins = oc.find_size_bins(ops.size)
+        bins = find_size_bins(ops.size)
         flat = ops.kind * 10 + bins
         self.time_by_size += np.bincount(flat, ops.busy / 1e9, 20).reshape(2, 10)
         self.bytes_by_size += np.bincount(flat, ops.nbytes, 20).reshape(2, 10).astype(np.int64)
         self.ops_by_size += np.bincount(flat, ops.count, 20).reshape(2, 10).astype(np.int64)
-        _, stream = oc.find_distinct_rows(ops.rank, ops.file)
+        _, stream = find_distinct_rows(ops.rank, ops.file)
         directed = stream * 2 + ops.kind
         order = np.lexsort((ops.start, directed))
         fresh = np.r_[True, np.diff(directed[order]) != 0]
-        totals, consecutive, sequential = oc.count_patterns(ops, order, fresh)
+        totals, consecutive, sequential = count_patterns(ops, order, fresh)
         self.pattern += np.stack([totals.consecutive, totals.sequential, totals.strided, totals.random, totals.placed])
         self._sequences(ops.take(order), consecutive, sequential)
         self._modify(ops, stream)
         self._cover(ops)
 
     def _sequences(self, ops: OpColumns, consecutive: IntArray, sequential: IntArray) -> None:
-        pairs, inverse = oc.find_distinct_rows(ops.rank, ops.file)
+        pairs, inverse = find_distinct_rows(ops.rank, ops.file)
         rows = self.per_file.find_rows(*pairs)[inverse]
-        for kind, name in ((oc.READ, "reads"), (oc.WRITE, "writes")):
+        for kind, name in ((READ, "reads"), (WRITE, "writes")):
             mine = ops.kind == kind
             self.per_file.add(f"consec_{name}", rows[mine], consecutive[mine])
             self.per_file.add(f"seq_{name}", rows[mine], sequential[mine])
@@ -216,8 +231,8 @@ class _InterfaceReducer:
         hit = np.zeros(len(order), bool)
         hit[:-1] = (
             (stream[1:] == stream[:-1])
-            & (kind[:-1] == oc.READ)
-            & (kind[1:] == oc.WRITE)
+            & (kind[:-1] == READ)
+            & (kind[1:] == WRITE)
             & (low[:-1] >= 0)
             & (low[1:] >= low[:-1])
             & (high[1:] <= high[:-1])
@@ -240,8 +255,8 @@ class _InterfaceReducer:
         nth = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         low = ops.offset[row] + nth * ops.stride[row]
         length = np.where(whole[row], ops.size[row] * ops.count[row], ops.size[row])
-        pairs, code = oc.find_distinct_rows(ops.kind[row], ops.rank[row], ops.file[row])
-        group, start, end = oc.union_intervals(code, low, low + length)
+        pairs, code = find_distinct_rows(ops.kind[row], ops.rank[row], ops.file[row])
+        group, start, end = union_intervals(code, low, low + length)
         self.covered.append((pairs[0][group] * (1 << 32) + pairs[1][group], pairs[2][group], start, end))
         if sum(len(c[0]) for c in self.covered) > MAX_INTERVALS:
             self.covered = None
@@ -251,10 +266,10 @@ class _InterfaceReducer:
         span = max(int(ops.end.max() - ops.start.min()), 1)
         self.gap_ns = max(self.gap_ns, span // 5000)
         end = np.maximum(ops.end, ops.start)
-        self.segments.append(oc.merge_activity(lane, ops.start, end, ops.nbytes, self.gap_ns))
+        self.segments.append(merge_activity(lane, ops.start, end, ops.nbytes, self.gap_ns))
         while sum(len(s[0]) for s in self.segments) > MAX_SEGMENTS:
             joined = [np.concatenate(c) for c in zip(*self.segments, strict=True)]
-            self.segments = [oc.merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)]
+            self.segments = [merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)]
             if len(self.segments[0][0]) <= MAX_SEGMENTS:
                 break
             self.gap_ns = max(self.gap_ns * 2, 1000)
@@ -264,7 +279,7 @@ class _InterfaceReducer:
     def finish(self, final: IntArray, ranks: int) -> OperationTotals:
         """Totals of everything pushed. `final` maps the number used inside to the rank; `ranks` is their range."""
         joined = [np.concatenate(c) for c in zip(*self.segments, strict=True)]
-        lane, start, end, nbytes = oc.merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)
+        lane, start, end, nbytes = merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)
         origin, bin_ns, series = self.series.build_series()
         total = self.total.build_series()
         consecutive, sequential, strided, random, placed = self.pattern
@@ -320,8 +335,8 @@ class _InterfaceReducer:
         moved = self.rank_bytes.sum(axis=1)
 
         def unique_bytes(*keys: IntArray) -> IntArray:
-            pairs, code = oc.find_distinct_rows(*keys)
-            group, low, high = oc.union_intervals(code, start, end)
+            pairs, code = find_distinct_rows(*keys)
+            group, low, high = union_intervals(code, start, end)
             return np.bincount(pairs[0][group], high - low, 2)[:2].astype(np.int64)
 
         everyone = unique_bytes(kind, file)
@@ -353,13 +368,13 @@ class OperationReducer:
             self._chunk(batch.slice(at, _CHUNK_ROWS))
 
     def _chunk(self, batch: pa.RecordBatch) -> None:
-        ops = oc.read_op_columns(batch)
-        self._impossible += oc.count_impossible_sizes(batch)
+        ops = read_op_columns(batch)
+        self._impossible += count_impossible_sizes(batch)
         raw, place = np.unique(ops.rank, return_inverse=True)
         dense = np.array([self._ranks.setdefault(r, len(self._ranks)) for r in raw.tolist()], np.int64)
         ops = replace(ops, rank=dense[place.reshape(-1)])
-        interface, names = oc.read_dictionary_codes(batch.column("interface"))
-        node, node_names = oc.read_dictionary_codes(batch.column("node"))
+        interface, names = read_dictionary_codes(batch.column("interface"))
+        node, node_names = read_dictionary_codes(batch.column("node"))
         seen, first = np.unique(ops.rank, return_index=True)
         nodes = {int(r): node_names[node[i]] for r, i in zip(seen, first, strict=True) if node[i] >= 0}
         for code, name in enumerate(names):
@@ -369,7 +384,7 @@ class OperationReducer:
                 reducer.push(ops if mine.all() else ops.take(mine), nodes)
 
     def finish(self) -> dict[str, OperationTotals]:
-        """Totals per interface; says what had to be given up to stay within memory."""
+        """Return the totals per interface; `missing` lists what was dropped to stay within memory."""
         raw = np.array(list(self._ranks), np.int64)
         are_ranks = not len(raw) or (raw.min() >= 0 and raw.max() < 4 * len(raw) + 4096)
         final = raw if are_ranks else np.argsort(np.argsort(raw))

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, check_documented
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented
 from fairlead.explain.analysis.op_columns import union_intervals
 from fairlead.explain.analysis.operations import OperationTotals
 

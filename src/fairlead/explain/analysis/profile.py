@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.phase import Phase
 from fairlead.core.model.platform import Platform, Reference
-from fairlead.explain.analysis import timeline as timelines
-from fairlead.explain.analysis.balance import DOCS as BALANCE_DOCS
-from fairlead.explain.analysis.balance import balance_metrics
 from fairlead.explain.analysis.costs import Cost, compute_costs
 from fairlead.explain.analysis.counters import FloatArray
 from fairlead.explain.analysis.files import FileTable, build_file_table
@@ -17,7 +14,7 @@ from fairlead.explain.analysis.io_time import IoTimes, compute_io_times
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.libraries import DOCS as LIBRARY_DOCS
 from fairlead.explain.analysis.libraries import compute_library_metrics
-from fairlead.explain.analysis.metric import (
+from fairlead.explain.analysis.metric_docs import (
     DIRECTIONS,
     Metrics,
     Value,
@@ -32,11 +29,13 @@ from fairlead.explain.analysis.overlap import DOCS as OVERLAP_DOCS
 from fairlead.explain.analysis.overlap import overlap_metrics
 from fairlead.explain.analysis.period import Period, find_period
 from fairlead.explain.analysis.phases import find_phases
+from fairlead.explain.analysis.rank_balance import DOCS as BALANCE_DOCS
+from fairlead.explain.analysis.rank_balance import balance_metrics
 from fairlead.explain.analysis.requests import DOCS as REQUEST_DOCS
 from fairlead.explain.analysis.requests import request_metrics
 from fairlead.explain.analysis.targets import DOCS as TARGET_DOCS
 from fairlead.explain.analysis.targets import compute_target_metrics
-from fairlead.explain.analysis.timeline import Timeline, sum_groups
+from fairlead.explain.analysis.timeline import Timeline, build_timeline, sum_groups
 
 PHASE_BIN_NS = 10_000_000
 """Phases are looked for in bins of at least 10 ms: what pauses for less is one burst (as in run-length merging)."""
@@ -94,7 +93,7 @@ class JobProfile:
 def build_profile(view: JobView, platform: Platform | None = None, reference: Reference | None = None) -> JobProfile:
     """Derive the profile of a job. `platform` (a site's description) makes the costs surer."""
     reference = reference or _reference(view, platform)
-    timeline, missing = timelines.build_timeline(view)
+    timeline, missing = build_timeline(view)
     times = compute_io_times(view)
     modes: dict[str, DirectionMode] = {d: compute_direction_mode(view, d) for d in DIRECTIONS}
     above: dict[str, DirectionMode] = {d: compute_direction_mode(view, d, ("MPI-IO",)) for d in DIRECTIONS}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
 from fairlead.explain.analysis.op_columns import find_distinct_rows
 from fairlead.explain.analysis.timeline import COMPLETE, count_bytes
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, check_documented
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented
 
 SLOW_SHARE = 0.3
 """Beacon calls a component abnormal below 30 % of what its peers reach (TOS 2023, section 4)."""

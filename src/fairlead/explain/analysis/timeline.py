@@ -1,6 +1,6 @@
-"""Bytes over time per rank, from the best that the trace holds: operations, else the recorded heat map, else nothing.
+"""Bytes over time per rank, from the best source in the trace: operations, else the recorded heat map.
 
-A source that holds less than 99.9 % of the counted bytes is not used for conclusions: what is missing is said.
+A source with less than 99.9 % of the counted bytes is not used; what is missing is reported.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.missing import Missing
+from fairlead.explain.analysis.byte_series import spread_bytes
 from fairlead.explain.analysis.counters import LOWEST, FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.operations import OperationTotals
-from fairlead.explain.analysis.series import spread_bytes
 
 COMPLETE = 0.999
 MAX_BINS = 4096
@@ -51,8 +51,8 @@ class Timeline:
 
 
 def count_bytes(view: JobView, interfaces: tuple[str, ...], *, streams: bool = False) -> int:
-    """Bytes the counters of these interfaces hold; with `streams` those of the standard streams, too (heat maps hold
-    them, operation traces do not)."""
+    """Sum the bytes in the counters of these interfaces. With `streams`, standard streams are included: heat maps hold
+    them, operation traces do not."""
     rows = view.counters.select_rows_with_streams(*interfaces) if streams else view.counters.select_rows(*interfaces)
     return int((view.counters.read_ints("bytes_read") + view.counters.read_ints("bytes_written"))[rows].sum())
 
@@ -62,7 +62,7 @@ def _coverage(held: float, counted: int) -> float:
 
 
 def sum_bytes_by_rank(view: JobView, interfaces: tuple[str, ...] = LOWEST) -> FloatArray | None:
-    """Read and write bytes per rank, shape (2, ranks), or None when no complete source knows the ranks."""
+    """Return read and write bytes per rank, shape (2, ranks), or None when no complete source knows the ranks."""
     total = np.zeros((2, view.processes))
     for interface in interfaces:
         counted = count_bytes(view, (interface,))
@@ -114,7 +114,7 @@ def _heatmap_of(heatmap: pa.Table, *interfaces: str) -> pa.Table:
 
 
 def build_timeline(view: JobView) -> tuple[Timeline | None, list[Missing]]:
-    """The timeline of the lowest interface, and what is missing from it.
+    """Build the timeline of the lowest interface; also return what is missing from it.
 
     Each interface is taken from its operations if they are complete, else from its heat map; both may be needed (DXT
     knows no STDIO). Without a complete source for nearly all bytes there is no timeline.

@@ -10,7 +10,7 @@ from fairlead.core.model.finding import Finding
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.phase import Phase
 from fairlead.explain.analysis.grade import format_headline, grade_job
-from fairlead.explain.analysis.metric import Value
+from fairlead.explain.analysis.metric_docs import Value
 from fairlead.explain.analysis.modes import DirectionMode
 from fairlead.explain.analysis.profile import JobProfile
 

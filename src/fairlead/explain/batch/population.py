@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.overview.classes import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
+from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
 from fairlead.explain.batch.pieces import lake_at, pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.questions.answers import Answer, Cdf, LayerDay, Sums

@@ -21,7 +21,7 @@ from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.advice import build_advice
 from fairlead.explain.analysis.health.assess import Health, assess_health
 from fairlead.explain.analysis.health.class_norms import Peak
-from fairlead.explain.analysis.health.health_findings import build_health_findings as health_told
+from fairlead.explain.analysis.health.health_findings import build_health_findings
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.diagnosing.component_peaks import past_peaks
 from fairlead.explain.diagnosing.served_by import Tables
@@ -93,7 +93,7 @@ def health_round(
         nodes=given.nodes,
         canaries=given.canaries,
     )
-    told = health_told(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
+    told = build_health_findings(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
     return write(writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True)))
 
 
@@ -133,6 +133,6 @@ def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident], t
         batch.add(finding_rows([told[one.id] for one in changed], now_ns))
     if withdrawn:
         batch.add(incident_rows(withdrawn, now_ns, withdrawn=True))
-        batch.add(finding_rows(health_told(withdrawn, now_ns), now_ns, withdrawn=True))
+        batch.add(finding_rows(build_health_findings(withdrawn, now_ns), now_ns, withdrawn=True))
     batch.commit()
     return len(changed) + len(withdrawn)

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from fairlead.core.errors import FairleadError, LakeError
 from fairlead.core.model.tables import JOBS
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.correlate import attribute_traffic, build_placements
 from fairlead.explain.analysis.job_summary import SERIES, JobData
+from fairlead.explain.analysis.node_intervals import attribute_traffic, build_placements
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, counted_by, in_days, mapped_forwarders, placed_targets
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.correlate import build_intervals
-from fairlead.explain.analysis.correlate_targets import find_placed_targets, list_path_suffixes
+from fairlead.explain.analysis.file_targets import find_placed_targets, list_path_suffixes
+from fairlead.explain.analysis.node_intervals import build_intervals
 
 DAY_NS = 86_400 * NS_PER_S
 _HOUR_NS = 3600 * NS_PER_S

@@ -13,9 +13,17 @@ import msgspec
 import pyarrow as pa
 
 from fairlead.core.model.tables import FINDING
-from fairlead.explain.analysis.overview import jobs as overview
-from fairlead.explain.analysis.overview.abnormal import OF_JOBS, count_abnormal_jobs
-from fairlead.explain.analysis.overview.load import compute_metadata_load
+from fairlead.explain.analysis.overview.abnormal_jobs import OF_JOBS, count_abnormal_jobs
+from fairlead.explain.analysis.overview.jobs import (
+    count_by_core_hours,
+    count_modes,
+    main_mode,
+    rank_by_volume,
+    select_latest,
+    summarise_n_to_one,
+    summarise_population,
+)
+from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
 from fairlead.explain.analysis.overview.requests import compute_bandwidth_and_iops, compute_shares_below
 from fairlead.explain.questions import answers_behaviour as lines
 from fairlead.explain.questions.answers import Answer
@@ -85,13 +93,13 @@ def behaviour(
         user=user or None,
         program=program or None,
         project=project or None,
-        **records(overview.summarise_population(jobs))[0],
-        modes=_lines(overview.count_modes(jobs), lines.ModeLine),
-        core_hours=_lines(overview.count_by_core_hours(jobs), lines.ClassLine),
+        **records(summarise_population(jobs))[0],
+        modes=_lines(count_modes(jobs), lines.ModeLine),
+        core_hours=_lines(count_by_core_hours(jobs), lines.ClassLine),
         requests=_lines(compute_shares_below(jobs), lines.RequestLine),
-        n_to_one=_lines(overview.summarise_n_to_one(jobs), lines.SharedLine),
-        users=_lines(overview.rank_by_volume(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
-        programs=_lines(overview.rank_by_volume(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
+        n_to_one=_lines(summarise_n_to_one(jobs), lines.SharedLine),
+        users=_lines(rank_by_volume(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
+        programs=_lines(rank_by_volume(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
         points=_lines(_thinned(points), lines.RatePoint),
         points_of=points.num_rows,
         causes=_lines(causes, lines.CauseLine),
@@ -123,7 +131,7 @@ def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
         within=wide,
         began=wide,
     )
-    return overview.select_latest(found)
+    return select_latest(found)
 
 
 def _names(columns: tuple[str, ...]) -> str:
@@ -165,7 +173,7 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
     last = last.slice(max(0, last.num_rows - limit))
     names = [name for name in lines.RunLine.__struct_fields__ if name not in ("seconds", "mode")]
     found = []
-    for row, mode in zip(records(last), overview.main_mode(last).to_pylist(), strict=True):
+    for row, mode in zip(records(last), main_mode(last).to_pylist(), strict=True):
         seconds = None if row["end_ns"] is None else (row["end_ns"] - row["start_ns"]) / 1e9
         found.append(lines.RunLine(**{name: row[name] for name in names}, seconds=seconds, mode=mode))
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.overview.classes import LEVELS, classify_level
+from fairlead.explain.analysis.overview.class_limits import LEVELS, classify_level
 from fairlead.explain.questions.answers import Cdf, HeatMap, HeatRow
 from fairlead.explain.questions.component_hosts import hosts_of
 from fairlead.explain.questions.lake_queries import Tables, days, floats, integers, records, select

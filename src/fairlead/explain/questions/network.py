@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import JOBS, MAPPING, PORT
-from fairlead.explain.analysis.correlate import build_placements
 from fairlead.explain.analysis.network import (
     LINKED,
     average_devices_by_hour,
@@ -21,6 +20,7 @@ from fairlead.explain.analysis.network import (
     list_seen_links,
     sum_job_ports,
 )
+from fairlead.explain.analysis.node_intervals import build_placements
 from fairlead.explain.questions.answers import PortImbalance, PortVolume
 from fairlead.explain.questions.answers_site import DeviceHour, Devices, Ports
 from fairlead.explain.questions.lake_queries import Sight, Tables, days, records, select

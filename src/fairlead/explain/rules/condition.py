@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from fairlead.explain.analysis.metric import Value
+from fairlead.explain.analysis.metric_docs import Value
 
 Kind = Literal["number", "word", "truth", "any"]
 """What a part of a condition is. `any` is a name whose kind was not given."""

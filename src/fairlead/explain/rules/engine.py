@@ -10,10 +10,10 @@ import msgspec
 from fairlead.core.model import units
 from fairlead.core.model.finding import SEVERITIES, Advice, Evidence, Finding, Severity, Subject
 from fairlead.explain.analysis import ANALYSIS_VERSION
-from fairlead.explain.analysis.balance import find_stragglers
 from fairlead.explain.analysis.costs import COSTS
-from fairlead.explain.analysis.metric import Value
+from fairlead.explain.analysis.metric_docs import Value
 from fairlead.explain.analysis.profile import METRICS, JobProfile
+from fairlead.explain.analysis.rank_balance import find_stragglers
 from fairlead.explain.rules.condition import compiled
 from fairlead.explain.rules.rule import AdviceTemplate, EvidenceTemplate, Rule, substitute
 

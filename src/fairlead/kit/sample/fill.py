@@ -139,7 +139,7 @@ def _analysed(root: Path, task: Recording, now_ns: int, told: Any, done: Callabl
 
 def _ready(lake: Any, writer: Any, now_ns: int) -> None:
     """Loads what the analysis is made of while the first stretch is still being recorded."""
-    import fairlead.explain.analysis.anomalies.kernel
+    import fairlead.explain.analysis.anomalies.mixture_kernel
     import fairlead.explain.analysis.system.site
     import fairlead.explain.diagnosing.system_round  # noqa: F401
     from fairlead.explain.diagnosing.analysis_loop import step

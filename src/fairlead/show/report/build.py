@@ -20,10 +20,10 @@ from fairlead.core.model.job import Job
 from fairlead.core.model.missing import DAMAGED, Missing
 from fairlead.core.model.platform import Platform
 from fairlead.core.safe_text import encodable_within
-from fairlead.explain.analysis.compare import Comparison, compare_verdicts
 from fairlead.explain.analysis.job_view import assemble_view
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verdict
+from fairlead.explain.analysis.verdict_comparison import Comparison, compare_verdicts
 from fairlead.explain.rules.engine import evaluate
 from fairlead.explain.rules.rule import Rule
 from fairlead.explain.rules.rule_set import load

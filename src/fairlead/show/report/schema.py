@@ -15,8 +15,8 @@ from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.phase import Phase
 from fairlead.explain.analysis import verdict as parts
-from fairlead.explain.analysis.compare import Comparison, FindingChange, Row
 from fairlead.explain.analysis.modes import Mode
+from fairlead.explain.analysis.verdict_comparison import Comparison, FindingChange, Row
 from fairlead.show.report.build import COMPARISON_SCHEMA, REPORTS_SCHEMA, ComparedReports, ReportList
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

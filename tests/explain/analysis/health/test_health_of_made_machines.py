@@ -12,7 +12,7 @@ import pytest
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
 from fairlead.explain.analysis.health.assess import Health, HealthLimits, assess_health
-from fairlead.explain.analysis.health.rates import LAYERS
+from fairlead.explain.analysis.health.load_cells import LAYERS
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
 from fairlead.kit.testing.machine.truth import component_name

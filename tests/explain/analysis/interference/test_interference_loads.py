@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import ROLLUP, batch_of
 from fairlead.explain.analysis.interference.congestion import find_last_parts
-from fairlead.explain.analysis.interference.doses import estimate_doses
+from fairlead.explain.analysis.interference.dose_response import estimate_doses
 from fairlead.explain.analysis.interference.loads import Loads, build_loads
 from interference_building import S
 

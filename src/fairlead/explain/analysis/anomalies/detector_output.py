@@ -1,4 +1,4 @@
-"""What every detector of abnormal phases says of each row of a PHASE table."""
+"""The result of a detector of abnormal phases: one judgement for each row of a PHASE table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PhaseJudgement:
 
     @staticmethod
     def build_unknown(count: int) -> PhaseJudgement:
-        """Of `count` phases nothing is known."""
+        """Return the judgement of `count` phases of which nothing is known."""
         unknown = np.full(count, np.nan)
         return PhaseJudgement(
             abnormal=np.zeros(count, np.bool_),

@@ -1,11 +1,11 @@
-"""Slow phases by what their own history leads one to expect: how much time each lost, and how sure that is.
+"""Find slow phases by comparing each with its own history: how much time it lost, and how sure that is.
 
-For each phase the others of its categories are taken, from the most general rung of the ladder to the most alike
-(`history.category`). On each rung a mixture is fitted to the logarithms of their rates: noise with heavy tails about a
-centre, and a few rates an exponential below it, so that abnormal runs do not pull the centre down. What a rung finds is
-the prior of the next (empirical Bayes: how far categories lie apart, how wide they are and how many runs are slow is
-estimated from all of them), so that one earlier run says something and fifty say all. Not here: the loop itself
-(`kernel`), who was to blame (`analysis.interference`), in words why (`explained`).
+A phase is compared with the others of its categories, from the most general rung of the ladder to the most specific
+(`history.category`). On each rung a mixture is fitted to the logarithms of their rates: heavy-tailed noise around a
+centre, and a few slow rates exponentially below it, so that abnormal runs do not pull the centre down. The result of a
+rung is the prior of the next. This is empirical Bayes: the distance between categories, their width and the share of
+slow runs are estimated from all of them, so one earlier run already counts, and with fifty the prior hardly matters.
+Not here: the loop itself (`mixture_kernel`), who was to blame (`analysis.interference`), wording (`diagnosis`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_figures
-from fairlead.explain.analysis.anomalies.spread import estimate_priors
+from fairlead.explain.analysis.anomalies.priors import estimate_priors
 from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
-from fairlead.explain.analysis.history.columns import combine_codes, read_integers
-from fairlead.explain.analysis.history.columns import read_codes as kinds
+from fairlead.explain.analysis.history.columns import combine_codes, read_codes, read_integers
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -55,7 +54,7 @@ looks the same by its rate; evidence of congestion tells them apart."""
 def judge_phases(
     phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = None, *, batch: bool = False
 ) -> PhaseJudgement:
-    """What is to be said of each row of `phases` (PHASE), from `history` (PHASE).
+    """Judge each row of `phases` (schema PHASE) against `history` (PHASE).
 
     Rows of the same job are never compared. Rows of `history` that began when a phase did or later count only with
     `batch`. A phase without others of its user or program is not judged (NaN; but `strangers`), and neither is one
@@ -79,7 +78,7 @@ def judge_phases(
     least = float(np.log2(1.0 + limits.lost_share))
 
     def part(first: int) -> None:
-        from fairlead.explain.analysis.anomalies.kernel import judge_range
+        from fairlead.explain.analysis.anomalies.mixture_kernel import judge_range
 
         judge_range(
             first,
@@ -154,8 +153,8 @@ class ComparablePhases:
 
 
 def find_comparable(phases: pa.Table, history: pa.Table) -> ComparablePhases | None:
-    """Both tables on one footing; None where either has nothing to offer. Of history rows told more than once (the
-    same phase of the same job) the latest made counts; those without a rate are left out."""
+    """Code both tables alike; None where either has no usable row. Of history rows that occur more than once (the same
+    phase of the same job) the newest counts; those without a rate are left out."""
     if not phases.num_rows or not history.num_rows:
         return None
     same = phases is history  # a whole history judged by itself is not held twice
@@ -164,7 +163,7 @@ def find_comparable(phases: pa.Table, history: pa.Table) -> ComparablePhases | N
     asked = np.arange(phases.num_rows)
     given = asked if same else np.arange(history.num_rows) + phases.num_rows
     rate = figures.rate[given]
-    phase = combine_codes([figures.job[given], kinds(history, "kind"), read_integers(history, "number", -1)])
+    phase = combine_codes([figures.job[given], read_codes(history, "kind"), read_integers(history, "number", -1)])
     latest = np.lexsort((rate, read_integers(history, "made_ns"), phase))
     last = np.append(phase[latest][1:] != phase[latest][:-1], True)
     kept = latest[last & np.isfinite(rate[latest])]

@@ -1,4 +1,4 @@
-"""The figures of PHASE rows that detectors work on, as arrays. What is not known or cannot be is NaN, never 0."""
+"""The figures of PHASE rows that detectors use, as arrays. Unknown and impossible values are NaN, never 0."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PhaseFigures:
         return np.isfinite(self.rate)
 
     def select(self, rows: I64) -> PhaseFigures:
-        """These rows."""
+        """Return the figures of these rows."""
         return PhaseFigures(
             self.amount[rows],
             self.active_s[rows],
@@ -53,7 +53,7 @@ class PhaseFigures:
 
 
 def extract_figures(phases: pa.Table) -> PhaseFigures:
-    """Figures of PHASE rows."""
+    """Return the figures of PHASE rows: bytes (metadata: operations), seconds, mean request bytes, job codes."""
     metadata = pc.equal(phases["kind"].cast(pa.string()), "metadata").fill_null(False).to_numpy(zero_copy_only=False)
     amount = np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes"))
     start, end = read_integers(phases, "start_ns"), read_integers(phases, "end_ns")
@@ -79,7 +79,7 @@ def _silent_ns(phases: pa.Table) -> F64:
 
 
 def flatten_rate_bins(phases: pa.Table) -> tuple[I64, F64, I64]:
-    """The distributions of rates laid out flat: bin, nanoseconds and row of each entry. Rows whose two lists differ in
+    """Flatten the rate distributions: bin, nanoseconds and row of each entry. Rows whose two lists differ in
     length, and entries that are null or not above 0, are left out."""
     nothing = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
     if not phases.num_rows:

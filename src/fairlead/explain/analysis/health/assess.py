@@ -22,8 +22,8 @@ from fairlead.explain.analysis.health.class_norms import Peak, Peaks
 from fairlead.explain.analysis.health.durations import set_persistence
 from fairlead.explain.analysis.health.incidents import IncidentContext, build_incident, get_last_seen_ns
 from fairlead.explain.analysis.health.limits import HealthLimits
+from fairlead.explain.analysis.health.load_cells import LAYERS, build_axis, build_cells
 from fairlead.explain.analysis.health.peers import compare_peers
-from fairlead.explain.analysis.health.rates import LAYERS, build_axis, build_cells
 from fairlead.explain.analysis.health.spells import KnownIncidents, find_spells, is_lasting
 from fairlead.explain.analysis.health.states import STATES, Windows, build_states_table, judge_windows
 from fairlead.explain.analysis.intervals import Axis

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.explain.analysis.health.rates import Cells
+from fairlead.explain.analysis.health.load_cells import Cells
 from fairlead.explain.analysis.intervals import Bools, Floats, Ints
 
 GIVEN, CANARY, LEARNT, CLASS = "given", "canary", "learnt", "learnt of its class"

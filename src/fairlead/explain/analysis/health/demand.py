@@ -23,7 +23,7 @@ from fairlead.explain.analysis.health.class_norms import (
     share_of,
 )
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.rates import Cells, build_cells, build_job_cells
+from fairlead.explain.analysis.health.load_cells import Cells, build_cells, build_job_cells
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 
 _LONGER = 1.25

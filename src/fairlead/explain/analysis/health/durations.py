@@ -1,4 +1,4 @@
-"""How long components were sick: Beacon's table of durations by layer, and whether it passes, comes back or stays.
+"""How long components were sick: Beacon's table of durations by layer, and the persistence of an incident.
 
 Pure. Durations: (0,1) [1,4) [4,12) [12,96) [96,inf) hours (TOS 2023, section 6).
 """
@@ -17,7 +17,7 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class DurationRow:
-    """Incidents of one layer by duration, in the classes of DURATIONS_H; `open` of them go on."""
+    """Incidents of one layer by duration class (DURATIONS_H); `open` of them have not ended."""
 
     layer: str
     counts: tuple[int, ...]
@@ -25,13 +25,13 @@ class DurationRow:
 
 
 def classify_duration(seconds: float) -> int:
-    """The place of a duration in DURATIONS_H."""
+    """Return the index of a duration (seconds) in DURATIONS_H."""
     hours = seconds / _HOUR_S
     return next(place for place, (low, high) in enumerate(DURATIONS_H) if low <= max(hours, 0.0) < high)
 
 
 def count_durations(incidents: Sequence[Incident], now_ns: int) -> list[DurationRow]:
-    """The table, a row a layer that had incidents, in order of name. An open incident counts as long as it lasted."""
+    """Return one row for each layer with incidents, by name. An open incident counts with its duration so far."""
     rows = []
     for layer in sorted({one.layer for one in incidents}):
         mine = [one for one in incidents if one.layer == layer]
@@ -43,7 +43,7 @@ def count_durations(incidents: Sequence[Incident], now_ns: int) -> list[Duration
 
 
 def set_persistence(one: Incident, earlier: int, now_ns: int) -> Incident:
-    """The incident with its persistence: recurrent when the component had `earlier` ones, persistent from an hour on,
-    else transient."""
+    """Return the incident with its persistence: recurrent if the component had `earlier` ones, persistent from an hour
+    on, else transient."""
     word = "recurrent" if earlier else "persistent" if one.duration_s(now_ns) >= _HOUR_S else "transient"
     return msgspec.structs.replace(one, persistence=word)

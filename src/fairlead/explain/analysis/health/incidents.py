@@ -20,7 +20,7 @@ from fairlead.core.model.units import format_bandwidth, format_count
 from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
 from fairlead.explain.analysis.health.class_norms import CANARY, GIVEN, Peak
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.rates import LAYERS, Cells, build_cells
+from fairlead.explain.analysis.health.load_cells import LAYERS, Cells, build_cells
 from fairlead.explain.analysis.health.spells import Spell
 from fairlead.explain.analysis.health.states import OK, PEERS, Windows
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats
@@ -37,7 +37,7 @@ _THROUGHOUT = 0.9
 
 @dataclass(frozen=True)
 class IncidentContext:
-    """What all incidents of a look are seen in: the time, the limits, events, and which parts belong together.
+    """What all incidents of one round share: time, limits, events, and which parts belong together.
 
     `pairs`: the device of a target; `found`: the windows by kind."""
 
@@ -53,33 +53,33 @@ class IncidentContext:
     loads: pa.Table
 
     def list_names(self, component: str) -> set[str]:
-        """What events may call a component: itself, its server and its device, the array as logs write it."""
+        """Return the names under which events may mention a component: its own, its server, its device as in logs."""
         out = {component}
         device = self.pairs.get(component)
         server = self.servers.get(component) or (device.partition("/")[0] if device else None)
         return out | {name for name in (device, server) if name} | ({device.replace("/", ":")} if device else set())
 
     def find_server(self, target: str) -> str | None:
-        """The server of a target, as told or by where its device is."""
+        """Return the server of a target, as configured or by its device; None if unknown."""
         device = self.pairs.get(target)
         return self.servers.get(target) or (device.partition("/")[0] if device else None)
 
 
 def get_last_seen_ns(one: Incident) -> int:
-    """Until when an incident was seen."""
+    """Return the time an incident was last seen (ns)."""
     seen = [fact.value for fact in one.evidence if fact.metric == SEEN and isinstance(fact.value, int)]
     return seen[0] if seen else one.to_ns if one.to_ns is not None else one.from_ns
 
 
 def is_under_maintenance(one: Incident) -> bool:
-    """Whether somebody had announced work on it for that time."""
+    """Whether maintenance was announced for that time."""
     return any(fact.metric == MAINTENANCE for fact in one.evidence)
 
 
 def build_incident(
     around: IncidentContext, kind: str, windows: Windows, place: int, spell: Spell, old: Incident | None
 ) -> Incident | None:
-    """The incident a spell is. `old`: as an earlier look told it; None when the evidence is not enough."""
+    """Return the incident of a spell, None when the evidence is not enough. `old`: as an earlier round reported it."""
     name, limits = windows.asked.cells.names[place], around.limits
     by_peers = bool(spell.sick) and bool((windows.why[place, spell.sick] == PEERS).all())
     jobs_against = _jobs_against(windows, place, spell)

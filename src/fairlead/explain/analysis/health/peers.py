@@ -1,8 +1,8 @@
-"""Components that serve the same job, compared: DBSCAN across them, an outlier on the slow side is evidence.
+"""Components that serve the same job, compared: DBSCAN across them, and outliers on the slow side count as evidence.
 
 Pure. After Beacon (TOS 2023, section 6), which clusters the forwarders and OSTs of jobs on 1,024 nodes and more by
-bandwidth; here also by how long each is at work, since one that was given less to do is not slow. Not here: what else
-has to hold before a component is called sick (`watch`).
+bandwidth; here also by how long each is at work, since one that was given less to do is not slow. Not here: the other
+conditions for a sick component (`states`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.rates import Cells
+from fairlead.explain.analysis.health.load_cells import Cells
 from fairlead.explain.analysis.intervals import Bools, Floats, Ints
 
 NOISE = -1
@@ -32,7 +32,7 @@ class PeerComparison:
 
 
 def cluster_values(values: Floats, eps: float, least: int) -> Ints:
-    """DBSCAN of points on a line: the cluster of each value, `NOISE` for what is in none. O(n log n).
+    """Cluster points on a line with DBSCAN: return the cluster of each value, `NOISE` for none. O(n log n).
 
     A value is core with at least `least` values, itself one, within `eps`; cores within `eps` of each other are one
     cluster; what is within `eps` of a core belongs to the nearer one's. NaN is noise.
@@ -58,8 +58,8 @@ def cluster_values(values: Floats, eps: float, least: int) -> Ints:
 
 
 def mark_slow_side(values: Floats, eps: float, least: int) -> Bools:
-    """Which of these rates (any unit, positive) lie outside the largest cluster, below it. Nobody where no cluster
-    holds more than half of them: then they differ among themselves."""
+    """Mark rates (any unit, positive) below the largest cluster. None is marked unless that cluster holds more than
+    half of them."""
     with np.errstate(divide="ignore", invalid="ignore"):
         line = np.where(values > 0, np.log(values), np.where(values == 0, -50.0, np.nan))
     found = cluster_values(line, eps, least)
@@ -75,10 +75,10 @@ def mark_slow_side(values: Floats, eps: float, least: int) -> Bools:
 def compare_peers(
     parts: Cells, intervals: int, windows: int, limits: HealthLimits, nodes: Mapping[str, int] | None = None
 ) -> PeerComparison:
-    """Compares, job by job and window by window (`intervals` of the axis each), the components a job used.
+    """Compare the components of each job in each window (`intervals` of the axis).
 
-    `nodes`: of a job; one that is not there counts as large enough. A job that is left with one component only, after
-    its others were done, is compared with what those reached before.
+    `nodes`: nodes of each job; an absent job counts as large enough. When only one component of a job is still active,
+    it is compared with the rate the others reached before.
     """
     shape = (len(parts.names), windows)
     slow, fine, ratio = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, np.nan)
@@ -102,7 +102,7 @@ def compare_peers(
 def _of_job(
     parts: Cells, mine: Ints, window: Ints, out: tuple[Ints, Ints, Floats], limits: HealthLimits
 ) -> list[tuple[int, int]]:
-    """Adds one job's verdicts to `out`; returns where it found slowness."""
+    """Add the verdicts of one job to `out`; return where it was slow."""
     slow, fine, best = out
     found: list[tuple[int, int]] = []
     places, component = np.unique(parts.component[mine], return_inverse=True)

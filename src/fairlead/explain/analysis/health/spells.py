@@ -1,7 +1,7 @@
-"""Runs of sick windows of one component: where each begins, goes on, comes back and ends.
+"""Runs of sick windows of one component (spells): when each begins, continues, recurs and ends.
 
-Pure. Silence neither ends a spell nor makes it longer: it goes on when it is seen again, and when nothing is heard for
-too long it ends where it was seen last. Not here: what a spell is called and what shows it (`incidents`).
+Pure. Silence neither ends nor extends a spell. It continues when the component is seen sick again; after too long a
+silence it ends at the last sick observation. Not here: what a spell is called and what shows it (`incidents`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fairlead.explain.analysis.intervals import Axis
 @dataclass
 class Spell:
     """A run of sick windows. Times in ns. `last_ns`: the end of what was seen sick last; `to_ns` None: not over.
-    `begun_before`: it had begun before what is looked at; `lapsed`: it ended because nothing was heard any more."""
+    `begun_before`: it began before the analysed span; `lapsed`: it ended because no more data came."""
 
     from_ns: int
     last_ns: int
@@ -28,14 +28,14 @@ class Spell:
     flaps: int = 0
     ok: int = 0
     turns: int = 0
-    """How often it was well for a window, and sick again."""
+    """How often it recovered for at least one window and became sick again."""
     lapsed: bool = False
     begun_before: bool = False
 
 
 @dataclass(frozen=True)
 class KnownIncidents:
-    """A spell as an earlier look told it."""
+    """A spell as an earlier round reported it."""
 
     id: str
     from_ns: int
@@ -46,8 +46,8 @@ class KnownIncidents:
 def find_spells(
     windows: Windows, place: int, axis: Axis, per: int, limits: HealthLimits, now_ns: int, known: list[KnownIncidents]
 ) -> list[Spell]:
-    """The spells of one component, in order of time. `per`: intervals of the axis in a window. A spell that goes on
-    from a known one has its id and its beginning."""
+    """Return the spells of one component in order of time. `per`: intervals of the axis in a window. A spell that
+    continues a known one keeps its id and its start."""
     found: list[Spell] = []
     now: Spell | None = None
     well = 0
@@ -98,7 +98,7 @@ def find_spells(
 
 
 def _relieved(windows: Windows, place: int, w: int, now: Spell, limits: HealthLimits) -> bool:
-    """Whether it moves far more than while it was sick, though nobody waits."""
+    """Whether it moves far more than while it was sick, although nothing waits."""
     if windows.state[place, w] != UNKNOWN or not now.sick:
         return False
     while_sick = windows.share[place, now.sick]
@@ -108,8 +108,8 @@ def _relieved(windows: Windows, place: int, w: int, now: Spell, limits: HealthLi
 
 
 def is_lasting(spell: Spell, per: int, axis: Axis, limits: HealthLimits) -> bool:
-    """Whether a spell is long enough to be told, and was seen sick for enough of that time: a quarter of the minimum
-    at least, in no fewer than two windows, and at no fewer of its windows than it was seen well."""
+    """Whether a spell is long enough to report: at least the minimum in all, seen sick for a quarter of the minimum, in
+    at least two windows, and in at least as many windows as it was seen well."""
     window_s = per * axis.window_s
     seen = len(spell.sick) * window_s
     first = spell.sick[0] * window_s if spell.sick else 0.0

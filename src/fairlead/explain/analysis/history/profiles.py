@@ -1,8 +1,7 @@
-"""What runs of one category are like: how many, what they move, in which mode, how fast. Merged as runs end.
+"""Profiles of the runs of one category: how many, how much they move, in which mode, how fast. Merged as runs end.
 
-A profile is made of counts in bins only, so that profiles of any parts of the history, merged in any order, are the
-profile of the whole, exactly. Not here: which phase was slow (`analysis.anomalies.expected`), which runs are alike
-whatever their name (`similar`).
+A profile holds only binned counts, so merging the profiles of parts of the history, in any order, gives exactly the
+profile of the whole. Not here: slow phases (`analysis.anomalies.expectation`), similar runs of any name (`similar`).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate_quantile(counts: Mapping[str, int], share: float) -> float | None:
-    """The value (middle of its bin, at most 4.4 % away) that `share` of the counted are not above; None of none."""
+    """Return the `share` quantile of binned counts: the middle of its bin (at most 4.4 % off); None without any."""
     order = sorted((int(word), count) for word, count in counts.items())
     total = sum(count for _, count in order)
     if not total:
@@ -77,9 +76,9 @@ def estimate_quantile(counts: Mapping[str, int], share: float) -> float | None:
 
 
 def merge_profiles(a: Profile, b: Profile) -> Profile:
-    """The profile of the runs of both, which must be different runs of one category. Raises ValueError otherwise."""
+    """Return the profile of the runs of both. They must be different runs of one category, else ValueError."""
     if get_profile_key(a) != get_profile_key(b):
-        raise ValueError("profiles of two categories are no profile")
+        raise ValueError("the profiles are of two categories")
     kinds = {
         kind: _both(a.kinds.get(kind, KindProfile()), b.kinds.get(kind, KindProfile()))
         for kind in KINDS
@@ -103,7 +102,7 @@ def subtract_profile(a: Profile, b: Profile) -> Profile:
     """Return `a` with the runs of `b` removed (undoes `merge_profiles`). First and last time stay those of `a`.
     Raises ValueError for another category."""
     if get_profile_key(a) != get_profile_key(b):
-        raise ValueError("profiles of two categories are no profile")
+        raise ValueError("the profiles are of two categories")
     kinds = {kind: _less(one, b.kinds.get(kind, KindProfile())) for kind, one in a.kinds.items()}
     return Profile(
         cluster=a.cluster,
@@ -120,7 +119,7 @@ def subtract_profile(a: Profile, b: Profile) -> Profile:
 
 
 def get_profile_key(one: Profile) -> Key:
-    """What names a category."""
+    """Return cluster, user, program and scale: the key of a category."""
     return one.cluster, one.user, one.program, one.scale
 
 
@@ -278,7 +277,7 @@ def _words(group: NDArray[np.int64], words: pa.ChunkedArray, count: int) -> list
 
 
 def build_profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.RecordBatch:
-    """Rows of PROFILE."""
+    """Return PROFILE rows of the profiles; `made_ns` is when they were computed."""
     columns: dict[str, Any] = {
         name: [getattr(one, name) for one in profiles]
         for name in ("cluster", "user", "program", "scale", "runs", "first_ns", "last_ns")
@@ -292,5 +291,5 @@ def build_profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.RecordBa
 
 
 def read_profiles(rows: pa.Table) -> list[Profile]:
-    """Profiles of rows that have the column `detail`. Raises msgspec.ValidationError for what is none."""
+    """Read profiles from rows with the column `detail`. Raises msgspec.ValidationError for invalid ones."""
     return [msgspec.json.decode(text, type=Profile) for text in rows.column("detail").to_pylist()]

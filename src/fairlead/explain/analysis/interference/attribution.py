@@ -19,7 +19,7 @@ from fairlead.core.safe_text import inert
 from fairlead.explain.analysis.interference import score
 from fairlead.explain.analysis.interference.blame import assign_blame, order_worst_first
 from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_path
-from fairlead.explain.analysis.interference.doses import estimate_doses
+from fairlead.explain.analysis.interference.dose_response import estimate_doses
 from fairlead.explain.analysis.interference.estimates import with_estimates
 from fairlead.explain.analysis.interference.features import FeatureLimits, compute_features
 from fairlead.explain.analysis.interference.loads import F64, Loads, build_loads

@@ -2,7 +2,7 @@
 
 At a component the loss of a second falls to those who held it: by the time their requests were in service where
 workers are what is short, else by bytes and requests. Not more than what they held would have been worth to the victim.
-Not here: where the time was lost (`congestion`), whether a neighbour's load moves with the loss (`doses`), words.
+Not here: where the time was lost (`congestion`), whether a load moves with the loss (`dose_response`), wording.
 """
 
 from __future__ import annotations

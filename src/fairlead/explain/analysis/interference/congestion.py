@@ -1,8 +1,8 @@
-"""Where the victim's time went, second by second: what it lost, and which component of its path held it up. Pure.
+"""Where the victim lost time, second by second, and which component of its path delayed it. Pure.
 
-What is lost is seen in the victim's own rate. Of a second's loss, forwarders get the share of request time spent
-waiting there beyond the usual, and what lies behind them the rest, as far as there are signs of congestion: use near
-the known peak, or requests that take longer than the component's own quiet ones. Not here: whose fault it is (`blame`).
+The loss is measured from the victim's own rate. Of each second's loss, forwarders get the share of request time spent
+waiting there beyond the usual, and the components behind them the rest, as far as they show signs of congestion: use
+near the known peak, or requests that take longer than the component's own quiet ones. Not here: the culprit (`blame`).
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Congestion:
 
 
 def select_amounts(measures: Measures, kind: str) -> F64:
-    """What a phase of this kind is measured by: bytes read or written, or metadata operations."""
+    """Return what a phase of this kind is measured by: bytes read or written, or metadata operations."""
     names = {"read": "read_bytes", "write": "write_bytes", "metadata": "metadata_ops"}
     values: F64 = getattr(measures, names[kind]) if kind in names else measures.moved
     return values
 
 
 def compute_use(measures: Measures, kind: str) -> F64:
-    """Use of a component of this kind as one figure: bytes with requests as bytes; of an MDS operations."""
+    """Return the use of a component as one figure: bytes plus OP_BYTES for each request; of an MDS, operations."""
     if kind == "mds":
         return measures.metadata_ops
     requests = np.nan_to_num(measures.data_ops) + (np.nan_to_num(measures.metadata_ops) if kind == "forwarder" else 0.0)
@@ -83,7 +83,7 @@ def compute_use(measures: Measures, kind: str) -> F64:
 
 
 def find_path(loads: Loads, victim: Victim) -> list[int]:
-    """Places of the components the victim used: named by its phase, or counted there while it ran."""
+    """Return the indices of the components the victim used: named by its phase, or with its counts while it ran."""
     named = {("forwarder", n) for n in victim.forwarders} | {("target", n) for n in victim.targets}
     named |= {("mds", n) for n in victim.mds}
     inside = loads.axis.measure_overlap_s(victim.start_ns, victim.end_ns) > 0
@@ -106,7 +106,7 @@ def find_congestion(
     peaks: Mapping[tuple[str, str], float] | None = None,
     usual_wait_s: Mapping[tuple[str, str], float] | None = None,
 ) -> Congestion:
-    """What was lost when, and where."""
+    """Find how much the victim lost in each interval, and at which component."""
     peaks, usual_wait_s = peaks or {}, usual_wait_s or {}
     inside = loads.axis.measure_overlap_s(victim.start_ns, victim.end_ns)
     last = find_last_parts(loads, victim.kind, path, inside)

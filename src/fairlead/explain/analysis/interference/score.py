@@ -23,8 +23,8 @@ COEFFICIENTS: dict[str, float] = {
     "conspicuous": -1.49,
 }
 """`share`: of the lost time that fell to it; `alone`: of it what would come back if only it were gone; `lead`: its
-part of what fell to it and to the next best candidate; `response` and `by_chance` as in `doses` (0 and 0.5 where
-unknown); `conspicuous`: whether any feature shows."""
+part of what fell to it and to the next best candidate; `response` and `by_chance` as in `dose_response` (0 and 0.5
+where unknown); `conspicuous`: whether any feature shows."""
 
 
 @dataclass(frozen=True)

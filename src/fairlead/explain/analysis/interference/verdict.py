@@ -15,7 +15,7 @@ from fairlead.core.model.units import format_bandwidth, format_bytes, format_cou
 from fairlead.core.safe_text import inert
 from fairlead.explain.analysis.interference.blame import Blame, order_worst_first
 from fairlead.explain.analysis.interference.congestion import OP_BYTES, Congestion
-from fairlead.explain.analysis.interference.doses import Doses
+from fairlead.explain.analysis.interference.dose_response import Doses
 from fairlead.explain.analysis.interference.features import FeatureLimits, Features
 from fairlead.explain.analysis.interference.loads import Loads
 

@@ -10,7 +10,7 @@ F64 = NDArray[np.float64]
 
 
 def read_floats(table: pa.Table, name: str) -> F64:
-    """A column of numbers, NaN where it is not known. Beyond 2**53 the last digits go, as sums of bytes can spare."""
+    """Return a column as float64, null as NaN. Integers above 2**53 lose their last digits."""
     return np.asarray(table[name].cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
@@ -21,7 +21,7 @@ def sum_moved_bytes(table: pa.Table) -> F64:
 
 
 def select_last_of_runs(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Of a sorted table the last row of each run of rows that are alike in the columns `keys`."""
+    """Return the last row of each run of rows with equal `keys`; the table must be sorted by them."""
     if not table.num_rows:
         return table
     change = np.zeros(table.num_rows - 1, np.bool_)

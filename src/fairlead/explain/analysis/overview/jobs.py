@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.overview.classes import CORE_HOURS, LARGEST, MODES, NONTRIVIAL_BYTES
+from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, MODES, NONTRIVIAL_BYTES
 from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_moved_bytes
 
 Flags = NDArray[np.bool_]
 
 
 def select_latest(jobs: pa.Table) -> pa.Table:
-    """Of each run (cluster, job and start) the row made last, by start and job."""
+    """Return the newest row of each run (cluster, job and start), sorted by start and job."""
     keys = pa.table(
         {
             "job_id": jobs["job_id"],
@@ -34,7 +34,7 @@ def select_latest(jobs: pa.Table) -> pa.Table:
 
 
 def mark_nontrivial(jobs: pa.Table) -> Flags:
-    """Jobs known to have moved more than 200 MB."""
+    """Mark jobs known to have moved more than 200 MB, shape (rows,)."""
     return np.nan_to_num(sum_moved_bytes(jobs)) > NONTRIVIAL_BYTES
 
 

@@ -1,7 +1,7 @@
-"""What a look at the whole system is given: tables, the site, a window; and how its findings are made.
+"""The input of the system rules (tables, site, time window) and how their findings are built.
 
-Sums come from the rollup and stay unknown where nothing was counted. Pure. Not here: what is looked for (one module
-each), reading the lake.
+Sums come from the rollup and stay unknown where nothing was counted. Pure. Not here: the rules (one module each),
+reading the lake.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "
 
 @dataclass(frozen=True)
 class SystemFindings:
-    """What was found, and what could not be looked for because nothing tells of it."""
+    """The findings, and what could not be checked because no data is there."""
 
     told: list[Told] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     def __add__(self, other: SystemFindings) -> SystemFindings:
-        """Both, what is missing named once."""
+        """Join both; each missing item is listed once."""
         return SystemFindings([*self.told, *other.told], list(dict.fromkeys([*self.missing, *other.missing])))
 
 
 def build_empty_findings(*missing: str) -> SystemFindings:
-    """No finding; what was missing to look at all."""
+    """Return no finding, and what was missing for the check."""
     return SystemFindings([], list(missing))
 
 
 @dataclass(frozen=True)
 class Scope:
-    """One window of one cluster. `tables`: by name, in the schemas of `model.tables` (rows of other times do no harm);
-    a table that is not there is not known. `advice` empty: findings come without advice."""
+    """One window of one cluster. `tables`: by name, in the schemas of `model.tables` (rows of other times are
+    ignored); an absent table is unknown. With empty `advice` findings come without advice."""
 
     tables: Mapping[str, pa.Table]
     site: SystemSite
@@ -70,7 +70,7 @@ class Scope:
         return -(-(self.to_ns - self.from_ns) // MINUTE_NS)
 
     def get_table(self, name: str) -> pa.Table:
-        """A table, without rows where it was not given."""
+        """Return a table; an empty one where it is absent."""
         found = self.tables.get(name)
         return TABLES[name].schema.empty_table() if found is None else found
 
@@ -110,14 +110,14 @@ class Scope:
         return select_latest(rows.filter(inside))
 
     def describe_jobs(self, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """User, program and nodes of jobs, as far as summaries tell."""
+        """Return user, program and nodes of jobs by number, as far as their summaries know."""
         wanted = list(job_ids)
         rows = self.jobs.filter(pc.is_in(self.jobs["job_id"], pa.array(wanted, pa.string())))
         names = ("job_id", "user", "program", "nodes_count", "processes")
         return {row["job_id"]: row for row in rows.select(list(names)).to_pylist()}
 
     def format_job(self, job_id: str) -> str:
-        """A job in words: number, user, program."""
+        """Format a job: `job 7 (alice, wrf)`."""
         row = self.describe_jobs([job_id]).get(job_id) or {}
         told = ", ".join(str(row[name]) for name in ("user", "program") if row.get(name))
         return f"job {job_id} ({told})" if told else f"job {job_id}"
@@ -137,8 +137,8 @@ class Scope:
         part: str = "",
         layer: str | None = None,
     ) -> SystemFindings:
-        """One finding `system.<word>`, about its component where there is one, else about the system. `part` tells
-        several findings of one rule and window apart."""
+        """Build the finding `system.<word>` about its component where there is one, else about the system. `part` makes
+        several findings of one rule and window distinct."""
         rule = f"system.{word}"
         subject = components[0] if len(components) == 1 else Subject("system", self.cluster or self.site.name)
         known = {"component": subject.id} | dict(facts or {})
@@ -167,15 +167,15 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def build_subjects(kind: str, ids: Iterable[str]) -> list[Subject]:
-    """Components or jobs of one kind."""
+    """Return components or jobs of one kind as subjects."""
     return [Subject(kind, one) for one in ids]
 
 
 def build_evidence(metric: str, value: float | int | str, unit: str | None, text: str) -> Evidence:
-    """One measured fact."""
+    """Return one measured fact as evidence."""
     return Evidence(text=text, metric=metric, value=value, unit=unit)
 
 
 def grade_severity(value: float, warning: float, high: float) -> Severity:
-    """info below `warning`, high from `high` on."""
+    """Return `info` below `warning`, `high` from `high` on, else `warning`."""
     return "high" if value >= high else "warning" if value >= warning else "info"

@@ -1,7 +1,7 @@
 """What all categories together say before any one does: how wide they are, how far apart, how many phases are slow.
 
 The empirical part of empirical Bayes, by robust estimates in columns. Few categories are taken together with stated
-defaults. Not here: the estimate of one category (`kernel`).
+defaults. Not here: the estimate of one category (`mixture_kernel`).
 """
 
 from __future__ import annotations

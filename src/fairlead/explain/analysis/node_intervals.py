@@ -1,7 +1,7 @@
-"""Who belongs to whom, and when: nodes to jobs, nodes to forwarders, as joins of intervals on whole columns.
+"""Which job and which forwarder a node belonged to, and when: interval joins on whole columns.
 
-Pure. What is not known stays unknown: a lookup gives null, an attribution says how it was made. Not here: files and
-targets (`correlate_targets`), splitting what a shared component counted (`shares`).
+Pure. Unknown stays unknown: a lookup returns null, and an attribution says how it was made. Not here: files and
+targets (`file_targets`), splitting the counts of a shared component (`job_shares`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ an equal part (ambiguous); no job was there, or none is known."""
 
 @dataclass(frozen=True)
 class Intervals:
-    """What `b` an `a` had when: disjoint intervals [from_ns, to_ns), sorted by `a` and `from_ns`."""
+    """Which `b` an `a` had, and when: disjoint intervals [from_ns, to_ns), sorted by `a` and `from_ns`."""
 
     a: pa.Array
     b: pa.Array
@@ -36,7 +36,7 @@ class Intervals:
     to_ns: I64
 
     def look_up(self, names: pa.Array | pa.ChunkedArray, times_ns: I64) -> pa.Array:
-        """The `b` of each name at each time; null where no interval holds."""
+        """Return the `b` of each name at each time (ns since the epoch); null where no interval holds."""
         if not len(self.a) or not len(names):
             return pa.nulls(len(names), pa.string())
         codes, asked, words = _coded(self.a, names)
@@ -51,7 +51,7 @@ class Intervals:
 
 
 def build_intervals(mapping: pa.Table, kinds: Sequence[str] = FORWARDED) -> Intervals:
-    """The `mapping` rows of these kinds as disjoint intervals. Where several hold at once, the one that began last wins
+    """Return the `mapping` rows of these kinds as disjoint intervals. Of several at once, the one that began last wins
     (of two that began together, the one with an end: a live map before a static table); when it ends, the one below
     it holds again."""
     rows = _of_kind(mapping, kinds)
@@ -110,9 +110,9 @@ PLACEMENTS = pa.schema(
 
 
 def build_placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
-    """Which jobs were on which nodes (schema PLACEMENTS): `jobs.nodes` while the job ran, and `mapping` rows of kind
-    `job_node`. Of several rows of one run the one with the latest end counts. Jobs without a start, without nodes or
-    that ended before they began are nowhere."""
+    """Return which jobs ran on which nodes (schema PLACEMENTS): `jobs.nodes` while the job ran, and `mapping` rows of
+    kind `job_node`. Of several rows of one run the one with the latest end counts. Jobs without a start or nodes, or
+    that ended before they began, are left out."""
     jobs = _latest(jobs)
     lists = jobs["nodes"].combine_chunks()
     parents = pc.list_parent_indices(lists)
@@ -158,8 +158,8 @@ class Attribution:
 
 
 def attribute_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
-    """The jobs behind rows of node traffic (columns `node`, `ts_ns`, `interval_ns`, `job_id`; as `rollup` with `id` as
-    `node`, or raw interval rows): the job a row names, else the jobs placed on its node during its interval."""
+    """Attribute rows of node traffic to jobs (columns `node`, `ts_ns`, `interval_ns`, `job_id`; as `rollup` with `id`
+    as `node`, or raw interval rows): the job a row names, else the jobs placed on its node during its interval."""
     count = traffic.num_rows
     named = _strings(traffic["job_id"]) if "job_id" in traffic.schema.names else pa.nulls(count, pa.string())
     unnamed = np.flatnonzero(np.asarray(named.is_null()))
@@ -200,7 +200,7 @@ def attribute_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
 
 
 def find_overlaps(names: pa.Array, begin: I64, end: I64, others: pa.Array, from_ns: I64, to_ns: I64) -> tuple[I64, I64]:
-    """Pairs (i, j) of equal name whose intervals [begin, end) and [from, to) overlap, by i and from_ns."""
+    """Return pairs (i, j) of equal name whose intervals [begin, end) and [from, to) overlap, by i and from_ns."""
     none = np.zeros(0, np.int64)
     if not len(names) or not len(others):
         return none, none

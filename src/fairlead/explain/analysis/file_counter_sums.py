@@ -38,13 +38,13 @@ class FileCounters:
     lasts: dict[str, IntArray] = field(default_factory=dict)
 
     def find_rows(self, rank: IntArray, file: IntArray) -> IntArray:
-        """Row of each (rank, file) pair, new ones appended."""
+        """Return the row of each (rank, file) pair; new pairs are appended."""
         for key in zip(rank.tolist(), file.tolist(), strict=True):
             self.index.setdefault(key, len(self.index))
         return np.fromiter((self.index[k] for k in zip(rank.tolist(), file.tolist(), strict=True)), np.int64, len(rank))
 
     def grow(self) -> int:
-        """Room for all pairs; the new size."""
+        """Make room for all pairs and return their number."""
         size = len(self.index)
         short = size - len(self.sizes)
         if short > 0:
@@ -67,7 +67,7 @@ class FileCounters:
         self.lasts[name] = column
 
     def build_table(self, interface: str, final: IntArray) -> pa.Table:
-        """The sums as a `file_counters` table of one row per pair; `final` maps the number used here to the rank."""
+        """Return the sums as a `file_counters` table, one row per pair. `final` maps internal numbers to ranks."""
         size = len(self.index)
         keys = np.array(list(self.index), np.int64).reshape(size, 2)
         columns: dict[str, object] = {
@@ -102,8 +102,7 @@ class FileCounters:
 
 
 def grow_column(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:
-    """`column` with room for at least `size` rows, new ones holding `fill`; grown to double, so that appending is
-    cheap."""
+    """Return `column` with at least `size` rows, new ones set to `fill`. It at least doubles, so appending is cheap."""
     if column is None:
         return np.full(max(size, 16), fill, np.float64 if isinstance(fill, float) else np.int64)
     if len(column) >= size:

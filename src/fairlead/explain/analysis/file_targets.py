@@ -15,7 +15,7 @@ from fairlead.see.probes.layouts import Striped
 
 
 def build_layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
-    """Rows of LAYOUTS of what `lfs getstripe` told of files on the file system mounted at `fs`."""
+    """Return LAYOUTS rows of the files that `lfs getstripe` listed on the file system mounted at `fs`."""
     rows: dict[str, list[object]] = {name: [] for name in LAYOUTS.schema.names if name != "job_id"}
     for one in files:
         for number, part in enumerate(one.components):
@@ -34,9 +34,9 @@ def build_layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
 
 
 def find_placed_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
-    """Targets of files (`file_id`, `path`) as fairlead's forwarders placed them (`a`: `TREE:/path in the tree` or the
-    path itself; `targets`). A file's path is where it was mounted, so a name fits that ends it; the longest wins. Left
-    out: a file that fits equally long in several trees, and one whose name no forwarder saw."""
+    """Return the targets of files (`file_id`, `path`) by number, as forwarders placed them (`placed`: `a` is the path
+    or `TREE:/path in the tree`; `targets`). A file's path begins at its mount point, so it is matched by its end; the
+    longest match wins. Left out: files with equally long matches in several trees, and files without a match."""
     by_path: dict[str, list[tuple[str, list[str]]]] = {}
     for a, targets in zip(placed["a"].to_pylist(), placed["targets"].to_pylist(), strict=True):
         tree, mark, inside = a.partition(":/")
@@ -50,7 +50,7 @@ def find_placed_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str
 
 
 def list_path_suffixes(path: str | None) -> Iterator[str]:
-    """A path, and what is left of it from each `/` on, longest first."""
+    """Yield the path and its suffixes that begin at a `/`, longest first: `/a/b`, `/b`."""
     at = 0 if path else -1
     while path and at >= 0:
         yield path[at:]

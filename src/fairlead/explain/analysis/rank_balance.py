@@ -10,7 +10,7 @@ import numpy as np
 from fairlead.explain.analysis.counters import FloatArray
 from fairlead.explain.analysis.io_time import CRUMBS, IoTimes
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
 from fairlead.explain.analysis.modes import estimate_fewest_ranks
 from fairlead.explain.analysis.timeline import sum_bytes_by_rank
 
