@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from random import getrandbits
 
 from fairlead.core.clock import monotonic_ns, now_ns, sleep_s
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import identity
 from fairlead.steer.targets import namespace, sizes
 from fairlead.steer.targets.inode import Attributes, Inode
 from fairlead.steer.targets.locks import APPEND, WHOLE
@@ -234,7 +234,7 @@ class FileState:
         try:
             # An object that is known to exist is never made again: it would hide that its target has lost it.
             if create and not self._known >> index & 1:
-                with acting.forwarder_identity:
+                with identity.forwarder_identity:
                     return target.make_object(path)
             descriptor = _existing(path)
             if descriptor == ABSENT:
@@ -271,7 +271,7 @@ class FileState:
             return None if descriptor == ABSENT else os.fstat(descriptor)
 
     def _look_by_path(self, index: int) -> os.stat_result | None:
-        with suppress(OSError), acting.forwarder_identity:
+        with suppress(OSError), identity.forwarder_identity:
             return os.stat(self.targets[index].get_object_path(self.ino, index))
         return None
 
@@ -390,7 +390,7 @@ class FileState:
 
 def _existing(path: str) -> int:
     try:
-        with acting.forwarder_identity:
+        with identity.forwarder_identity:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return ABSENT
@@ -410,7 +410,7 @@ def _position(pieces: list[tuple[int, int]], wrote: int) -> int:
 
 
 def _sync_folder(path: str) -> None:
-    with acting.forwarder_identity:
+    with identity.forwarder_identity:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:

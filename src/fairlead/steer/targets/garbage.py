@@ -10,7 +10,7 @@ import os
 import threading
 
 from fairlead.core.clock import now_ns
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import identity
 from fairlead.steer.targets import sizes
 from fairlead.steer.targets.objects import TargetSet
 from fairlead.steer.targets.store import Store
@@ -54,7 +54,7 @@ class Sweeper:
             if target is None or not target.is_mounted():
                 return False
             try:
-                with acting.forwarder_identity:
+                with identity.forwarder_identity:
                     os.unlink(target.get_object_path(ino, index))
             except FileNotFoundError:
                 continue

@@ -16,7 +16,7 @@ from random import getrandbits
 from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.core.errors import ConfigError
 from fairlead.decide.policies.placement.files import TargetState, placement
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import identity
 from fairlead.steer.targets import config as configured
 from fairlead.steer.targets.config import Striping, TargetsFile
 from fairlead.steer.targets.records import build_error
@@ -114,7 +114,7 @@ class Target:
 
     def is_mounted(self) -> bool:
         """Whether the target is mounted; logs when it goes or comes."""
-        with acting.forwarder_identity:
+        with identity.forwarder_identity:
             there = os.path.exists(os.path.join(self.path, MARK))
         if there == self.missing:
             self.missing = not there
@@ -166,7 +166,7 @@ class Target:
         with self._guard:
             self.counters.add(size, wrote, took)
             if self.by_job is not None:
-                job = acting.get_job()
+                job = identity.get_job()
                 counters = self.by_job.get(job)
                 if counters is None:
                     counters = self.by_job[job] = Counters()
@@ -251,7 +251,7 @@ def _state(target: Target) -> TargetState:
     there = target.is_mounted()
     free = None
     if there:
-        with acting.forwarder_identity:
+        with identity.forwarder_identity:
             found = os.statvfs(target.path)
         free = 0 if found.f_bavail * found.f_frsize < FULL_BYTES else None
     return TargetState(float(target.rate or DEFAULT_RATE), target.open_count, there, free)

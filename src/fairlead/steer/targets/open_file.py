@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import getrandbits
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import syscalls
 from fairlead.steer.fs.trees.base import Lock, OpenFile
 from fairlead.steer.targets import namespace
 from fairlead.steer.targets.file_state import ABSENT, FileState
@@ -93,7 +93,7 @@ class StripedFile:
                 stop = compute_object_size(index, end, state.stripe, count)
                 if stop > start and descriptor != ABSENT:
                     # The objects keep their sizes: the file's is recorded.
-                    linux.allocate_range(descriptor, mode | _KEEP_SIZE, start, stop - start)
+                    syscalls.allocate_range(descriptor, mode | _KEEP_SIZE, start, stop - start)
             if not mode & _KEEP_SIZE and end > before:
                 state.record_extent(end)
                 state.record()

@@ -1,7 +1,17 @@
 """What forwarders and the metadata service say to each other after the handshake of `wire`. Layout only.
 
 A frame is its length (4 bytes) and msgpack. A request: number, name of the call, arguments. A reply: number, errno (0:
-done), then the result or the message of the error.
+done), then the result or the message of the error. A forwarder's channel:
+
+    Hello ──► open ── call n ──► carried out, reply n kept ──► reply sent ──► open
+               │                          ▲
+               │   connection lost, same session: call n again ── reply n kept: sent again
+               └── `leave` ──► closed: its kept replies are dropped
+
+    last channel of a forwarder closed by `leave` ──► its locks and holds are released
+                                lost ──► locks after LOCKS_KEPT_S, holds after HOLDS_KEPT_S
+
+Invariant: a call that changes something and its reply are one transaction, so call n is carried out at most once.
 """
 
 from __future__ import annotations

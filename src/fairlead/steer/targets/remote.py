@@ -22,7 +22,7 @@ from fairlead.core.errors import ConfigError, ForwardingError, UnreachableError
 from fairlead.steer.fs.trees.base import Lock
 from fairlead.steer.fs.wire.address import connect_socket, parse_address
 from fairlead.steer.fs.wire.handshake import Hello, Welcome, exchange_hello, generate_id
-from fairlead.steer.targets import protocol as calls
+from fairlead.steer.targets import protocol
 from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.locks import LockTable
 from fairlead.steer.targets.records import Records, build_error
@@ -32,7 +32,7 @@ R = TypeVar("R")
 PATIENCE_S = 60.0
 """How long a call waits for a service that does not answer; EIO after that."""
 _CONNECT_S = 5.0
-_decode = msgspec.msgpack.Decoder(calls.Reply).decode
+_decode = msgspec.msgpack.Decoder(protocol.Reply).decode
 
 
 def _short(owner: int) -> int:
@@ -73,7 +73,7 @@ class RemoteStore:
         self._holds: set[int] = set()
         self._locks = LockTable()
         self._ended = False
-        self._table = calls.build_call_table()
+        self._table = protocol.build_call_table()
         channel = _Channel()
         welcome = self._connect(channel)
         self._idle.append(channel)
@@ -136,8 +136,8 @@ class RemoteStore:
 
     def _send(self, channel: _Channel, name: str, arguments: tuple[Any, ...], number: int = 0) -> Any:
         assert channel.sock is not None
-        calls.send_frame(channel.sock, calls.encode((number, name, arguments)))
-        reply = _decode(calls.receive_frame(channel.sock))
+        protocol.send_frame(channel.sock, protocol.encode((number, name, arguments)))
+        reply = _decode(protocol.receive_frame(channel.sock))
         if reply.number != number:
             raise ConnectionResetError("an answer to another question")
         if reply.error:

@@ -34,7 +34,7 @@ from fairlead.steer.fs.wire.handshake import (
     parse_hello_prefix,
     read_hello,
 )
-from fairlead.steer.targets import protocol as calls
+from fairlead.steer.targets import protocol
 from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.records import build_error
 from fairlead.steer.targets.store import LocalStore
@@ -44,7 +44,7 @@ HOLDS_KEPT_S = 60.0
 RECLAIM_S = 5.0
 """After a start forwarders say what they hold, for this long; meanwhile nobody gets new locks."""
 log = logging.getLogger("fairlead.forwarding.metadata")
-_decode = msgspec.msgpack.Decoder(calls.Request).decode
+_decode = msgspec.msgpack.Decoder(protocol.Request).decode
 
 
 class MetadataService:
@@ -54,7 +54,7 @@ class MetadataService:
         self._store = store
         self._key = key
         self._boot = generate_id()
-        self._table = calls.build_call_table()
+        self._table = protocol.build_call_table()
         self._guard = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._connections: dict[str, int] = {}
@@ -141,7 +141,7 @@ class MetadataService:
 
     def _answer_calls(self, sock: socket.socket, holder: str, channel: bytes) -> None:
         while True:
-            request = _decode(calls.receive_frame(sock))
+            request = _decode(protocol.receive_frame(sock))
             call = self._table.get(request.name)
             if call is None:
                 raise ValueError(f"no call {request.name!r}")
@@ -150,26 +150,26 @@ class MetadataService:
             try:
                 reply = self._carry_out(call, arguments, holder, channel, number)
             except OSError as error:
-                reply = calls.encode((number, error.errno or errno.EIO, error.strerror or ""))
-            calls.send_frame(sock, reply)
+                reply = protocol.encode((number, error.errno or errno.EIO, error.strerror or ""))
+            protocol.send_frame(sock, reply)
             if request.name == "leave":
                 return
 
     def _carry_out(
-        self, call: calls.Call, arguments: tuple[Any, ...], holder: str, channel: bytes, number: int
+        self, call: protocol.Call, arguments: tuple[Any, ...], holder: str, channel: bytes, number: int
     ) -> bytes:
         act = call.act
-        if act.__name__ in calls.IN_MEMORY:
+        if act.__name__ in protocol.IN_MEMORY:
             result = getattr(self, f"_{act.__name__}")(holder, *arguments)
-            if act is calls.leave:
+            if act is protocol.leave:
                 self._store.forget_replies([channel])
         elif call.reads:
             result = self._store.read(act, *arguments)
         else:
             return self._store.write_once(
-                channel, number, lambda records: calls.encode((number, 0, act(records, *arguments)))
+                channel, number, lambda records: protocol.encode((number, 0, act(records, *arguments)))
             )
-        return calls.encode((number, 0, result))
+        return protocol.encode((number, 0, result))
 
     # -- calls in memory -------------------------------------------------------------------------------------------
 

@@ -35,43 +35,33 @@ class Store(Protocol):
 
     def read(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a reading function of `namespace` or `sizes` in a transaction."""
-        ...
 
     def write(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a changing one; its exception undoes it."""
-        ...
 
     def sync(self) -> None:
         """Makes what was written durable."""
-        ...
 
     def hold(self, ino: int) -> None:
         """This forwarder has the inode open."""
-        ...
 
     def release(self, ino: int) -> None:
         """It has not any more."""
-        ...
 
     def condemn(self, ino: int) -> Inode | None:
         """Makes an inode without a name gone for everybody; None if it has one, or a forwarder has it open."""
-        ...
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """Takes or gives back a lock; BlockingIOError when it is held."""
-        ...
 
     def find_conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """The lock in the way."""
-        ...
 
     def unlock_owner(self, space: int, ino: int, owner: int) -> None:
         """Gives back an owner's locks on an inode."""
-        ...
 
     def close(self) -> None:
         """Ends it."""
-        ...
 
 
 class Residents:

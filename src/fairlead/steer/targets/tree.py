@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fairlead.core.clock import now_ns
-from fairlead.steer.fs.trees import identity as acting
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import identity, syscalls
 from fairlead.steer.fs.trees.base import NOW, OWN_FOLDER, ROOT, Change, Entry, OpenFile, UnknownNode
 from fairlead.steer.targets import config as configured
-from fairlead.steer.targets import garbage as reclaiming
-from fairlead.steer.targets import layouts, namespace, permissions, sizes, space
+from fairlead.steer.targets import garbage, layouts, namespace, permissions, sizes, space
 from fairlead.steer.targets.config import TargetsFile
 from fairlead.steer.targets.file_state import FileState, measure_file
 from fairlead.steer.targets.inode import ROOT_INODE, Attributes, Inode, Who
@@ -45,8 +43,8 @@ def to_inode(node: int) -> int:
 
 def _who() -> Who | None:
     """The thread's caller, or None where nothing is checked."""
-    uid, gid = acting.get_caller()
-    return None if uid == 0 or not acting.enabled else Who(uid, gid, acting.find_groups(uid, gid))
+    uid, gid = identity.get_caller()
+    return None if uid == 0 or not identity.enabled else Who(uid, gid, identity.find_groups(uid, gid))
 
 
 class TargetsTree:
@@ -64,13 +62,13 @@ class TargetsTree:
         self._seen_names = SeenNames()
         self._states: dict[int, FileState] = {}
         self._guard = threading.Lock()
-        self._sweeper = reclaiming.Sweeper(store, self.targets, orphan_grace_s)
+        self._sweeper = garbage.Sweeper(store, self.targets, orphan_grace_s)
 
     def open_own_folder(self, name: bytes) -> int:
         """A descriptor of a folder that all forwarders of the tree share, for what must outlive them: on the first
         target."""
         path = os.path.join(os.fsencode(self._own_path), name)
-        with acting.forwarder_identity:
+        with identity.forwarder_identity:
             os.makedirs(path, mode=0o700, exist_ok=True)
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -93,7 +91,7 @@ class TargetsTree:
         return space.report_targets(self.targets)
 
     def take_by_job(self) -> dict[str, dict[str, Counters]]:
-        """By target, then job: what was done since the last call (see `acting.work_for`)."""
+        """By target, then job: what was done since the last call (see `identity.set_job`)."""
         return {name: target.take_by_job() for name, target in self.targets.by_name.items()}
 
     def _read(self, act: Callable[Concatenate[Records, int, P], R], ino: int, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -137,7 +135,7 @@ class TargetsTree:
     def _look(self, inode: Inode, index: int) -> os.stat_result | None:
         target = self.targets.find_targets(inode.targets)[index]
         try:
-            with acting.forwarder_identity:
+            with identity.forwarder_identity:
                 return os.stat(target.get_object_path(inode.ino, index))
         except OSError as error:
             now = self.store.read(sizes.find, inode.ino)
@@ -315,7 +313,7 @@ class TargetsTree:
         return self._made(parent, name, self._new(stat.S_IFLNK | 0o777, link=target))
 
     def _new(self, mode: int, *, rdev: int = 0, link: bytes = b"") -> New:
-        uid, gid = acting.get_caller()
+        uid, gid = identity.get_caller()
         return New(mode, uid, gid, rdev, link)
 
     def _made(self, parent: int, name: bytes, new: New) -> tuple[int, Attributes]:
@@ -385,10 +383,10 @@ class TargetsTree:
                 state.record()
         for target in self.targets.by_name.values():
             if target.is_mounted():
-                with acting.forwarder_identity:
+                with identity.forwarder_identity:
                     descriptor = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
-                    linux.sync_file_system(descriptor)
+                    syscalls.sync_file_system(descriptor)
                 finally:
                     os.close(descriptor)
         self.store.sync()

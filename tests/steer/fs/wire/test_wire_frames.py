@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Authority, Session
-from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Malformed
+from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Frame, Malformed
 from fairlead.steer.forwarding.forwarder.intake import Intake
 from fairlead.steer.forwarding.forwarder.request import Request
 from fairlead.steer.fs.fuse import abi
@@ -137,7 +137,7 @@ def test_damaged_frames_are_requests_or_malformed_and_data_stays_in_bounds(whole
     intake = Intake(BufferPool(), lambda _: None)
     try:
         for frame in received(link, stream):
-            request = intake.take(link, frame, 1)
+            request = intake.accept_frame(link, frame, 1)
             if isinstance(request, Request):
                 assert request.size <= abi.MAX_WRITE
                 if request.op in (Op.READ, Op.WRITE) and request.data is not None:
@@ -177,7 +177,7 @@ def test_a_restricted_client_acts_as_itself_only(own, claimed) -> None:
     stream = Pieces([])
     link = connection(stream, uid=own)
     text = memoryview(message(Op.LOOKUP, 1, b"a\0", uid=claimed, gid=12))
-    request = Intake(BufferPool(), lambda _: None).take(link, (0, 0, 9, 0, NO_SLOT, 0, text, None), 1)
+    request = Intake(BufferPool(), lambda _: None).accept_frame(link, Frame(0, 0, 9, 0, NO_SLOT, 0, text), 1)
     if claimed in (own, 0):
         assert request is not None
         assert request.uid == own

@@ -1,6 +1,13 @@
 """Who may use a forwarder, and as whom: peer credentials on unix sockets, tokens on networks.
 
 Decides; sends nothing.
+
+    token sent, or needed (network, with a key) ── invalid ──► refused
+    network, valid token ────────────────────────────────────► the user and job of the token
+    network without a key ── owner of the socket unknown ────► refused   (loopback only: the kernel's table says)
+    root, or the forwarder's own user ───────────────────────► any user
+    another user ── the forwarder runs as root ──────────────► that user only
+                 ── it does not ─────────────────────────────► refused
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ from fairlead.core.access import tokens
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import RefusedError
 from fairlead.steer.forwarding.forwarder.client_sessions import Authority
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import identity
 from fairlead.steer.fs.wire.address import Address, is_local
 from fairlead.steer.fs.wire.handshake import Hello
 
@@ -95,11 +102,12 @@ class Admission:
                 raise PermissionError("nobody knows who you are; connect from this machine or with a token")
         else:
             _, uid, gid = read_peer_credentials(sock)
+        # Invariant: only who could read every file of the tree anyway may act as any user.
         if uid in (0, self._own_uid):
             return Authority(job=job)
         return self._as_user(uid, gid, job)
 
     def _as_user(self, uid: int, gid: int, job: str) -> Authority:
-        if uid >= 0 and not acting.enabled and uid != self._own_uid:
+        if uid >= 0 and not identity.enabled and uid != self._own_uid:
             raise PermissionError(f"this forwarder runs as uid {self._own_uid} and cannot act as uid {uid}")
         return Authority(uid, gid, job)

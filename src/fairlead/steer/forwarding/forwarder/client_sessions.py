@@ -1,4 +1,12 @@
-"""Sessions of clients: open files and answers that outlive a lost connection for a while. No sockets."""
+"""Sessions of clients: open files and answers that outlive a lost connection for a while. No sockets.
+
+    Hello, unknown id ──► connected ── connection lost ─────► lost ── grace_s over ──► ended
+                             ▲  │                              │                        ▲
+                             │  └─ DESTROY, then closed ───────┼────────────────────────┘
+                             └──── Hello, same id and secret ──┘
+
+A Hello for a session that is still connected replaces the old connection. Ended: files closed, locks released.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +90,7 @@ class Session:
 
         A refusal and an error are not: nothing was done.
         """
+        # Invariant "exactly once": from running to kept is one step for the leader, which takes the lock too.
         with self.lock:
             self.running.pop(request.number, None)
             if error == 0:
@@ -125,6 +134,7 @@ class Sessions:
         """The client's session and whether it was there before; PermissionError with the reason when it is not its."""
         session = self._by_id.get(hello.session)
         if session is not None:
+            # Invariant: a session never changes its owner or its rights.
             if not hmac.compare_digest(session.secret, hello.secret):
                 raise PermissionError("this session belongs to another client")
             if session.authority.uid != authority.uid or session.authority.job != authority.job:

@@ -50,6 +50,10 @@ class Frame(NamedTuple):
     """What holds the message, to be given back; None if nothing has to be."""
 
 
+_new = tuple.__new__
+"""Makes a `Frame` at the price of a tuple."""
+
+
 class Malformed(Exception):  # noqa: N818  a fault of the other side, not of ours
     """The client sent what no client sends."""
 
@@ -150,7 +154,8 @@ class Connection:
             end = start + length
             if end <= self._filled:
                 self._place = end
-                return Frame(flags, job, number, handle, slot, crc, memoryview(bytes(view[start:end])))
+                message = memoryview(bytes(view[start:end]))
+                return _new(Frame, (flags, job, number, handle, slot, crc, message, None))
             if self._begins_large():
                 return None
         if place:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from errno import EINTR, EINVAL, EIO, ENOLCK, ESTALE
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.forwarder import confinement
@@ -28,7 +28,7 @@ from fairlead.steer.fs.fuse.abi import WRITE_OUT, Op
 from fairlead.steer.fs.fuse.messages import pack_attributes
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.sessions import UnknownHandle
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import identity
 from fairlead.steer.fs.trees.base import UnknownNode
 from fairlead.steer.fs.trees.local_file import LocalFile
 from fairlead.steer.fs.wire.frames import PLACE_STEP, REOPEN_IN, Flag, Own, Refusal
@@ -65,20 +65,6 @@ class Records(Protocol):
 
     def record_disconnect(self, session: str) -> None:
         """A session has ended."""
-
-
-class Outcome(NamedTuple):
-    """What carrying out a request gave."""
-
-    error: int = 0
-    """0, -errno, or a `Refusal` (above 0)."""
-    body: bytes | memoryview = b""
-    moved: int = 0
-    """Bytes read or written."""
-    in_slot: memoryview | None = None
-    """READ: the data, where it is in the request's slot."""
-    buffer: bytearray | None = None
-    """READ without a slot: the buffer that holds `body`."""
 
 
 class Execution:
@@ -118,8 +104,8 @@ class Execution:
         self._done = 0
         tree = operations.tree
         self._open_for: Callable[[str], None] | None = getattr(tree, "set_job", None)
-        self._work_for = acting.set_job if hasattr(tree, "take_by_job") else None
-        self._actions: dict[int, Callable[[Request], Outcome]] = {
+        self._work_for = identity.set_job if hasattr(tree, "take_by_job") else None
+        self._actions: dict[int, Callable[[Request], bytes | memoryview]] = {
             _READ: self._read,
             _WRITE: self._write,
             _PLACE: self._place,
@@ -145,7 +131,7 @@ class Execution:
             request.session.running[request.number] = request
         try:
             session = first.session
-            acting.switch_user(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
+            identity.switch_user(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
             if self._work_for is not None:
                 self._work_for(_name(first.job))
             self._aggregation.write(requests)
@@ -161,19 +147,20 @@ class Execution:
             self._run(request, began_ns)
             return
         started_ns = began_ns or monotonic_ns()
-        outcome = self._run(request, began_ns)
-        if outcome is None:
+        error = self._run(request, began_ns)
+        if error is None:
             return
         wait_ns = started_ns - request.arrived_ns
         service_ns = monotonic_ns() - started_ns
-        job, node = request.job, request.session.node
-        records.executed((request.op_class, request.op, job, wait_ns, service_ns, outcome.moved, node, outcome.error))
+        job, client = request.job, request.session.node
+        records.executed((request.op_class, request.op, job, wait_ns, service_ns, request.moved, client, error))
         self._done = done = self._done + 1
         if not done & 15:
             records.look(self._queue_length(), done)
 
-    def _run(self, request: Request, _began_ns: int) -> Outcome | None:
-        """Carries out one request and answers it; None when its client is gone or it waits for a lock."""
+    def _run(self, request: Request, _began_ns: int) -> int | None:
+        """Carry out one request and answer it. Return its error (0, -errno or a Refusal), None if nothing was answered:
+        its client is gone, or it waits for a lock."""
         op, session, lending = request.op, request.session, self._lending
         # Invariant "one at a time": entered before `dead` is read. The leader, which sets `dead` first, then finds
         # here what the client sends again on its next connection.
@@ -182,48 +169,50 @@ class Execution:
         if request.connection.dead and self._abandon(request):
             return None
         begun: Begun | None = None
+        error = 0
+        body: bytes | memoryview = b""
         try:
             self._become_user(request)
             if lending is not None and op not in SILENT:
                 begun = lending.begin(request)
-            outcome = self._actions.get(op, self._execute_body)(request)
+            body = self._actions.get(op, self._execute_body)(request)
         except BlockingIOError as held:
             if op != _SETLKW:
-                outcome = Outcome(get_errno(held))
+                error = get_errno(held)
             else:
                 # Invariant "parked is not running": the leader may queue it again at once.
                 session.running.pop(request.number, None)
                 if self._park(request):
                     return None
-                outcome = Outcome(-EINTR if request.interrupted else -ENOLCK)
+                error = -EINTR if request.interrupted else -ENOLCK
         except OSError as failed:
             error = get_errno(failed)
             # ESTALE: it is not where it was seen here last. Its client may have moved it through another forwarder.
-            outcome = Outcome(_UNKNOWN_NODE if error == -ESTALE and op in NAMED else error)
+            error = _UNKNOWN_NODE if error == -ESTALE and op in NAMED else error
         except UnknownNode:
-            outcome = Outcome(_UNKNOWN_NODE)
+            error = _UNKNOWN_NODE
         except UnknownHandle:
-            outcome = Outcome(_UNKNOWN_HANDLE)
+            error = _UNKNOWN_HANDLE
         except Exception:  # one request's defect must not end the service of all others
             log.exception("request %d (opcode %d) failed: a defect of fairlead", request.number, op)
-            outcome = Outcome(-EIO)
+            error = -EIO
         if begun is not None and lending is not None:
-            lending.end(begun, request, outcome.error, outcome.body, lambda body: self._answer(request, outcome, body))
+            lending.end(begun, request, error, body, lambda body: self._answer(request, error, body))
         elif op not in SILENT:
-            self._answer(request, outcome, outcome.body)
+            self._answer(request, error, body)
         if op in UNLOCKING and len(self._parked):
             ready = self._parked.take_unlocked(request.node)
             if ready:
                 self._again(ready)
-        return outcome
+        return error
 
     def _become_user(self, request: Request) -> None:
         """This thread acts as the request's user and job, and only on nodes its session may name."""
         session = request.session
         if session.authority.uid < 0:
-            acting.switch_user(request.uid, request.gid)
+            identity.switch_user(request.uid, request.gid)
         else:
-            acting.switch_user(request.uid, session.group(request.gid))
+            identity.switch_user(request.uid, session.group(request.gid))
             confinement.confine_request(request)
         if self._work_for is not None:
             self._work_for(_name(request.job))
@@ -232,7 +221,7 @@ class Execution:
 
     # -- what the opcodes do ---------------------------------------------------------------------------------------
 
-    def _read(self, request: Request) -> Outcome:
+    def _read(self, request: Request) -> bytes | memoryview:
         data, buffer = request.data, None
         if data is None:
             buffer = self._buffers.take(request.size)
@@ -244,38 +233,41 @@ class Execution:
                 self._buffers.give(buffer)
             raise
         assert isinstance(count, int)
-        if buffer is None:
-            return Outcome(0, b"", count, data[:count])
-        return Outcome(0, data[:count], count, None, buffer)
+        request.moved = count
+        if buffer is not None:
+            request.reply_buffer = buffer
+            return data[:count]
+        request.in_slot = data[:count]
+        return b""
 
-    def _write(self, request: Request) -> Outcome:
-        if request.written:
-            return Outcome(0, _write_out(request.size, 0), request.size)
-        return Outcome(0, self._execute_body(request).body, request.size)
+    def _write(self, request: Request) -> bytes | memoryview:
+        body = _write_out(request.size, 0) if request.written else self._execute_body(request)
+        request.moved = request.size
+        return body
 
-    def _execute_body(self, request: Request) -> Outcome:
+    def _execute_body(self, request: Request) -> bytes | memoryview:
         """Any request of the kernel but READ."""
         op, session = request.op, request.session
         if op >= _OWN:
-            return Outcome()
+            return b""
         if session.intents is not None and op in GUARDED and self._guard is not None:
             reply = self._guard.execute(session.intents, request)
         else:
             data = request.data if request.data is not None else _NOTHING
             reply = self._execute(session.handles, op, request.node, request.handle, request.body, data)
         assert not isinstance(reply, int)
-        return Outcome(0, reply)
+        return reply
 
-    def _place(self, request: Request) -> Outcome:
+    def _place(self, request: Request) -> bytes | memoryview:
         steps = _parse_steps(request.body)
         if request.session.authority.uid >= 0:
             confinement.place_node(self.operations, request.session.handles, request.node, steps)
         else:
-            with acting.forwarder_identity:
+            with identity.forwarder_identity:
                 self.operations.tree.place(request.node, steps)
-        return Outcome()
+        return b""
 
-    def _reopen(self, request: Request) -> Outcome:
+    def _reopen(self, request: Request) -> bytes | memoryview:
         if len(request.body) < REOPEN_IN.size:
             raise OSError(EINVAL, "a REOPEN that is too short")
         flags, folder, _ = REOPEN_IN.unpack_from(request.body)
@@ -284,13 +276,13 @@ class Execution:
             confinement.reopen_handle(self.operations, handles, node, handle, flags, folder=bool(folder))
         else:
             self.operations.reopen(handles, node, handle, flags, folder=bool(folder))
-        return Outcome()
+        return b""
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request, outcome: Outcome, body: bytes | memoryview) -> None:
+    def _answer(self, request: Request, error: int, body: bytes | memoryview) -> None:
         """Answers what was carried out with `body`, and gives back what the request held."""
-        op, error = request.op, outcome.error
+        op = request.op
         if op not in REPEATABLE:
             # Invariant "exactly once": remembered before it is sent, so a client that asks again finds the answer.
             request.session.finish(request, error, body)
@@ -301,15 +293,15 @@ class Execution:
             connection.answer(request.number, error, b"", along=op == _RELEASE)
         elif hands and self._send_descriptor(request, body):
             pass
-        elif outcome.in_slot is not None:
-            connection.answer(request.number, 0, b"", slot=request.slot, in_slot=outcome.in_slot)
+        elif request.in_slot is not None:
+            connection.answer(request.number, 0, b"", slot=request.slot, in_slot=request.in_slot)
         else:
             flags = 0
             if request.flags & _PARENT and op in NAMING and not connection.leases and not hands:
                 after = self._stat_directory(request.node)
                 body = bytes(body) + after
                 flags = _PARENT if after else 0
-            keep = outcome.buffer if request.size > SMALL else None
+            keep = request.reply_buffer if request.size > SMALL else None
             connection.answer(request.number, 0, body, buffer=keep, flags=flags, along=op == _RELEASE)
         if request.holds or request.buffer is not None:
             self._give_back(request)

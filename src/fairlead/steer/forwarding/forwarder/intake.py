@@ -40,8 +40,6 @@ _size_of = Struct("<16xI").unpack_from
 """Size field in the body of READ and WRITE."""
 _offset_of = Struct("<8xQ").unpack_from
 """Offset in the body of READ and WRITE."""
-_length_of = Struct("<I").unpack_from
-"""Length field of a message's header."""
 _SLOT, _CHECKSUM, _RETRY = int(Flag.SLOT), int(Flag.CHECKSUM), int(Flag.RETRY)
 _READ, _WRITE, _INTERRUPT, _DESTROY = int(Op.READ), int(Op.WRITE), int(Op.INTERRUPT), int(Op.DESTROY)
 _LISTED = frozenset({int(Op.READDIR), int(Op.READDIRPLUS)})
@@ -74,8 +72,8 @@ class Intake:
     def accept_frame(self, connection: Connection, frame: Frame, now_ns: int) -> Request | None:
         """Return the request of a frame to be queued; None when it needs no queue. Malformed ends the connection."""
         flags, job, number, handle, slot, _, message, buffer = frame
-        _, op, _, node, uid, gid, _, _, _ = _header(message)
-        body, data, size = self._check_message(connection, frame, op)
+        length, op, _, node, uid, gid, _, _, _ = _header(message)
+        body, data, size = self._check_message(connection, frame, op, length)
         if op in SILENT:
             if op == _INTERRUPT:
                 self._interrupt_request(connection, body)
@@ -128,9 +126,9 @@ class Intake:
         return request
 
     def _check_message(
-        self, connection: Connection, frame: Frame, op: int
+        self, connection: Connection, frame: Frame, op: int, stated: int
     ) -> tuple[memoryview, memoryview | None, int]:
-        """The body, the data of READ and WRITE, and the size they ask for; Malformed if the parts do not fit."""
+        """Return body, data (READ, WRITE) and size asked for. Malformed if the parts do not fit."""
         flags, message = frame.flags, frame.message
         slotted = flags & _SLOT
         length = whole = len(message)
@@ -153,7 +151,7 @@ class Intake:
             raise Malformed("a slot with a request that has no data")
         elif op in _LISTED and len(body) >= 20:
             (size,) = _size_of(body)
-        if _length_of(message)[0] != whole:
+        if stated != whole:
             raise Malformed("a message whose length is not that of its frame")
         if flags & _CHECKSUM or connection.checksum:
             found = crc32(message)

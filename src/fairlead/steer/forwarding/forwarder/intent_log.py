@@ -1,5 +1,8 @@
 """What a forwarder is about to do and what came of it, on record before it does it, so that a request sent again after
-its forwarder was lost is carried out once. Layout and judgement; who calls it is `guarded`.
+its forwarder was lost is carried out once. Layout and judgement; who calls it is `exactly_once`.
+
+    empty ── `begin` ──► begun ── `finish` ──► done ── place used again ──► empty
+                           └──── `drop` ─────────────────────────────────► empty
 
 A file holds the intents of one client session at one forwarder. It is mapped: what is written survives the process,
 not the machine.

@@ -1,5 +1,10 @@
 """Who keeps what of the tree, and who must be told when it changes. Pure: no sockets, no clock, no tree.
 
+    free ── `give`, `record_read` ──► kept ── `revoke` by another client ──► revoking
+                                       ▲                                        │
+    free ◄── client gone ── kept       └── given again meanwhile (newer count) ─┤
+    free ◄── RELEASE_LEASE, or the client is gone; after PATIENCE_NS it is disconnected
+
 A client may keep a node's attributes and data until it is told to drop them. It is told before whoever changed the
 node has an answer, and that answer waits until the client has dropped it or its connection has ended.
 """
@@ -80,6 +85,7 @@ class Leases(Generic[Client]):
         """The client may keep the attributes of these nodes, read after `changes` was `since`; false: it must not.
         The lock is held, until the client has been sent them."""
         kept = self._kept.get(client)
+        # Invariant: nothing read before a change is kept after it.
         if kept is None or since != self.changes:
             return False
         for node in nodes:
@@ -117,6 +123,7 @@ class Leases(Generic[Client]):
             revocation = self._open.get(number)
             kept = self._kept.get(client)
             if revocation is not None and kept is not None and client in revocation.waiting:
+                # Invariant: a release drops only what was given before the revocation, not what was given since.
                 for node in revocation.nodes:
                     if kept.get(node, number) < number:
                         del kept[node]

@@ -37,59 +37,27 @@ _SETATTR = int(Op.SETATTR)
 _DATA = (int(Op.READ), int(Op.WRITE))
 _Rows = dict[str, list[tuple[Any, ...]]]
 
+
+def _parse_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse `i:ts_ns w:node` into (name, kind) pairs."""
+    return tuple((name, kind) for kind, _, name in (part.partition(":") for part in text.split()))
+
+
 COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
-    "forwarder": (
-        ("ts_ns", "i"),
-        ("interval_ns", "i"),
-        ("node", "w"),
-        ("job_id", "w"),
-        ("op_class", "w"),
-        ("requests", "i"),
-        ("bytes", "i"),
-        ("wait_ns_histogram", "l"),
-        ("service_ns_histogram", "l"),
-        ("queue_len_mean", "f"),
-        ("queue_len_max", "i"),
+    "forwarder": _parse_columns(
+        "i:ts_ns i:interval_ns w:node w:job_id w:op_class i:requests i:bytes l:wait_ns_histogram "
+        "l:service_ns_histogram f:queue_len_mean i:queue_len_max"
     ),
-    "metadata": (
-        ("ts_ns", "i"),
-        ("interval_ns", "i"),
-        ("server", "w"),
-        ("client", "w"),
-        ("job_id", "w"),
-        ("op", "w"),
-        ("count", "i"),
+    "metadata": _parse_columns("i:ts_ns i:interval_ns w:server w:client w:job_id w:op i:count"),
+    "pfs_client": _parse_columns(
+        "i:ts_ns i:interval_ns w:node w:job_id w:target i:read_rpcs i:write_rpcs i:read_bytes i:write_bytes "
+        "i:cache_hit i:cache_miss i:cache_discard"
     ),
-    "pfs_client": (
-        ("ts_ns", "i"),
-        ("interval_ns", "i"),
-        ("node", "w"),
-        ("job_id", "w"),
-        ("target", "w"),
-        ("read_rpcs", "i"),
-        ("write_rpcs", "i"),
-        ("read_bytes", "i"),
-        ("write_bytes", "i"),
-        ("cache_hit", "i"),
-        ("cache_miss", "i"),
-        ("cache_discard", "i"),
+    "target": _parse_columns(
+        "i:ts_ns i:interval_ns w:server w:target w:job_id i:read_rpcs i:write_rpcs i:read_bytes i:write_bytes "
+        "l:service_ns_histogram i:capacity_bytes i:used_bytes i:inodes_used"
     ),
-    "target": (
-        ("ts_ns", "i"),
-        ("interval_ns", "i"),
-        ("server", "w"),
-        ("target", "w"),
-        ("job_id", "w"),
-        ("read_rpcs", "i"),
-        ("write_rpcs", "i"),
-        ("read_bytes", "i"),
-        ("write_bytes", "i"),
-        ("service_ns_histogram", "l"),
-        ("capacity_bytes", "i"),
-        ("used_bytes", "i"),
-        ("inodes_used", "i"),
-    ),
-    "mapping": (("from_ns", "i"), ("to_ns", "i"), ("kind", "w"), ("a", "w"), ("b", "w")),
+    "mapping": _parse_columns("i:from_ns i:to_ns w:kind w:a w:b"),
 }
 """Columns of the rows made here, in order; i integers, f fractions, w words, l lists of integers."""
 _MAKERS: dict[str, Callable[[Sequence[Any]], Column]] = {"i": numbers, "f": fractions, "w": words, "l": lists}

@@ -89,11 +89,13 @@ class Request(Waiting):
         "gid",
         "handle",
         "holds",
+        "in_slot",
         "interrupted",
+        "moved",
         "node",
         "number",
         "op",
-        "pid",
+        "reply_buffer",
         "session",
         "slot",
         "uid",
@@ -145,6 +147,12 @@ class Request(Waiting):
         """Bytes it is charged with at its connection until it is answered."""
         self.along: Sequence[Request] = ()
         """Writes that are carried out together with this one (`aggregation`)."""
+        self.moved = 0
+        """Bytes read or written, once it has been carried out."""
+        self.in_slot: memoryview | None = None
+        """READ with a slot, carried out: the data in it."""
+        self.reply_buffer: bytearray | None = None
+        """READ without a slot, carried out: the buffer that holds the answer."""
         self.written = False
         """The write has been carried out with others; only its answer is due."""
         self.interrupted = False

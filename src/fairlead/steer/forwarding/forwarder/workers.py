@@ -25,7 +25,7 @@ from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.decide.policies.requests.contract import WRITE, Discipline, Running
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.request import LONG, Request
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import identity
 
 log = logging.getLogger("fairlead.forwarder")
 STUCK_NS = 2_000_000
@@ -142,7 +142,7 @@ class WorkerPool:
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
-        acting.limit_powers()
+        identity.limit_powers()
         while True:
             with self._lock:
                 now = monotonic_ns()

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.operations import names as operations_names
-from fairlead.steer.fs.operations import open_files as operations_open
+from fairlead.steer.fs.operations import names, open_files
 from fairlead.steer.fs.sessions import Handles, UnknownHandle
 from fairlead.steer.fs.trees.base import UnknownNode
 
@@ -44,7 +43,7 @@ class Operations:
         self.tells_made = False
         """Whether the entry of a CREATE that made its file says so (`bodies.MADE`). A forwarder's does: the mount gives
         the kernel a generation of its own."""
-        self._table: dict[int, Execution] = {**operations_names.TABLE, **operations_open.TABLE}
+        self._table: dict[int, Execution] = {**names.TABLE, **open_files.TABLE}
         self._holders: dict[int, int] = {}
         self._counting = threading.Lock()
 
@@ -78,7 +77,7 @@ class Operations:
         fh, offset, _, flags, _, _, _ = _read_in(body)
         file = handles.find_file(fh)
         if flags & abi.WRITE_KILL_SUIDGID and not self.tree.clears_set_id:
-            operations_names.clear_set_id(self.tree, node, file.stat())
+            names.clear_set_id(self.tree, node, file.stat())
         return _write_out(file.write_from(data, offset), 0)
 
     def enter_node(self, handles: Handles, node: int, st: Stat, *, made: bool = False) -> bytes:
@@ -123,7 +122,7 @@ class Operations:
     def reopen(self, handles: Handles, node: int, handle: int, flags: int, *, folder: bool) -> None:
         """Opens again under `handle` what the client had open at a forwarder that was lost."""
         if folder:
-            listed = operations_open.snapshot_directory(self.tree, node)
+            listed = open_files.snapshot_directory(self.tree, node)
             handles.hold(handle, listed, listed.entries or ())
         elif handle not in handles.files:
             self.replace(handles, handle, self.tree.reopen(node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)))

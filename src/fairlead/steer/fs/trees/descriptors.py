@@ -10,7 +10,7 @@ import stat
 from errno import EINVAL
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import syscalls
 from fairlead.steer.fs.trees.identity import forwarder_identity, get_caller
 from fairlead.steer.fs.trees.node_paths import build_stale_error
 
@@ -47,4 +47,4 @@ def set_attributes(fd: int, path: str | None, change: Change) -> None:
             raise OSError(EINVAL, os.strerror(EINVAL))
         os.truncate(target, change.size)
     if change.atime_ns is not None or change.mtime_ns is not None:
-        linux.set_times(fd, None if path is None else os.fsencode(path), change.atime_ns, change.mtime_ns)
+        syscalls.set_times(fd, None if path is None else os.fsencode(path), change.atime_ns, change.mtime_ns)

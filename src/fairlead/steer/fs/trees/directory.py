@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from errno import EACCES, EISDIR, ENXIO, EOPNOTSUPP, EPERM
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import syscalls
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, TO_RUN, Entry, UnknownNode
 from fairlead.steer.fs.trees.descriptors import reopen_descriptor, set_attributes
 from fairlead.steer.fs.trees.identity import forwarder_identity
@@ -31,7 +31,7 @@ _TAKEN = os.O_ACCMODE | os.O_APPEND | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O
 _ADDED = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _MAKE = os.O_CREAT | os.O_EXCL
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_TMPFILE = linux.O_TMPFILE & ~os.O_DIRECTORY
+_TMPFILE = syscalls.O_TMPFILE & ~os.O_DIRECTORY
 _ACL = b"system.posix_acl_"
 
 
@@ -182,11 +182,11 @@ class DirectoryTree:
         name = self._named(parent, name)
         new_name = self._named(new_parent, new_name)
         old, new = self._places.open_folder(parent), self._places.open_folder(new_parent)
-        if flags & linux.RENAME_EXCHANGE:
-            linux.rename_entry(old.fd, name, new.fd, new_name, flags)
+        if flags & syscalls.RENAME_EXCHANGE:
+            syscalls.rename_entry(old.fd, name, new.fd, new_name, flags)
             self._moved(new_parent, new_name, parent, name, old.fd)
         elif flags:
-            linux.rename_entry(old.fd, name, new.fd, new_name, flags)
+            syscalls.rename_entry(old.fd, name, new.fd, new_name, flags)
         else:
             with self._keeping(new.fd, new_name):
                 os.rename(name, new_name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
@@ -392,7 +392,7 @@ class DirectoryTree:
         """O_TMPFILE."""
         folder = self._places.open_folder(parent)
         lasting = flags & os.O_EXCL
-        made = flags & _TAKEN & ~os.O_TRUNC | linux.O_TMPFILE | lasting | os.O_CLOEXEC
+        made = flags & _TAKEN & ~os.O_TRUNC | syscalls.O_TMPFILE | lasting | os.O_CLOEXEC
         fd = os.open(".", made, mode, dir_fd=folder.fd)
         st = os.fstat(fd)
         node = st.st_ino + 1
@@ -437,7 +437,7 @@ class DirectoryTree:
         folder = self._places.open_folder(node)
         fd = os.open(".", _LIST, dir_fd=folder.fd)
         try:
-            found = linux.list_directory(fd)
+            found = syscalls.list_directory(fd)
         finally:
             os.close(fd)
         if node != ROOT:
@@ -462,7 +462,7 @@ class DirectoryTree:
         """As syncfs."""
         fd = os.open(".", _LIST, dir_fd=self.root)
         try:
-            linux.sync_file_system(fd)
+            syscalls.sync_file_system(fd)
         finally:
             os.close(fd)
 

@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import syscalls
 
 _KEEP_NS = 60_000_000_000
 """How long the groups of a user are taken as known."""
@@ -40,7 +40,7 @@ def _allowed() -> bool:
     if os.geteuid() != 0:
         return False
     try:
-        linux.set_groups(os.getgroups())
+        syscalls.set_groups(os.getgroups())
     except OSError:
         return False
     return True
@@ -68,11 +68,11 @@ def switch_user(uid: int, gid: int) -> None:
         return
     # If a step fails the request fails, and the next one sets all of them again.
     _thread.uid = -1
-    linux.set_groups(find_groups(uid, gid))
-    linux.set_file_group(gid)
-    linux.set_file_user(uid)
+    syscalls.set_groups(find_groups(uid, gid))
+    syscalls.set_file_group(gid)
+    syscalls.set_file_user(uid)
     if _thread.limited and _thread.powers != (uid == 0):
-        linux.set_powers(on=uid == 0)
+        syscalls.set_powers(on=uid == 0)
         _thread.powers = uid == 0
     _thread.uid = uid
     _thread.gid = gid

@@ -7,7 +7,7 @@ import os
 from errno import EXDEV
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import syscalls
 from fairlead.steer.fs.trees.node_paths import build_stale_error
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class LocalFile:
 
     def allocate(self, mode: int, offset: int, length: int) -> None:
         """As fallocate."""
-        linux.allocate_range(self._fd(), mode, offset, length)
+        syscalls.allocate_range(self._fd(), mode, offset, length)
 
     def seek(self, offset: int, whence: int) -> int:
         """As lseek; reads and writes have their own offsets."""

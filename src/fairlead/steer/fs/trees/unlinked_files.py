@@ -11,7 +11,7 @@ from errno import EACCES, EDQUOT, EEXIST, EMLINK, ENOENT, ENOSPC, EOPNOTSUPP, EP
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import now_ns
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import syscalls
 from fairlead.steer.fs.trees.base import OWN_FOLDER
 from fairlead.steer.fs.trees.identity import forwarder_identity
 
@@ -148,7 +148,7 @@ class Kept:
             return 0
         oldest = now_ns() - LEFT_OVER_NS
         removed = 0
-        for name, _, _ in linux.list_directory(folder):
+        for name, _, _ in syscalls.list_directory(folder):
             if name not in (b".", b".."):
                 with suppress(OSError):
                     if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns < oldest:

@@ -24,23 +24,18 @@ class Stream(Protocol):
 
     def receive_into(self, view: memoryview, /) -> int:
         """Bytes received, 0 when the other side has closed. BlockingIOError when nothing is there."""
-        ...
 
     def send(self, buffers: Sequence[Buffer], /) -> int:
         """Bytes taken over, from the first buffer on. BlockingIOError when none can be."""
-        ...
 
     def send_along(self, buffers: Sequence[Buffer], descriptor: int) -> int:
         """As `send`, with a descriptor (unix sockets only)."""
-        ...
 
     def has_pending(self) -> bool:
         """True when bytes have been received that no poll will tell of."""
-        ...
 
     def close(self) -> None:
         """Ends it."""
-        ...
 
 
 class PlainStream:
