@@ -77,7 +77,7 @@ def history(folder: Path) -> Path:
 
 def test_the_load_of_others_explains_the_slow_phases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = history(tmp_path)
-    asked = ["analyse", "factors", "--lake", str(root), "--from", "2024-10-04", "--to", "2024-10-07"]
+    asked = ["history", "explain", "--lake", str(root), "--from", "2024-10-04", "--to", "2024-10-07"]
     assert main([*asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "fairlead.factors/1"
@@ -93,4 +93,4 @@ def test_the_load_of_others_explains_the_slow_phases(tmp_path: Path, capsys: pyt
 def test_files_and_a_lake_together_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "runs.csv").write_text("a,b\n")
     assert main(["history", "explain", str(tmp_path / "runs.csv"), "--lake", str(tmp_path)]) != 0
-    assert "different things" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
