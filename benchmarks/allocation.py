@@ -34,7 +34,7 @@ from fairlead.decide.sim.cycles.measures import measure
 from fairlead.decide.sim.cycles.model import Window, run
 from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import Profiles, forge, osts
-from fairlead.decide.sim.workloads.published import Drawn, draw
+from fairlead.decide.sim.workloads.published import DrawnSet, draw
 
 LEFT_OUT = ("mckp-direct", "oracle")
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)
@@ -83,7 +83,7 @@ def profiles(variant: str) -> Profiles:
     return everything.only(np.arange(1, len(everything), 2)) if variant == "held-out" else everything
 
 
-def told(variant: str, drawn: Drawn) -> Applications:
+def told(variant: str, drawn: DrawnSet) -> Applications:
     """What the policies are told: exact curves, or those of the behaviour class."""
     applications = drawn.applications
     if variant != "class-means":
@@ -136,7 +136,7 @@ def contenders(rows: list[dict[str, object]]) -> dict[int, tuple[str, ...]]:
     return out
 
 
-def simulated(drawn: Drawn, decision: Decision) -> list[float]:
+def simulated(drawn: DrawnSet, decision: Decision) -> list[float]:
     """Mean slowdown, idle share of cores, 90th percentile of slowdown."""
     applications = drawn.applications
     rows = np.arange(len(applications))

@@ -21,13 +21,13 @@ from fairlead.decide.policies.allocation.contract import Running, build_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
 from fairlead.decide.registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, policy
 from fairlead.decide.sim.workloads.profiles import forge
-from fairlead.decide.sim.workloads.published import Drawn, draw
+from fairlead.decide.sim.workloads.published import DrawnSet, draw
 
 RUNNING, RESOURCES, CORES, LOAD = 10_000, 1_000, 24_000.0, 0.8
 PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2700.0
 
 
-def running(drawn: Drawn, pool: Layer) -> Running:
+def running(drawn: DrawnSet, pool: Layer) -> Running:
     """All of the set granted one after the other by TCPU with greedy-clairvoyant placement."""
     out = Running(RESOURCES, drawn.applications.counts, room=RUNNING + 1)
     pair, rng = policy("tcpu+greedy-clairvoyant"), np.random.default_rng(0)
@@ -37,7 +37,7 @@ def running(drawn: Drawn, pool: Layer) -> Running:
     return out
 
 
-def times_ms(name: str, state: Running, pool: Layer, arrivals: Drawn) -> np.ndarray:
+def times_ms(name: str, state: Running, pool: Layer, arrivals: DrawnSet) -> np.ndarray:
     """Milliseconds a grant, the first three left out."""
     asked, rng = policy(name), np.random.default_rng(1)
     out = np.empty(len(arrivals.applications))

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.model.site import Layer, Site, build_layer
-from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.registry import path_policy
 
 COMPONENTS = 1000
@@ -53,7 +53,7 @@ def main() -> int:
         default_forwarder=np.arange(COMPONENTS * 40) // 40,
     )
     jobs = [
-        Expected(
+        ExpectedJob(
             job_id=str(number),
             node_count=256,
             node_ids=tuple(range(number, number + 256)),

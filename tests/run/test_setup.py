@@ -14,7 +14,7 @@ from starlette.requests import Request
 from diagnosed_lake import fill
 from fairlead.cli.main import cli
 from fairlead.explain.questions.answers_setup import Setup
-from fairlead.explain.questions.setup import LakeSeen, Seen, Settled, setup
+from fairlead.explain.questions.setup import LakeSeen, ServerSettings, TableActivity, setup
 from fairlead.explain.questions.setup_facts import lake_seen
 from fairlead.kit.testing.machine import scenes
 from fairlead.run import setup_route as served
@@ -36,17 +36,17 @@ def every_answer() -> list[Setup]:
         there=True,
         bytes=10,
         first_ns=1,
-        tables=dict.fromkeys(("ops", "jobs", "port"), Seen(last_ns=NOW, senders=3)),
+        tables=dict.fromkeys(("ops", "jobs", "port"), TableActivity(last_ns=NOW, senders=3)),
         nodes=2,
         nodes_ok=1,
         node_last_ns=NOW,
         analysed_ns=NOW,
     )
-    settings = Settled(version="1", collector=["tcp:0.0.0.0:1"], site=True, alert_routes=1, ways=["portal"])
+    settings = ServerSettings(version="1", collector=["tcp:0.0.0.0:1"], site=True, alert_routes=1, ways=["portal"])
     return [
         setup(settings, full, NOW),
-        setup(Settled(version="1", analysis=False), LakeSeen(), NOW),
-        setup(Settled(version="1"), LakeSeen(there=True, trouble="broken"), NOW),
+        setup(ServerSettings(version="1", analysis=False), LakeSeen(), NOW),
+        setup(ServerSettings(version="1"), LakeSeen(there=True, trouble="broken"), NOW),
     ]
 
 
@@ -73,7 +73,7 @@ def test_any_lake_gets_an_answer(tmp_path: Path, state: str) -> None:
     if state == "broken":
         (root / "lake.toml").write_text("format = 99\n")
     seen = lake_seen(root, NOW)
-    answer = setup(Settled(version="1"), seen, NOW)
+    answer = setup(ServerSettings(version="1"), seen, NOW)
     expected = {"none": "not", "empty": "quiet", "broken": "not"}[state]
     assert parts(answer)["lake"] == expected
     assert answer.first_run is (state != "broken")
@@ -85,14 +85,14 @@ def test_what_was_recorded_is_connected_then_quiet(tmp_path: Path) -> None:
     play = scenes.co_run(seconds=90)
     fill(lake, play.tables())
     soon, later = play.origin_ns + 120 * 10**9, play.origin_ns + 30 * 3600 * 10**9
-    fresh = parts(setup(Settled(version="1"), lake_seen(lake.place.root, soon, lake), soon))
+    fresh = parts(setup(ServerSettings(version="1"), lake_seen(lake.place.root, soon, lake), soon))
     for key in ("clients", "forwarders", "pfs_clients", "targets", "metadata", "ports", "devices", "jobs", "agents"):
         assert fresh[key] == "connected", key
     assert fresh["usage"] == "not"
-    old = setup(Settled(version="1"), lake_seen(lake.place.root, later, lake), later)
+    old = setup(ServerSettings(version="1"), lake_seen(lake.place.root, later, lake), later)
     assert parts(old)["targets"] == "quiet"
     assert parts(old)["agents"] == "quiet"
-    long_ago = setup(Settled(version="1"), lake_seen(lake.place.root, later + 90 * 86400 * 10**9, lake), later)
+    long_ago = setup(ServerSettings(version="1"), lake_seen(lake.place.root, later + 90 * 86400 * 10**9, lake), later)
     assert parts(long_ago)["targets"] == "quiet"
 
 

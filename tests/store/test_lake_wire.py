@@ -31,9 +31,9 @@ from fairlead.store.compaction import compact_tables, find_due_groups
 from fairlead.store.lake import Lake
 from fairlead.store.maintenance import maintain_lake
 from fairlead.store.part_files import Part, parse_tier
-from fairlead.store.received_batches import NOTHING, Taken, merge_rows
+from fairlead.store.received_batches import NOTHING, ReceivedRanges, merge_rows
 from fairlead.store.retention import Policy, expire_days, forget_batches
-from fairlead.store.snapshot import Wanted
+from fairlead.store.snapshot import WantedRows
 from fairlead.store.spill_folder import make_spill_folder as spill_folder
 from fairlead.store.writer import Writer
 from lake_rows import DAY_NS, DAY_ONE, OPS_ROWS, ops_of, put, send, sums, wire
@@ -356,9 +356,9 @@ def test_files_of_another_time_are_not_opened(lake: Lake) -> None:
             if seq < 3:
                 one.flush()
         between = (DAY_ONE + 10**10, DAY_ONE + 10**10 + 5)
-        view = lake._snapshots.take(["ops"], Wanted(between))["ops"]
+        view = lake._snapshots.take(["ops"], WantedRows(between))["ops"]
         assert (sum(len(group.paths) for group in view.groups), view.waiting) == (1, [])
-        late = lake._snapshots.take(["ops"], Wanted((DAY_ONE + 3 * 10**10, DAY_ONE + 4 * 10**10)))["ops"]
+        late = lake._snapshots.take(["ops"], WantedRows((DAY_ONE + 3 * 10**10, DAY_ONE + 4 * 10**10)))["ops"]
         assert (late.groups, sum(rows.num_rows for rows in late.waiting)) == ([], OPS_ROWS)
         assert lake.read("ops", from_ns=between[0], to_ns=between[1]).num_rows == 1
         assert len(_seqs(lake)) == 4
@@ -433,7 +433,7 @@ def test_what_is_due_is_merged_in_portions_unless_all_is_asked_for() -> None:
 def test_ranges_know_what_a_set_knows(batches: list[tuple[int, int]], every: int) -> None:
     """Also when they are written, merged and read again in between."""
     known: set[tuple[int, int]] = set()
-    taken, rows = Taken(), None
+    taken, rows = ReceivedRanges(), None
     for number, (key, seq) in enumerate(batches):
         assert taken.has(key, seq) == ((key, seq) in known)
         taken.add(key, seq)
@@ -445,7 +445,7 @@ def test_ranges_know_what_a_set_knows(batches: list[tuple[int, int]], every: int
             rows = merge_rows(rows)
             from fairlead.store.received_batches import read_first, sort_rows
 
-            taken = Taken(sort_rows(rows["key"].to_numpy(), read_first(rows), rows["seq"].to_numpy()))
+            taken = ReceivedRanges(sort_rows(rows["key"].to_numpy(), read_first(rows), rows["seq"].to_numpy()))
     for key in range(4):
         for seq in range(-1, 32):
             assert taken.has(key, seq) == ((key, seq) in known)
@@ -461,7 +461,7 @@ def test_a_range_without_a_beginning_holds_everything_before() -> None:
     assert (one["seq"].to_pylist(), one["first_seq"].to_pylist()) == ([9], [None])
     without = merge_rows(rows.drop_columns(["first_seq", "batches"]))
     assert without["seq"].to_pylist() == [9]
-    assert not Taken(NOTHING).has(5, 4)
+    assert not ReceivedRanges(NOTHING).has(5, 4)
 
 
 def test_spill_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

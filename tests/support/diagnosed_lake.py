@@ -14,7 +14,7 @@ from fairlead.decide.sim.steps import Step
 from fairlead.explain.diagnosing.analysis_loop import step
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.population import Drawn
+from fairlead.kit.testing.machine.population import DrawnJob
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
 
@@ -24,7 +24,7 @@ VICTIM, CULPRIT, FIRST = "100001", "100000", "100010"
 _EVERY_S = 45.0
 
 
-def owned(drawn: Drawn, user: str, name: str) -> Drawn:
+def owned(drawn: DrawnJob, user: str, name: str) -> DrawnJob:
     """The same job as run by this user."""
     return replace(drawn, program=replace(drawn.program, user=user, name=name))
 

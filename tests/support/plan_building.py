@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason
 from fairlead.core.model.site import Layer, Site, build_layer
-from fairlead.decide.policies.paths.checker import Ground, Kept
+from fairlead.decide.policies.paths.checker import Ground, Reservation
 
 NOW = 1_728_036_600 * 10**9
 FORWARDERS = tuple(f"fwd{k}" for k in range(1, 7))
@@ -38,7 +38,7 @@ def ground() -> Ground:
         stripe_counts=(1, 2, 4),
         pools={"flash": (0, 1), "vis": (2, 3)},
     )
-    barred = Kept(
+    barred = Reservation(
         components=frozenset({"fwd6"}),
         pools=frozenset({"vis"}),
         why="kept for visualisation",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import Told, finding_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.tables import (
     EVENTS,
@@ -65,7 +65,7 @@ OLD = {
 }
 
 
-FOUND = Told(
+FOUND = StoredFinding(
     finding=Finding(
         id="abcdef123456",
         rule="job.interference",

@@ -26,7 +26,7 @@ import msgspec
 import rated_forwarders
 import rated_jobs
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
-from fairlead.core.model.diagnosis import Told, told_of
+from fairlead.core.model.diagnosis import StoredFinding, told_of
 from fairlead.core.model.tables import JOBS, batch_of
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, step, take_site
@@ -322,7 +322,7 @@ class Plane:
                 if outcome.error is not None:
                     raise outcome.error
 
-    def told(self, from_ns: int) -> list[Told]:
+    def told(self, from_ns: int) -> list[StoredFinding]:
         """Findings about times from `from_ns` on that stand."""
         rows = self.lake.query(
             "SELECT detail FROM finding WHERE to_ns >= $from OR to_ns IS NULL"
@@ -367,7 +367,7 @@ def expected(scene: Scene, target: str | None, guilty: str | None) -> tuple[str 
 
 
 def verdict(
-    scene: Scene, target: str | None, guilty: str | None, run: Run, told: Sequence[Told], usual_s: float | None
+    scene: Scene, target: str | None, guilty: str | None, run: Run, told: Sequence[StoredFinding], usual_s: float | None
 ) -> Verdict:
     """What the findings say of a scene, and whether that is right: the costliest finding about the victim names whom it
     should by the category it should, and nobody else is accused in it; where nothing was done, nobody is accused at

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import (
@@ -223,9 +223,9 @@ def _summary(account: dict[str, object], work: _Work) -> pa.RecordBatch:
     )
 
 
-def finding(number: str, user: str, culprit: str, target: str, *, text: str) -> Told:
+def finding(number: str, user: str, culprit: str, target: str, *, text: str) -> StoredFinding:
     """A finding about a job that blames another."""
-    return Told(
+    return StoredFinding(
         finding=Finding(
             id=f"f0{number:0>10}",
             rule="job.interference",

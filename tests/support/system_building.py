@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, batch_of
 from fairlead.explain.analysis.system.findings import SystemLimits, find_system_findings
 from fairlead.explain.analysis.system.scope import SystemFindings
@@ -59,7 +59,7 @@ def look(
     return find_system_findings(given, site or SystemSite(), T0, T0 + hours * HOUR, limits)
 
 
-def only(found: SystemFindings, word: str) -> Told:
+def only(found: SystemFindings, word: str) -> StoredFinding:
     """The one finding of a rule."""
     [told] = [one for one in found.told if one.finding.rule == f"system.{word}"]
     return told
@@ -69,5 +69,5 @@ def words(found: SystemFindings) -> set[str]:
     return {one.finding.category for one in found.told}
 
 
-def measured(told: Told, metric: str) -> float:
+def measured(told: StoredFinding, metric: str) -> float:
     return next(float(one.value) for one in told.finding.evidence if one.metric == metric)  # type: ignore[arg-type]

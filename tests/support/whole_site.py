@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from fairlead.core.access.tokens import Claims, issue
-from fairlead.run.api_application import Assembled, assembled
+from fairlead.run.api_application import ApiApplication, assembled
 from fairlead.run.config import Config, load, resolved
 from fairlead.show.web.people import accounts
 from fairlead.show.web.people.passwords import Passwords
@@ -74,7 +74,7 @@ class Whole:
             kept = Passwords(MEMORY, 1).hash(PASSWORD)
             for name, role, projects in PEOPLE:
                 accounts.add(store, name, role=role, projects=projects, password=kept)  # type: ignore[arg-type]
-        self.made: Assembled = assembled(self.config, KEY, self.lake, clock=lambda: self.wall)
+        self.made: ApiApplication = assembled(self.config, KEY, self.lake, clock=lambda: self.wall)
         self.app = self.made.app
 
     def again(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fairlead.core.model.diagnosis import Told
+    from fairlead.core.model.diagnosis import StoredFinding
     from fairlead.explain.questions.answers_diagnosis import Explanation, Findings
 
 SEVERITY_STYLE = {
@@ -99,7 +99,7 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
     return parts
 
 
-def finding_table(rows: Sequence[Told], width: int) -> RenderableType:
+def finding_table(rows: Sequence[StoredFinding], width: int) -> RenderableType:
     """Return a table with one line per finding."""
     from rich.text import Text
 

@@ -15,7 +15,7 @@ from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
 
 if TYPE_CHECKING:
-    from fairlead.decide.sim.experiments.results import Simulated
+    from fairlead.decide.sim.experiments.results import SimulationAnswer
     from fairlead.decide.sim.experiments.spec import Experiment
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -350,7 +350,7 @@ def _run(
 
     with crew(dask, jobs) as workers, _progress(name) as tell:
         ran = simulate(experiments, root, workers, wait_s=wait_s, tell=tell)
-    found: Simulated = simulated(ran.lake, ran.experiments, concluding=concluding)
+    found: SimulationAnswer = simulated(ran.lake, ran.experiments, concluding=concluding)
     from fairlead.cli.simulate_shown import shown
 
     if as_json:

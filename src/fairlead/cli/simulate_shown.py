@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairlead.decide.sim.experiments.conclusions import Conclusion
-    from fairlead.decide.sim.experiments.papers import Told as PaperTold
-    from fairlead.decide.sim.experiments.results import Drawn, Panel, Simulated
+    from fairlead.decide.sim.experiments.papers import PaperReport as PaperTold
+    from fairlead.decide.sim.experiments.results import Drawn, Panel, SimulationAnswer
 
 VERDICT_STYLE = {"pass": "green", "fail": "red", "unknown": "yellow"}
 MANY_LINES = 8
@@ -34,7 +34,7 @@ FEW_SETS = 100
 """Below so many sets a point a conclusion is worth little, and it says so."""
 
 
-def shown(found: Simulated) -> None:
+def shown(found: SimulationAnswer) -> None:
     """Conclusions where there are any, else every picture as a table."""
     from rich.text import Text
 

@@ -20,7 +20,7 @@ from fairlead.core.errors import ForwardingError, InputError, PartialInputError,
 from fairlead.core.model.units import format_bandwidth, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from fairlead.steer.targets.check import Checked
+    from fairlead.steer.targets.check import CheckResult
     from fairlead.steer.targets.space import TargetReport
 
 _file = click.argument("file", type=FILE)
@@ -144,7 +144,7 @@ def check_tree(file: Path, repair: bool, as_json: bool) -> int:
     return 0
 
 
-def _print_checked(found: Checked) -> None:
+def _print_checked(found: CheckResult) -> None:
     for problem in found.problems:
         place = f" inode {problem.inode:x}" if problem.inode else ""
         target = f" on {problem.target}" if problem.target else ""

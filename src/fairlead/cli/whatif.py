@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fairlead.explain.questions.answers_whatif import Moved, Scenario, Sides, WhatIf
+    from fairlead.explain.questions.answers_whatif import ChangedCost, Scenario, Sides, WhatIf
 
 
 @click.command()
@@ -104,7 +104,7 @@ def whatif(
     and of a change of the map, meets what was measured.
     """
     from fairlead.core import clock
-    from fairlead.decide.whatif.evaluate import Asked
+    from fairlead.decide.whatif.evaluate import WhatIfRequest
     from fairlead.decide.whatif.evaluate import whatif as answered
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import span_of
@@ -118,7 +118,7 @@ def whatif(
     span = span_of(
         now_ns=clock.now_ns(), default="30d", last=since if age else "", from_="" if age else since, to=until
     )
-    asked = Asked(
+    asked = WhatIfRequest(
         policies=policies,
         forwarders=forwarders,
         targets=osts,
@@ -212,7 +212,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     title = (
         f"{side.kind}s with {best.name}: {side.won or 0:,} win, {side.lost or 0:,} lose, {side.same or 0:,} as before"
     )
-    rows: Sequence[Moved] = [*side.winners[:5], *reversed(side.losers[:5])]
+    rows: Sequence[ChangedCost] = [*side.winners[:5], *reversed(side.losers[:5])]
     if not rows:
         return [Text(inert(title)), Text("")]
     columns = [

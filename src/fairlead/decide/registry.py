@@ -77,7 +77,7 @@ PREDICTORS: dict[str, str] = {
     "last-run": "fairlead.decide.policies.next_run.simple:LastRun",
     "most-frequent": "fairlead.decide.policies.next_run.simple:MostFrequent",
     "n-gram": "fairlead.decide.policies.next_run.ngram:NGram",
-    "learned": "fairlead.decide.policies.next_run.learned:Learned",
+    "learned": "fairlead.decide.policies.next_run.learned:LearnedPredictor",
 }
 """What the next run of a job is expected to be like."""
 
@@ -133,9 +133,9 @@ def path_policy(name: str) -> PathPolicy:
         return load_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
     if name in find_extensions("fairlead.path_policies"):
         return find_extensions("fairlead.path_policies")[name].load()()  # type: ignore[no-any-return]
-    from fairlead.decide.policies.paths.from_allocation import Studied
+    from fairlead.decide.policies.paths.from_allocation import PathFromAllocation
 
-    return Studied(policy(name))
+    return PathFromAllocation(policy(name))
 
 
 def predictor_names() -> list[str]:

@@ -40,7 +40,7 @@ _FORGOT = "forgot"
 log = logging.getLogger("fairlead.show.alerts")
 
 
-class Asked(Protocol):
+class LakeReader(Protocol):
     """What is asked of a lake."""
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> pa.Table:
@@ -93,7 +93,7 @@ def _kept(name: str, work: Callable[[], None], stop: threading.Event) -> None:
         stop.wait(_AFTER_FAULT_S)
 
 
-def step(lake: Asked, state: State, alerts: Alerts, advice: AdviceSet, now_ns: int) -> Look:
+def step(lake: LakeReader, state: State, alerts: Alerts, advice: AdviceSet, now_ns: int) -> Look:
     """One look at what is new in the lake, at what is not over, and at whether a digest is due. Raises LakeError."""
     mark = state.mark(_MADE)
     since_ns = now_ns - FIRST_NS if mark is None else mark - OVERLAP_NS
@@ -126,7 +126,7 @@ QUALIFY row_number() OVER (PARTITION BY job_id ORDER BY start_ns DESC) = 1
 """
 
 
-def new_concerns(lake: Asked, state: State, advice: AdviceSet, since_ns: int) -> list[Concern]:
+def new_concerns(lake: LakeReader, state: State, advice: AdviceSet, since_ns: int) -> list[Concern]:
     """What was made since then and is not known in this form. Raises LakeError."""
     findings = _new_rows(lake, state, "finding", "detail, made_ns, withdrawn, job_id", since_ns)
     incidents = _new_rows(lake, state, "incident", "detail, made_ns, withdrawn", since_ns)
@@ -136,7 +136,7 @@ def new_concerns(lake: Asked, state: State, advice: AdviceSet, since_ns: int) ->
     return [*of_incidents(incidents, facts, advice), *of_findings(findings, facts)]
 
 
-def _new_rows(lake: Asked, state: State, table: str, columns: str, since_ns: int) -> pa.Table:
+def _new_rows(lake: LakeReader, state: State, table: str, columns: str, since_ns: int) -> pa.Table:
     seen = lake.query(_NEW.format(table=table), {"since": since_ns}).to_pylist()
     known = state.made(row["id"] for row in seen)
     names = [row["id"] for row in seen if known.get(row["id"], -1) < row["made_ns"]]
@@ -145,7 +145,7 @@ def _new_rows(lake: Asked, state: State, table: str, columns: str, since_ns: int
     return lake.query(_ROWS.format(table=table, columns=columns), {"since": since_ns, "names": names})
 
 
-def _facts(lake: Asked, names: Sequence[str]) -> dict[str, JobFacts]:
+def _facts(lake: LakeReader, names: Sequence[str]) -> dict[str, JobFacts]:
     if not names:
         return {}
     found = lake.query(_JOBS, {"names": list(names)}).to_pylist()

@@ -29,7 +29,7 @@ from fairlead.store.lake import Lake
 
 
 @dataclass(frozen=True)
-class Assembled:
+class ApiApplication:
     """`app` is served; `described`: its operations besides the questions; `close` ends what works beside it."""
 
     app: Starlette
@@ -37,7 +37,7 @@ class Assembled:
     close: Callable[[], None]
 
 
-def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int] = now_ns) -> Assembled:
+def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int] = now_ns) -> ApiApplication:
     """The application of a server with these (resolved) settings; `clock` tells the time (epoch ns).
 
     Raises ConfigError, LakeError, MissingDependencyError."""
@@ -84,4 +84,4 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
             replays.close()
         people.close()
 
-    return Assembled(app, described, close)
+    return ApiApplication(app, described, close)

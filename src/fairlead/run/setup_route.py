@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 import fairlead
 from fairlead.core.errors import FairleadError
 from fairlead.explain.questions.answers_setup import Setup
-from fairlead.explain.questions.setup import Settled, setup
+from fairlead.explain.questions.setup import ServerSettings, setup
 from fairlead.explain.questions.setup_facts import lake_seen
 from fairlead.run.config import Config
 from fairlead.show.web.api.endpoint import Operation
@@ -36,7 +36,7 @@ OPERATIONS = (
 )
 
 
-def settled(config: Config, *, accounts: int | None = None) -> Settled:
+def settled(config: Config, *, accounts: int | None = None) -> ServerSettings:
     """What the settings (resolved) say."""
     web, feeds = config.web, config.feeds
     ways = [
@@ -49,7 +49,7 @@ def settled(config: Config, *, accounts: int | None = None) -> Settled:
         )
         if on
     ]
-    return Settled(
+    return ServerSettings(
         version=fairlead.__version__,
         state=Path(config.server.state).name,
         collector=_bound(config, "collector", config.collector.listen),

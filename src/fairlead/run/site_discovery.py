@@ -54,7 +54,7 @@ class Tables(Protocol):
 
 
 @dataclass
-class Found:
+class Discovery:
     """What was found, and by part of the file what could not be and why."""
 
     site: SiteFile
@@ -62,7 +62,7 @@ class Found:
 
 
 @dataclass
-class _Seen:
+class _SeenComponents:
     """What the lake has seen."""
 
     nodes: list[str] = field(default_factory=list)
@@ -79,10 +79,10 @@ def run_command(argv: list[str]) -> str:
     return read_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
 
 
-def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None = None) -> Found:
+def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None = None) -> Discovery:
     """A site from what `root`, the commands and a lake tell. Raises LakeError."""
-    found = Found(SiteFile())
-    seen = _from_lake(lake) if lake is not None else _Seen()
+    found = Discovery(SiteFile())
+    seen = _from_lake(lake) if lake is not None else _SeenComponents()
     if lake is None:
         found.remarks["forwarders"].append("no lake was asked (--lake): forwarders and routes that were seen are in it")
     hosts = _hosts(root)
@@ -117,7 +117,7 @@ class _Nodes:
     cluster: str | None
 
 
-def _nodes(found: Found, run: Run, seen: _Seen) -> _Nodes:
+def _nodes(found: Discovery, run: Run, seen: _SeenComponents) -> _Nodes:
     cluster, names, cores = None, list[str](), dict[str, int]()
     try:
         for line in run(["sinfo", "-h", "-N", "-o", "%N|%c"]).splitlines():
@@ -161,7 +161,7 @@ def _hosts(root: Path) -> dict[str, str]:
 
 
 def _file_systems(
-    found: Found, root: Path, run: Run, seen: _Seen, hosts: Mapping[str, str]
+    found: Discovery, root: Path, run: Run, seen: _SeenComponents, hosts: Mapping[str, str]
 ) -> tuple[list[FileSystem], list[Addresses]]:
     mounts = _mounts(root)
     served: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -204,7 +204,7 @@ def _file_systems(
 
 
 def _system(
-    found: Found, name: str, kind: Kind, mount: str | None, servers: Mapping[tuple[str, str], list[str]]
+    found: Discovery, name: str, kind: Kind, mount: str | None, servers: Mapping[tuple[str, str], list[str]]
 ) -> FileSystem:
     listed = []
     for (what, node), targets in sorted(servers.items()):
@@ -235,7 +235,7 @@ def _mounts(root: Path) -> list[tuple[Kind, str, str]]:
     return list(found.values())
 
 
-def _lustre(found: Found, run: Run) -> list[Device | Space]:
+def _lustre(found: Discovery, run: Run) -> list[Device | Space]:
     lines: list[Device | Space] = []
     for argv in (["lctl", "dl", "-t"], ["lfs", "df"]):
         try:
@@ -248,7 +248,7 @@ def _lustre(found: Found, run: Run) -> list[Device | Space]:
     return lines
 
 
-def _from_lake(lake: Tables) -> _Seen:
+def _from_lake(lake: Tables) -> _SeenComponents:
     def column(sql: str) -> list[str]:
         return [str(row) for row in lake.query(sql).column(0).to_pylist() if row is not None]
 
@@ -263,7 +263,7 @@ def _from_lake(lake: Tables) -> _Seen:
     for row in lake.query("SELECT DISTINCT node, device FROM device").to_pylist():
         devices[row["device"]].append(row["node"])
     hourly = "FROM rollup WHERE interval_ns = 3600000000000 AND"
-    return _Seen(
+    return _SeenComponents(
         nodes=column("SELECT DISTINCT unnest(nodes) FROM jobs"),
         clients=column(f"SELECT DISTINCT id {hourly} kind = 'node'"),
         forwarders=sorted({*column("SELECT DISTINCT node FROM forwarder"), *routes}),
@@ -278,7 +278,7 @@ def _rows(table: pa.Table) -> list[Any]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def _links(seen: _Seen) -> list[Links]:
+def _links(seen: _SeenComponents) -> list[Links]:
     """Ports whose peer is a node that was seen."""
     known = {*seen.nodes, *seen.clients, *seen.forwarders}
     ends: dict[str, list[tuple[str, str]]] = defaultdict(list)

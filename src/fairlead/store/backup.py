@@ -33,7 +33,7 @@ _TRIES = 5
 _CHUNK = 1 << 20
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredFile(msgspec.Struct, frozen=True):
     """A file of the lake inside a backup: where it lies below the backup's folder, its bytes, and their blake2b-16."""
 
     path: str
@@ -47,11 +47,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     made_ns: int
     lake: str
-    files: dict[str, Stored]
+    files: dict[str, StoredFile]
 
 
 @dataclass(frozen=True)
-class Done:
+class CopyResult:
     """What a backup or a restore did: all files and their bytes, and how many were copied (or linked) now."""
 
     folder: str
@@ -73,7 +73,7 @@ class _VanishedError(Exception):
     """A file went while it was looked for: the shard is looked at again."""
 
 
-def backup_lake(place: Place, folder: Path, *, link: bool = False) -> Done:
+def backup_lake(place: Place, folder: Path, *, link: bool = False) -> CopyResult:
     """Copies the lake into `folder`, every shard as of one moment: what was acknowledged before is in it. A backup that
     is there already is brought up to date. With `link` files that never change are linked, not copied, where that can
     be. Raises UsageError for a folder with something else in it, LakeError."""
@@ -96,10 +96,10 @@ def backup_lake(place: Place, folder: Path, *, link: bool = False) -> Done:
         ) from error
     _drop_others(folder, {stored.path for stored in copy.files.values()})
     total = sum(stored.size for stored in copy.files.values())
-    return Done(str(folder), len(copy.files), total, copy.copied_files, copy.copied_bytes)
+    return CopyResult(str(folder), len(copy.files), total, copy.copied_files, copy.copied_bytes)
 
 
-def restore_lake(folder: Path, root: Path) -> Done:
+def restore_lake(folder: Path, root: Path) -> CopyResult:
     """Makes the lake of a backup in `root`, a new or an empty folder, every file checked against its checksum. Raises
     UsageError, CorruptInputError when the backup is damaged (nothing opens as a lake then), LakeError."""
     manifest = _read_manifest(folder)
@@ -122,10 +122,10 @@ def restore_lake(folder: Path, root: Path) -> Done:
         ) from error
     open_place(root)
     total = sum(stored.size for stored in manifest.files.values())
-    return Done(str(root), len(names), total, len(names), total)
+    return CopyResult(str(root), len(names), total, len(names), total)
 
 
-def _restore_one(folder: Path, root: Path, name: str, stored: Stored) -> None:
+def _restore_one(folder: Path, root: Path, name: str, stored: StoredFile) -> None:
     target = root / name
     if not target.resolve().is_relative_to(root.resolve()):
         raise CorruptInputError("the manifest names a file outside the lake", where=str(folder / MANIFEST))
@@ -143,8 +143,8 @@ def _restore_one(folder: Path, root: Path, name: str, stored: Stored) -> None:
 class _Copy:
     """A backup being filled."""
 
-    def __init__(self, root: Path, folder: Path, before: dict[str, Stored], mark: str, *, link: bool) -> None:
-        self.files: dict[str, Stored] = {}
+    def __init__(self, root: Path, folder: Path, before: dict[str, StoredFile], mark: str, *, link: bool) -> None:
+        self.files: dict[str, StoredFile] = {}
         self.copied_files = self.copied_bytes = 0
         self._root = root
         self._folder = folder
@@ -179,7 +179,7 @@ class _Copy:
         target = self._place_for(stored)
         target.write_bytes(content)
         _sync(target)
-        self._count(name, Stored(stored, len(content), checksum))
+        self._count(name, StoredFile(stored, len(content), checksum))
 
     def settle(self) -> None:
         """Makes the names of what was copied durable."""
@@ -207,7 +207,7 @@ class _Copy:
                 size, checksum = _summed(target)
         else:
             size, checksum = _copied(path, target)
-        self._count(name, Stored(name, size, checksum))
+        self._count(name, StoredFile(name, size, checksum))
 
     def _place_for(self, stored: str) -> Path:
         target = self._folder / stored
@@ -215,7 +215,7 @@ class _Copy:
         self._folders.add(target.parent)
         return target
 
-    def _count(self, name: str, stored: Stored) -> None:
+    def _count(self, name: str, stored: StoredFile) -> None:
         self.files[name] = stored
         self.copied_files += 1
         self.copied_bytes += stored.size

@@ -34,7 +34,7 @@ KEEP_HOURS = 7 * 24
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """What was done to one table: its active files before and after, files removed for good."""
 
     table: str
@@ -50,7 +50,7 @@ def compact_tables(
     thorough: bool = True,
     keep_hours: int | None = KEEP_HOURS,
     tables: Iterable[str] | None = None,
-) -> list[Merged]:
+) -> list[MergeResult]:
     """Merges small files of each table of the writer's shard, then removes what is older than `keep_hours` (None:
     nothing). Without `thorough` only what has become due by number and size. Raises LakeError."""
     writer.flush()
@@ -67,7 +67,7 @@ def merge_due(
     thorough: bool = False,
     tables: Iterable[str] | None = None,
     most: int | None = None,
-) -> list[Merged]:
+) -> list[MergeResult]:
     """Merges what is due among the files of each table of the writer's shard, at most `most` groups of each; removes
     nothing. Raises LakeError."""
     done = []
@@ -80,7 +80,7 @@ def merge_due(
         for group in find_due_groups(before, thorough=thorough)[:most]:
             merge_group(writer, lake.engine, spec, group)
         with writer.table(spec) as table:
-            done.append(Merged(name, len(before), len(delta.list_active_parts(table)), 0))
+            done.append(MergeResult(name, len(before), len(delta.list_active_parts(table)), 0))
     return done
 
 

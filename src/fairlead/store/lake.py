@@ -15,7 +15,7 @@ from fairlead.core.errors import LakeError, UsageError
 from fairlead.store import query
 from fairlead.store.flush import Derive, Regroup
 from fairlead.store.folder import Place, create_place, open_place
-from fairlead.store.snapshot import Snapshots, Wanted
+from fairlead.store.snapshot import Snapshots, WantedRows
 from fairlead.store.tables import DAY_NS, SPECS, conform_table, format_day
 from fairlead.store.writer import REMEMBER_NS, Writer
 
@@ -80,7 +80,7 @@ class Lake:
         UsageError for wrong SQL, LakeError.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        wanted = Wanted(between, began, numbers)
+        wanted = WantedRows(between, began, numbers)
         for attempt in range(_NO_COMMON_SIGHT):
             views = self._snapshots.take(query.find_mentioned(sql), wanted)
             try:

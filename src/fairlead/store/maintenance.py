@@ -10,9 +10,9 @@ import weakref
 from dataclasses import dataclass, field
 
 from fairlead.store import compaction, retention
-from fairlead.store.compaction import Merged
+from fairlead.store.compaction import MergeResult
 from fairlead.store.lake import Lake
-from fairlead.store.retention import Expired, Policy
+from fairlead.store.retention import ExpiryResult, Policy
 from fairlead.store.tables import SPECS
 from fairlead.store.writer import Writer
 
@@ -32,11 +32,11 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class Maintained:
+class MaintenanceResult:
     """What one call did: tables with merged files, days that went, streams' rows forgotten, files removed."""
 
-    merged: list[Merged]
-    expired: list[Expired]
+    merged: list[MergeResult]
+    expired: list[ExpiryResult]
     forgotten: int
     removed: int
 
@@ -46,7 +46,7 @@ _memories: weakref.WeakKeyDictionary[Writer, _Memory] = weakref.WeakKeyDictionar
 
 def maintain_lake(
     lake: Lake, writer: Writer, policy: Policy | None = None, *, keep_hours: int = KEEP_HOURS
-) -> Maintained:
+) -> MaintenanceResult:
     """Does what is due in the writer's shard; call it every minute or so, from one thread. Files no reader can need
     any more are removed once an hour. Raises LakeError; nothing is half done then."""
     memory = _memories.setdefault(writer, _Memory())
@@ -60,4 +60,4 @@ def maintain_lake(
         for name in writer.place.tables(writer.shard):
             if name in SPECS:
                 removed += compaction.vacuum_table(writer, SPECS[name], keep_hours)
-    return Maintained([m for m in merged if m.files_before != m.files_after], expired, forgotten, removed)
+    return MaintenanceResult([m for m in merged if m.files_before != m.files_after], expired, forgotten, removed)

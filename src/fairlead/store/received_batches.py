@@ -31,12 +31,12 @@ def stream_key(stream: str) -> int:
 
 
 def sort_rows(keys: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Rows:
-    """Rows in the order `Taken` wants them."""
+    """Rows in the order `ReceivedRanges` wants them."""
     order = np.lexsort((first, keys))
     return keys[order], first[order], last[order]
 
 
-class Taken:
+class ReceivedRanges:
     """Ranges by stream: those of before as arrays (24 bytes a range), those heard of since as short lists."""
 
     def __init__(self, before: Rows = NOTHING) -> None:

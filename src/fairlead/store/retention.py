@@ -48,7 +48,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 @dataclass(frozen=True)
-class Expired:
+class ExpiryResult:
     """What left one table, or one tier of it. `undated_rows` have no day and never expire."""
 
     table: str
@@ -66,7 +66,7 @@ def expire_days(
     tables: Iterable[str] | None = None,
     dry_run: bool = False,
     tier: str | None = None,
-) -> list[Expired]:
+) -> list[ExpiryResult]:
     """Removes every day that ended at or before `before_ns` from `tables` (default: all record tables) of the
     writer's shard; with `tier` only the files of that tier. Raises UsageError for an unknown table, LakeError."""
     chosen = list(tables) if tables is not None else list(TABLES)
@@ -78,7 +78,7 @@ def expire_days(
     return [_expire(writer, name, before_ns, tier, dry_run=dry_run) for name in names]
 
 
-def expire_by(writer: Writer, policy: Policy) -> list[Expired]:
+def expire_by(writer: Writer, policy: Policy) -> list[ExpiryResult]:
     """Removes every day the policy no longer keeps. Raises LakeError."""
     done = []
     for name in writer.place.tables(writer.shard):
@@ -92,7 +92,7 @@ def expire_by(writer: Writer, policy: Policy) -> list[Expired]:
     return [one for one in done if one.days]
 
 
-def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_run: bool) -> Expired:
+def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_run: bool) -> ExpiryResult:
     spec = SPECS[name]
     cutoff = str(format_day(before_ns // DAY_NS))
     folder = writer.place.table(writer.shard, name)
@@ -101,7 +101,7 @@ def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_
         old = [part for part in parts if part.day is not None and part.day < cutoff]
         if old and not dry_run:
             delta.swap_parts(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
-    return Expired(
+    return ExpiryResult(
         table=name,
         days=len({part.day for part in old}),
         rows=sum(part.rows for part in old),

@@ -46,7 +46,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRows:
     """What a query promises to want no rows beside. `between`: of a series (`tables.SERIES`), dated in [from, to).
     `began`, `numbers`: of a table of jobs (`tables.OF_JOBS`), dated in [from, to), and of these job numbers."""
 
@@ -60,7 +60,7 @@ _File = tuple[Part, str, tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class _Listed:
+class _TableVersion:
     """One version of a table: the last segment it has rows of, and its files."""
 
     version: int
@@ -76,15 +76,15 @@ class Snapshots:
         self._place = place
         self._turn = threading.Lock()
         self._tables: dict[Path, DeltaTable] = {}
-        self._listed: dict[Path, _Listed] = {}
+        self._listed: dict[Path, _TableVersion] = {}
         self._columns: dict[tuple[Path, str], frozenset[str]] = {}
         self._tails: dict[str, Tail] = {}
         self._job_files = JobFiles()
 
-    def take(self, names: Iterable[str], wanted: Wanted | None = None) -> dict[str, View]:
+    def take(self, names: Iterable[str], wanted: WantedRows | None = None) -> dict[str, View]:
         """The tables `names` as of now. A batch is in all of them or in none. Files and batches that hold
         nothing of what is wanted are left out. Raises LakeError."""
-        specs, wanted = [SPECS[name] for name in names], wanted or Wanted()
+        specs, wanted = [SPECS[name] for name in names], wanted or WantedRows()
         with self._turn:
             while True:
                 shards = self._place.shards()
@@ -95,7 +95,7 @@ class Snapshots:
                 if not any(last is None and wal.list_segments(self._place.wal(s)) for s, last in growing.items()):
                     return views
 
-    def _look(self, specs: list[TableSpec], growing: dict[str, int | None], wanted: Wanted) -> dict[str, View]:
+    def _look(self, specs: list[TableSpec], growing: dict[str, int | None], wanted: WantedRows) -> dict[str, View]:
         # Rows of `ops` that were put into groups have left `ops` with the same segment, whose groups are committed
         # first: looked at last, they are never behind, and what is ahead is not looked at.
         views = {spec.name: View(spec) for spec in sorted(specs, key=lambda spec: spec is OP_GROUPS)}
@@ -121,7 +121,7 @@ class Snapshots:
                 view.waiting += tail.rows(name, listed.carried, reach)
         return views
 
-    def _of_jobs(self, files: list[_File], wanted: Wanted) -> list[_File]:
+    def _of_jobs(self, files: list[_File], wanted: WantedRows) -> list[_File]:
         if wanted.began is not None:
             files = [file for file in files if _overlaps(file[0], wanted.began, DAY_NS, DAY_NS)]
         if wanted.numbers is not None:
@@ -154,9 +154,9 @@ class Snapshots:
             self._tables[folder] = table
         return table
 
-    def _list(self, folder: Path, table: DeltaTable | None, spec: TableSpec, bound: int | None) -> _Listed:
+    def _list(self, folder: Path, table: DeltaTable | None, spec: TableSpec, bound: int | None) -> _TableVersion:
         if table is None:
-            return _Listed(-1, 0, [])
+            return _TableVersion(-1, 0, [])
         held = self._listed.get(folder)
         if held is None or held.version != table.version():
             held = _listing(folder, table, spec)
@@ -178,9 +178,9 @@ class Snapshots:
         return self._columns[key]
 
 
-def _listing(folder: Path, table: DeltaTable, spec: TableSpec) -> _Listed:
+def _listing(folder: Path, table: DeltaTable, spec: TableSpec) -> _TableVersion:
     files = [_file(folder, part) for part in delta.list_active_parts(table, spec)]
-    return _Listed(table.version(), delta.find_carried_segment(table), files)
+    return _TableVersion(table.version(), delta.find_carried_segment(table), files)
 
 
 def _file(folder: Path, part: Part) -> _File:

@@ -35,7 +35,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class _Followed:
+class _SegmentPosition:
     """A segment as far as it has been read."""
 
     offset: int = 0
@@ -48,7 +48,7 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._segments: dict[int, _Followed] = {}
+        self._segments: dict[int, _SegmentPosition] = {}
         self._kept = 0
 
     def look(self) -> int | None:
@@ -57,7 +57,7 @@ class Tail:
         for number in self._segments.keys() - {number for number, _ in listed}:
             self._forget(self._segments.pop(number))
         for number, path in listed:
-            followed = self._segments.setdefault(number, _Followed())
+            followed = self._segments.setdefault(number, _SegmentPosition())
             try:
                 self._follow(followed, path)
             except FileNotFoundError:  # carried over since it was listed: its rows are in the tables
@@ -85,7 +85,7 @@ class Tail:
                     found.append(joined)
         return found
 
-    def _joined(self, followed: _Followed, table: str, between: Span | None) -> pa.Table | None:
+    def _joined(self, followed: _SegmentPosition, table: str, between: Span | None) -> pa.Table | None:
         held = followed.joined.get(table)
         if held is not None and held[0] == len(followed.entries) and held[1] == between:
             return held[2]
@@ -123,10 +123,10 @@ class Tail:
             self._kept += load.nbytes
         return load
 
-    def _forget(self, followed: _Followed) -> None:
+    def _forget(self, followed: _SegmentPosition) -> None:
         self._kept -= sum(entry.load.nbytes for entry in followed.entries if entry.load is not None)
 
-    def _follow(self, followed: _Followed, path: Path) -> None:
+    def _follow(self, followed: _SegmentPosition, path: Path) -> None:
         size = path.stat().st_size
         if size <= followed.offset:
             return

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fairlead.core.batches import bulk
 from fairlead.core.batches.bulk import Small
 from fairlead.core.batches.decoding import split_headers
-from fairlead.core.batches.rows import Decoded, decode
+from fairlead.core.batches.rows import DecodedBatch, decode
 from fairlead.core.model.job import Job
 from fairlead.core.model.tables import JOBS, TableSpec, batch_of
 from fairlead.store.part_files import Part
@@ -34,7 +34,7 @@ Rows = tuple[pa.Table, NDArray[np.int32]]
 """Rows of one table (its schema in `model.tables`) and the day of each."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class FrameRows(msgspec.Struct, frozen=True):
     """Rows of one table inside a frame: `length` bytes of Arrow IPC."""
 
     table: str
@@ -52,7 +52,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     path: str = ""
     fallback_ns: int | None = None
-    held: list[Held] = []
+    held: list[FrameRows] = []
     parts: dict[str, list[Part]] = {}
 
 
@@ -97,7 +97,7 @@ def pack_batch(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, 
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write_table(table.unify_dictionaries())
         body = memoryview(sink.getvalue())
-        held.append(Held(name, table.num_rows, len(body)))
+        held.append(FrameRows(name, table.num_rows, len(body)))
         bodies.append(body)
     return msgspec.to_builtins(msgspec.structs.replace(batch, held=held)), bodies
 
@@ -136,7 +136,7 @@ def load_of_small(
     return load
 
 
-def load_of_wire(batches: Iterable[Decoded], taken_ns: int) -> Load:
+def load_of_wire(batches: Iterable[DecodedBatch], taken_ns: int) -> Load:
     """Batches from the wire. Those of a table this fairlead does not know are noted and have no rows. The jobs they
     say they are of become rows of `jobs`."""
     load = Load([])

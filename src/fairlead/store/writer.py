@@ -19,7 +19,7 @@ import pyarrow as pa
 from fairlead.core import clock
 from fairlead.core.batches import bulk
 from fairlead.core.batches.bulk import Small
-from fairlead.core.batches.rows import Decoded
+from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import LakeError, TooOldError, UnfitError
 from fairlead.core.model.tables import TableSpec
 from fairlead.store import delta_table as delta
@@ -28,7 +28,7 @@ from fairlead.store import wal_rows as hot
 from fairlead.store.batch_writer import BatchWriter
 from fairlead.store.flush import Carrier, Derive, Regroup, explain_newer, give_back_memory
 from fairlead.store.folder import Place, ShardLock
-from fairlead.store.received_batches import NOTHING, Rows, Taken, read_first, sort_rows, stream_key
+from fairlead.store.received_batches import NOTHING, ReceivedRanges, Rows, read_first, sort_rows, stream_key
 from fairlead.store.tables import BATCHES, DAY_NS, SPECS
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Writer:
             self._segment = self._next_segment()
             self._carry_over_older()
             self._carrier.remove_finished_plans()
-            self._taken = Taken(self._taken_before())
+            self._taken = ReceivedRanges(self._taken_before())
         except BaseException:
             self._lock.release()
             raise
@@ -130,7 +130,7 @@ class Writer:
         with self._turn:
             return self._taken.has(stream_key(stream), seq)
 
-    def take_batches(self, data: bytes | memoryview, decoded: Sequence[Decoded]) -> tuple[int, int]:
+    def take_batches(self, data: bytes | memoryview, decoded: Sequence[DecodedBatch]) -> tuple[int, int]:
         """Takes in a body of batches, which `batches.rows.decode` made `decoded` of: (taken, known before).
 
         Returns when it is on disk, and every reader will see it; one sync serves all threads that wait. All new
@@ -141,7 +141,7 @@ class Writer:
         self.settle(ticket)
         return taken, known
 
-    def append_batches(self, data: bytes | memoryview, decoded: Sequence[Decoded]) -> tuple[int, int, Ticket]:
+    def append_batches(self, data: bytes | memoryview, decoded: Sequence[DecodedBatch]) -> tuple[int, int, Ticket]:
         """`take_batches` without waiting for the disk: that is `settle`'s."""
         now_ns = self.now_ns()
         self._check_wire(decoded, now_ns)
@@ -256,7 +256,7 @@ class Writer:
     def recall(self) -> None:
         """Reads `_batches` again, after something was forgotten there. Raises LakeError."""
         with self._flushing:
-            before = Taken(self._taken_before())
+            before = ReceivedRanges(self._taken_before())
             with self._turn:
                 for loads in self._loads.values():
                     for load in loads:
@@ -287,7 +287,7 @@ class Writer:
         self._loads.setdefault(number, []).append(load)
         self._bytes[number] = self._bytes.get(number, 0) + load.nbytes
 
-    def _new(self, keys: Sequence[int], decoded: Sequence[Decoded]) -> list[int]:
+    def _new(self, keys: Sequence[int], decoded: Sequence[DecodedBatch]) -> list[int]:
         """Which batches of a body are new; of two equal ones the first. Raises UnfitError."""
         taken = self._taken
         new: dict[tuple[int, int], int] = {}
@@ -315,7 +315,7 @@ class Writer:
         oldest = now_ns - min(self.remember_ns, _MAX_SPAN_NS - AHEAD_NS)
         return min(first, said) >= oldest and last <= now_ns + AHEAD_NS
 
-    def _check_wire(self, decoded: Sequence[Decoded], now_ns: int) -> None:
+    def _check_wire(self, decoded: Sequence[DecodedBatch], now_ns: int) -> None:
         for one in decoded:
             header = one.header
             if one.rows is None:

@@ -21,7 +21,7 @@ from fairlead.decide.planning.live_site import Live, RunningJob
 from fairlead.decide.planning.plan_jobs import plans_on
 from fairlead.decide.planning.render import FORMS, rendered
 from fairlead.decide.policies.next_run.expectation import Past
-from fairlead.decide.policies.paths.checker import Kept, check
+from fairlead.decide.policies.paths.checker import Reservation, check
 from plan_building import FORWARDERS, NOW, TARGETS, ground, plan
 
 POLICIES = ("aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant", "best-bandwidth+random", "mckp-direct+straw")
@@ -69,7 +69,7 @@ def machines(draw: st.DrawFn) -> Live:
         if kept
     }
     barred = (
-        Kept(
+        Reservation(
             components=frozenset(draw(st.lists(st.sampled_from(["f0", "f1", "lfs-OST0000"]), max_size=2))),
             pools=frozenset(draw(st.lists(st.just("one"), max_size=1))),
             why="so",

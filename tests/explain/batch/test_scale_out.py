@@ -34,7 +34,7 @@ from fairlead.explain.batch.reanalysis import Reanalysis, made_again, reanalyse
 from fairlead.explain.batch.settings import Settings, Slurm
 from fairlead.explain.batch.workers import Here, Workers, workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, step
-from fairlead.explain.questions.distributions import Kept, cdf
+from fairlead.explain.questions.distributions import DistributionCache, cdf
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.machine import system
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
@@ -212,7 +212,7 @@ def test_the_population_is_that_of_one_process_and_of_the_questions(two: Path, o
     lake = Lake.open(two)
     peak = found.targets.peak_bytes_per_s
     assert peak
-    asked = msgspec.to_builtins(cdf(lake, wide, Kept(), NOW_NS + DAY_NS, peak_bytes_per_s=peak))
+    asked = msgspec.to_builtins(cdf(lake, wide, DistributionCache(), NOW_NS + DAY_NS, peak_bytes_per_s=peak))
     mine = msgspec.to_builtins(found.targets)
     assert (mine.pop("peak_basis"), asked.pop("peak_basis")) == ("highest of the span", "given")
     assert mine == asked

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from diagnosed_lake import VICTIM, co_run, lake_of, later, look
 from fairlead.cli.main import cli
-from fairlead.core.model.diagnosis import Told, finding_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
@@ -79,7 +79,7 @@ def test_every_command_says_the_same_as_text_json_and_page(site: Path, tmp_path:
 def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     evil = '<script>alert(1)</script>"\x1b[31m'
-    told = Told(
+    told = StoredFinding(
         finding=Finding(
             id="abcdef123456",
             rule="job.interference",

@@ -11,7 +11,7 @@ import pytest
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, ROLLUP, batch_of
 from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.diagnosing import system_round as rounds
-from fairlead.explain.diagnosing.system_round import Looked, system_round
+from fairlead.explain.diagnosing.system_round import RoundResult, system_round
 from fairlead.explain.questions.findings import findings
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.span import Span
@@ -59,10 +59,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
     )
     with lake.writer("analysis") as writer:
-        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == Looked(1, 0)
-        assert system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == Looked(0, 0)
-        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == Looked(1, 0)
-        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR + S, SITE) == Looked(0, 0)
+        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(1, 0)
+        assert system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == RoundResult(0, 0)
+        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == RoundResult(1, 0)
+        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR + S, SITE) == RoundResult(0, 0)
     return lake
 
 
@@ -88,7 +88,7 @@ def test_others_are_not_named_to_a_reader_of_one_user(lake: Lake) -> None:
 def test_a_window_without_records_finds_nothing(tmp_path: Path) -> None:
     empty = Lake.open(tmp_path / "lake", create=True)
     with empty.writer("analysis") as writer:
-        assert system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == Looked(0, 0)
+        assert system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(0, 0)
     assert isinstance(empty.query("SELECT * FROM finding"), pa.Table)
 
 
@@ -115,7 +115,7 @@ def test_after_an_outage_of_days_missed_windows_are_caught_up_with(tmp_path: Pat
             looks.append(system_round(lake, writer, now, SITE, most=12))
             assert len(looks) < 9
         assert max(look.written for look in looks) <= 12
-        assert system_round(lake, writer, now, SITE) == Looked(0, 0)
+        assert system_round(lake, writer, now, SITE) == RoundResult(0, 0)
     assert sum(look.written for look in looks) == count
     first = lake.query("SELECT min(from_ns) AS at FROM finding WHERE made_ns = (SELECT min(made_ns) FROM finding)")
     assert first["at"][0].as_py() == HOUR_0

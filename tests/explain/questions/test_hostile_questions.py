@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fairlead.core.batches.encoding import Header, encode, numbers, same_word, words
-from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import inert
@@ -106,7 +106,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         writer.flush()
         assert writer.underived_rows == 0
     who, at = Subject("job", EVIL), Subject("target", EVIL)
-    told = Told(
+    told = StoredFinding(
         finding=Finding(
             id="f00d",
             rule="job.interference",

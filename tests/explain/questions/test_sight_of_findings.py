@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, batch_of
@@ -52,7 +52,7 @@ SICK = Incident(
     evidence=[Evidence(text="eviction: dave's client", metric="event", value="eviction")],
     missing=[],
 )
-FOUND = Told(
+FOUND = StoredFinding(
     finding=Finding(
         id="feedfeedfeed",
         rule="job.interference",

@@ -9,7 +9,7 @@ from fairlead.core.batches.decoding import Batch, batches
 from fairlead.core.batches.encoding import Header
 from fairlead.core.batches.rows import rows_of as arrow_rows
 from fairlead.see.agent.row_buffers import Sheets
-from fairlead.see.probes.base import Event, Reading, Served
+from fairlead.see.probes.base import Event, Reading, Service
 
 
 def sheets(max_rows: int = 100) -> Sheets:
@@ -65,7 +65,7 @@ def test_long_sheets_are_cut_into_batches() -> None:
 
 def test_who_served_whom_is_a_row_of_mapping() -> None:
     made = sheets()
-    made.add_served(Served(5, None, "job_node", "17", "n1"))
-    made.add_served(Served(5, 9, "job_node", "17", "n1"))
+    made.add_served(Service(5, None, "job_node", "17", "n1"))
+    made.add_served(Service(5, 9, "job_node", "17", "n1"))
     (batch,) = taken(made)["mapping"]
     assert [(row["from_ns"], row["to_ns"], row["a"]) for row in rows_of(batch)] == [(5, None, "17"), (5, 9, "17")]

@@ -12,13 +12,13 @@ from fairlead.core.batches.decoding import batches
 from fairlead.core.batches.rows import rows_of as arrow_rows
 from fairlead.core.batches.spool import Spool
 from fairlead.core.model.tables import TABLES
-from fairlead.see.agent.health import Cost, Told
+from fairlead.see.agent.health import Cost, SenderHealth
 from fairlead.see.agent.loop import LOOK_AGAIN_NS, Watch
 from fairlead.see.agent.probe_thread import Crew, Outcome, Runs, run_probe
 from fairlead.see.agent.row_buffers import VERSIONS
 from fairlead.see.agent.schedule import Grid, align_to_period, find_phase
 from fairlead.see.agent.settings import Settings
-from fairlead.see.probes.base import AbsentError, Event, Found, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading
 
 SECOND = 10**9
 WALL = 1_700_000_000 * SECOND
@@ -36,7 +36,7 @@ class Counting(Probe):
         self.looks: list[int] = []
         self.fault: BaseException | None = None
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         self.looks.append(now_ns)
         if self.fault is not None:
             raise self.fault
@@ -51,7 +51,7 @@ class Counting(Probe):
             unknown_example="what is this",
             constant=(("source", self.source),),
         )
-        return Found([made])
+        return ProbeResult([made])
 
 
 class AtOnce(Runs):
@@ -88,10 +88,10 @@ class Clock:
 class House:
     """A watch over probes under a virtual clock, and what it wrote."""
 
-    def __init__(self, folder: Path, *probes: Probe, told: Told | None = None) -> None:
+    def __init__(self, folder: Path, *probes: Probe, told: SenderHealth | None = None) -> None:
         self.clock = Clock()
         self.folder = folder
-        self.told = told or Told()
+        self.told = told or SenderHealth()
         self.spool = Spool(folder, node="n1", writer="agent", layer="agent", clock=lambda: self.clock.wall)
         self.watch = Watch(
             Settings(node="n1"),
@@ -225,12 +225,12 @@ def test_a_clock_that_was_set_is_an_event_and_changes_no_interval(tmp_path: Path
 
 
 def test_health_is_told_soon_and_each_minute(tmp_path: Path) -> None:
-    house = House(tmp_path, Counting(lambda now: now), told=Told(offset_ns=-7, refused=0))
+    house = House(tmp_path, Counting(lambda now: now), told=SenderHealth(offset_ns=-7, refused=0))
     house.go(12)
     assert {row["probe"] for row in house.rows("health")} == {"agent", "counting"}
-    house.told = Told(failing=True, text="no route", offset_ns=-7)
+    house.told = SenderHealth(failing=True, text="no route", offset_ns=-7)
     house.go(60)
-    house.told = Told(refused=2, text="refused", offset_ns=-7)
+    house.told = SenderHealth(refused=2, text="refused", offset_ns=-7)
     house.go(60)
     rows = [row for row in house.rows("health") if row["probe"] == "agent"]
     assert [row["state"] for row in rows] == ["ok", "failing", "lost"]
@@ -253,10 +253,10 @@ class Hanging(Probe):
         self.free = threading.Event()
         self.looks = 0
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         self.looks += 1
         self.free.wait(30)
-        return Found([], [Event(now_ns, "n1", "free", "at last")])
+        return ProbeResult([], [Event(now_ns, "n1", "free", "at last")])
 
 
 def test_a_probe_that_hangs_holds_up_nobody_and_is_given_up_once() -> None:
@@ -303,7 +303,7 @@ def test_a_probe_that_hangs_holds_up_nobody_and_is_given_up_once() -> None:
 
 def test_spread_readings_are_rows_by_operation(tmp_path: Path) -> None:
     class Spread(Counting):
-        def read(self, now_ns: int) -> Found:
+        def read(self, now_ns: int) -> ProbeResult:
             self.looks.append(now_ns)
             count = (0, 3, 3, 9)[min(len(self.looks) - 1, 3)]
             made = Reading(
@@ -315,7 +315,7 @@ def test_spread_readings_are_rows_by_operation(tmp_path: Path) -> None:
                 constant=(("source", "md_stats"), ("server", "mds1")),
                 spread=("op", "count"),
             )
-            return Found([made])
+            return ProbeResult([made])
 
     house = House(tmp_path, Spread(lambda _: 0))
     house.go(100)

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.core.batches.encoding import Column, Header, encode, numbers, words
 from fairlead.see.collector.group_commit import Arrival, Gathering
-from fairlead.see.collector.intake import Intake, Taken
+from fairlead.see.collector.intake import Intake, IntakeAnswer
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.refusal import Refusal
 from fairlead.see.collector.settings import Limits
@@ -48,7 +48,7 @@ class _Rig:
         """(taken, known) or the status of each."""
         found: list[tuple[int, int] | int] = []
         for one in self.intake.take_all(arrivals):
-            if isinstance(one, Taken):
+            if isinstance(one, IntakeAnswer):
                 found.append((one.taken, one.known))
             else:
                 assert isinstance(one, Refusal)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.see.probes import diskstats, infiniband, log_events, node_jobs, space
-from fairlead.see.probes.base import AbsentError, Event, Served
+from fairlead.see.probes.base import AbsentError, Event, Service
 
 NOW = 1_795_000_000 * 10**9  # 2026-11-18T11:06:40Z
 
@@ -96,7 +96,7 @@ def test_jobs_of_a_node_come_and_go(tmp_path: Path) -> None:
     assert probe.read(NOW + 1).served == []
     (tmp_path / "sys/fs/cgroup/slurm_n1/uid_7/job_44").rmdir()
     began = next(row.from_ns for row in first if row.a == "44")
-    assert probe.read(NOW + 2).served == [Served(began, NOW + 2, "job_node", "44", "n1")]
+    assert probe.read(NOW + 2).served == [Service(began, NOW + 2, "job_node", "44", "n1")]
 
 
 @pytest.mark.parametrize(

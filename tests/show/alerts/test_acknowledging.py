@@ -10,10 +10,10 @@ import pytest
 from test_alerts_look import NOW, H, sick
 
 from fairlead.core.errors import UsageError
-from fairlead.show.alerts.acknowledgement_routes import Listed, listed
+from fairlead.show.alerts.acknowledgement_routes import ListParameters, listed
 from fairlead.show.alerts.evaluation import look
 from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
-from fairlead.show.alerts.silence_routes import Wanted, silence_of
+from fairlead.show.alerts.silence_routes import SilenceRequest, silence_of
 from fairlead.show.alerts.state import FILE, Acknowledged, State
 from fairlead.show.web.identity import Person, RefusedError
 
@@ -64,11 +64,11 @@ def test_a_user_hears_of_own_jobs_only_and_no_words_of_operators(tmp_path: Path)
             b=by("root", owner="bob"),
             component=by("root"),
         )
-        asked = Listed(from_="2023-11-14T00:00:00Z", to="2023-11-16T00:00:00Z")
+        asked = ListParameters(from_="2023-11-14T00:00:00Z", to="2023-11-16T00:00:00Z")
         heard = {one.id: (one.who, one.text) for one in listed(state, asked, ALICE, NOW + H).acknowledgements}
         assert heard == {"a": (None, None), "own": ("alice", "seen")}
         assert len(listed(state, asked, ADMIN, NOW + H).acknowledgements) == 4
-        assert listed(state, Listed(id="own"), BOB, NOW + H).acknowledgements == []
+        assert listed(state, ListParameters(id="own"), BOB, NOW + H).acknowledgements == []
 
 
 def test_what_an_operator_takes_on_is_not_escalated_what_a_user_does_is(tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_a_file_of_the_first_version_is_brought_over(tmp_path: Path) -> None:
 )
 def test_a_silence_that_is_none_is_refused(match: dict[str, str], lasts: str, why: str) -> None:
     with pytest.raises((RefusedError, UsageError)) as refused:
-        silence_of(Wanted(match=match, lasts=lasts, why=why), "root", NOW)
+        silence_of(SilenceRequest(match=match, lasts=lasts, why=why), "root", NOW)
     assert getattr(refused.value, "status", 400) == 400
 
 
 def test_a_silence_holds_as_long_as_it_says() -> None:
-    one = silence_of(Wanted(match={"component": "ost*"}, lasts="3d", why=" disk ordered "), "root", NOW)
+    one = silence_of(SilenceRequest(match={"component": "ost*"}, lasts="3d", why=" disk ordered "), "root", NOW)
     assert (one.until_ns, one.who, one.why) == (NOW + 72 * H, "root", "disk ordered")

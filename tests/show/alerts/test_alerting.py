@@ -19,7 +19,7 @@ import pytest
 from agent_server import certificate
 from alert_receivers import MailSink, WebSink
 from fairlead.core.access.tokens import Claims, issue, read_key
-from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, batch_of
@@ -36,7 +36,7 @@ H = 3600 * S
 NOW = 1_700_000_000 * S
 
 
-def told(name: str, job: str, user: str, at_ns: int = NOW) -> Told:
+def told(name: str, job: str, user: str, at_ns: int = NOW) -> StoredFinding:
     finding = Finding(
         id=name,
         rule="job.interference",
@@ -51,7 +51,7 @@ def told(name: str, job: str, user: str, at_ns: int = NOW) -> Told:
         cost_s=300.0,
         analysis_version="1",
     )
-    return Told(finding=finding, cluster="c", job_id=job, user=user)
+    return StoredFinding(finding=finding, cluster="c", job_id=job, user=user)
 
 
 def incident(name: str, component: str, *, jobs: list[str], at_ns: int = NOW, to_ns: int | None = None) -> Incident:

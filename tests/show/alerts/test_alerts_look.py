@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead.core.errors import LakeError, UsageError
-from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.rules.advice_set import load_advice
@@ -334,7 +334,7 @@ def test_rows_of_the_lake_become_concerns() -> None:
     )
     mirrored = msgspec.structs.replace(finding, id="f2", rule="component.degraded", subject=Subject("target", "ost3"))
     told = [
-        Told(finding=one, job_id="42", user="alice", components=[Subject("forwarder", "f1")])
+        StoredFinding(finding=one, job_id="42", user="alice", components=[Subject("forwarder", "f1")])
         for one in (finding, mirrored)
     ]
     import pyarrow as pa

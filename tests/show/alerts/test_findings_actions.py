@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
-from fairlead.core.model.diagnosis import Told, finding_rows, identity, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, finding_rows, identity, incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.question import Asking
@@ -51,7 +51,9 @@ class ByHeader:
         return PEOPLE[request.headers["who"]]
 
 
-def told(name: str, job: str | None, user: str | None, rule: str = "job.interference", severity: Any = "high") -> Told:
+def told(
+    name: str, job: str | None, user: str | None, rule: str = "job.interference", severity: Any = "high"
+) -> StoredFinding:
     subject = Subject("job", job) if job else Subject("target", "ost3")
     finding = Finding(
         id=name,
@@ -67,7 +69,7 @@ def told(name: str, job: str | None, user: str | None, rule: str = "job.interfer
         cost_s=300.0,
         analysis_version="1",
     )
-    return Told(finding=finding, cluster="c", job_id=job, user=user)
+    return StoredFinding(finding=finding, cluster="c", job_id=job, user=user)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ _FEW_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedBatch:
     """One batch of a body: what it says of itself, its rows under the schema of their table (None when this fairlead
     does not know the table), where it lies in the body, what of it was not understood."""
 
@@ -39,7 +39,7 @@ class Decoded:
         return f"{self.header.node}/{self.header.boot_id}/{self.header.table}"
 
 
-def decode(body: bytes | memoryview, where: str = "the request", limit: int = BODY_RAW) -> list[Decoded]:
+def decode(body: bytes | memoryview, where: str = "the request", limit: int = BODY_RAW) -> list[DecodedBatch]:
     """All batches of a body, each checked in full; columns are taken over as they lie in memory.
 
     Raises CorruptInputError, UnsupportedVersionError as `decoding.batches`, UnfitError when rows do not fit their
@@ -53,7 +53,7 @@ def decode(body: bytes | memoryview, where: str = "the request", limit: int = BO
                 missing.append(item)
             else:
                 rows = item
-        found.append(Decoded(batch.header, rows, batch.begin, batch.end, batch.raw_bytes, tuple(missing)))
+        found.append(DecodedBatch(batch.header, rows, batch.begin, batch.end, batch.raw_bytes, tuple(missing)))
     return found
 
 

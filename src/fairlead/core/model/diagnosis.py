@@ -17,7 +17,7 @@ DIAGNOSIS_VERSION = 1
 FINDING_SCHEMA = "fairlead.finding/1"
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding as it is kept: with whose job it concerns (None: nobody's) and the components that play a part."""
 
     schema: str = FINDING_SCHEMA
@@ -34,7 +34,7 @@ def identity(*parts: object) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
-def finding_rows(told: Sequence[Told], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
+def finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
     """Rows of FINDING. A finding without a time is dated `made_ns`."""
     names = FINDING.schema.names
     columns: dict[str, list[object]] = {name: [] for name in names}
@@ -67,9 +67,9 @@ def finding_rows(told: Sequence[Told], made_ns: int, *, withdrawn: bool = False)
     return batch_of(FINDING, dict(columns), len(told))
 
 
-def told_of(rows: pa.Table) -> list[Told]:
+def told_of(rows: pa.Table) -> list[StoredFinding]:
     """Findings of rows that have the column `detail`."""
-    return [msgspec.json.decode(text, type=Told) for text in rows.column("detail").to_pylist()]
+    return [msgspec.json.decode(text, type=StoredFinding) for text in rows.column("detail").to_pylist()]
 
 
 def incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ class SitePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     targets: _Text
 
 
-class Barred(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Components (a host list of forwarders and targets) and pools that jobs may not use. `users`, `programs`: whose
     jobs; none named: everyone's. `but_users`: who may all the same. `why`: shown with a refusal."""
 
@@ -52,4 +52,4 @@ class SitePlanning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     client_bandwidth_bytes_per_s: _Rate | None = None
     forwarder_buffer_bytes: _Rate | None = None
     pools: list[SitePool] = []
-    barred: list[Barred] = []
+    barred: list[Exclusion] = []

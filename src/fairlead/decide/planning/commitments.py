@@ -16,7 +16,7 @@ from fairlead.decide.planning.expectations import Arriving, expected_of
 from fairlead.decide.planning.live_site import Live
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.next_run.expectation import Past
-from fairlead.decide.policies.paths.contract import Expected, Grant
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
 
 MOST_ENTERED = 2000
@@ -61,7 +61,7 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
     return Course(replace(site, forwarders=forwarders, targets=targets)), told
 
 
-def settled(course: Course, expected: Expected, grant: Grant) -> Course:
+def settled(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
     """The machine once a job has what it was granted: one job more on each component, its rate and its share of time;
     forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
     before = course.site
@@ -85,7 +85,9 @@ def alone(course: Course, forwarders: Sequence[int]) -> Course:
     return Course(replace(course.site, forwarders=replace(layer, reserved=reserved)))
 
 
-def _enter(rows: Mapping[str, object], site: Site, expected: Expected, places: Mapping[str, tuple[int, ...]]) -> None:
+def _enter(
+    rows: Mapping[str, object], site: Site, expected: ExpectedJob, places: Mapping[str, tuple[int, ...]]
+) -> None:
     for layer, running in rows.items():
         if isinstance(running, Running) and places[layer]:
             entry = entering(expected, site, layer, places[layer])
@@ -97,12 +99,12 @@ def _busy(layer: Layer, running: Running) -> Layer:
     return replace(layer, occupancy=np.array(running.occupancy), running=running)
 
 
-def _mapped(site: Site, expected: Expected) -> tuple[int, ...]:
+def _mapped(site: Site, expected: ExpectedJob) -> tuple[int, ...]:
     found = site.default_forwarder[list(expected.node_ids)]
     return tuple(int(at) for at in np.unique(found[found >= 0]))
 
 
-def _taken(layer: Layer, places: tuple[int, ...], expected: Expected, running: object, *, kept: bool) -> Layer:
+def _taken(layer: Layer, places: tuple[int, ...], expected: ExpectedJob, running: object, *, kept: bool) -> Layer:
     if not places:
         return replace(layer, running=running)
     at = list(places)

@@ -16,8 +16,8 @@ import numpy as np
 from fairlead.core.errors import InputError, UsageError
 from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.core.model.site_file import SiteFile, listed, parse_site, site_mapping
-from fairlead.core.model.site_planning import Barred, SitePlanning
-from fairlead.decide.policies.paths.checker import Kept
+from fairlead.core.model.site_planning import Exclusion, SitePlanning
+from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.analysis.node_intervals import FORWARDED
 from fairlead.explain.questions.components import SERVED_BY
 from fairlead.explain.questions.lake_queries import Tables, days, select
@@ -228,9 +228,9 @@ def _expanded(text: str, where: str) -> list[str]:
     return listed(text, where, expand_hostlist)
 
 
-def kept_from(barred: Iterable[Barred]) -> tuple[Kept, ...]:
+def kept_from(barred: Iterable[Exclusion]) -> tuple[Reservation, ...]:
     return tuple(
-        Kept(
+        Reservation(
             components=frozenset(_expanded(one.components, f"planning.barred[{at}].components"))
             if one.components
             else frozenset(),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fairlead.decide.policies.next_run.expectation import LISTS, NUMBERS, WORDS, Job, Past
 from fairlead.decide.policies.next_run.expectation import expected_of as expected_of_runs
-from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.explain.questions.lake_queries import Tables, days, select
 from fairlead.explain.questions.span import DAY_NS, Span
 
@@ -61,7 +61,7 @@ def earlier_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> Past:
     return Past.of(found)
 
 
-def expected_of(job: Arriving, runs: Past, node_ids: Sequence[int], at_ns: int) -> Expected:
+def expected_of(job: Arriving, runs: Past, node_ids: Sequence[int], at_ns: int) -> ExpectedJob:
     """What is expected of a job, of runs as `earlier_runs` gives them."""
     asked = Job(
         job_id=job.job_id,

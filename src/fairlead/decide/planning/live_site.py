@@ -17,7 +17,7 @@ from fairlead.core.model.plan import Plan
 from fairlead.core.model.site import F64, Layer, Site
 from fairlead.core.model.site_file import SiteFile
 from fairlead.decide.planning.components import NO_FILE, described, kept_from, mounts_of
-from fairlead.decide.policies.paths.checker import Kept
+from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.diagnosing.component_peaks import past_peaks
 from fairlead.explain.questions.freshness import shifted
 from fairlead.explain.questions.health import component_health
@@ -59,7 +59,7 @@ class Live:
     running: tuple[RunningJob, ...]
     state_ns: int
     missing: tuple[str, ...]
-    barred: tuple[Kept, ...] = ()
+    barred: tuple[Reservation, ...] = ()
     reserved_for: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[str, str] = field(default_factory=dict)
 

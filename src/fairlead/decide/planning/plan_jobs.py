@@ -23,7 +23,7 @@ from fairlead.decide.planning.expectations import Arriving, earlier_runs, expect
 from fairlead.decide.planning.live_site import Live, in_force, live
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check
-from fairlead.decide.policies.paths.contract import Expected, Grant, PathPolicy
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
 from fairlead.explain.questions.lake_queries import Tables
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
@@ -31,7 +31,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class PlanOutcome:
     """Plans, what they were checked against, and what is wrong with them (nothing, where they are sound)."""
 
     plans: Plans
@@ -62,7 +62,7 @@ def planned(
     file_system: str = "",
     seed: int = 0,
     granted: Sequence[Plan] = (),
-) -> Planned:
+) -> PlanOutcome:
     """Plans of `jobs` in their order, of a lake. `granted`: plans made before whose jobs may not be seen running yet.
     Raises LakeError, ConfigError, UsageError."""
     policy_named(policy)
@@ -91,7 +91,7 @@ def plans_on(
     now_ns: int,
     seed: int = 0,
     granted: Sequence[Plan] = (),
-) -> Planned:
+) -> PlanOutcome:
     """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
     asked = policy_named(policy)
     course, untold = standing(state, runs, at_ns)
@@ -105,10 +105,10 @@ def plans_on(
     document = Plans(
         policy=policy, state_ns=state.state_ns, made_ns=now_ns, plans=plans, missing=[*state.missing, *untold]
     )
-    return Planned(plans=document, ground=ground, violations=tuple(check(plans, ground)))
+    return PlanOutcome(plans=document, ground=ground, violations=tuple(check(plans, ground)))
 
 
-def sound(made: Planned) -> Plans:
+def sound(made: PlanOutcome) -> Plans:
     """The plans. Raises UnsoundPlanError where anything is wrong with one."""
     if made.violations:
         raise refusal(made.violations, f"policy {made.plans.policy}")
@@ -147,7 +147,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             course = alone(course, held) if plan.isolated else course
             continue
         told = plan.expected
-        expected = Expected(
+        expected = ExpectedJob(
             job_id=plan.job.job_id,
             user=plan.job.user,
             program=plan.job.program,
@@ -226,7 +226,7 @@ def _as_seen(site: Site, job: Arriving, ground: Ground) -> Site:
 
 
 def _named(
-    job: Arriving, policy: str, state: Live, site: Site, expected: Expected, grant: Grant, missing: list[str]
+    job: Arriving, policy: str, state: Live, site: Site, expected: ExpectedJob, grant: Grant, missing: list[str]
 ) -> Plan:
     """The grant by names."""
     forwarders = [site.forwarders.names[at] for at in grant.forwarders]
@@ -308,7 +308,7 @@ def _rate(grant: Grant, site: Site) -> float | None:
     return rate if np.isfinite(rate) and rate > 0 else None
 
 
-def _hints(expected: Expected, grant: Grant) -> dict[str, str]:
+def _hints(expected: ExpectedJob, grant: Grant) -> dict[str, str]:
     """MPI-IO hints (ROMIO's names) for files that processes share."""
     hints = {}
     if expected.mode in ("N-1", "N-M"):

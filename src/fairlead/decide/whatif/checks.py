@@ -14,7 +14,7 @@ from fairlead.core.model.units import NS_PER_S, format_time
 from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, jobs_of, phases_of
 from fairlead.decide.sim.workloads.history_curves import Curves, learn
 from fairlead.decide.whatif.history import Past
-from fairlead.decide.whatif.replays import AS_IT_WAS, Played, played, recorded
+from fairlead.decide.whatif.replays import AS_IT_WAS, NamedReplay, played, recorded
 from fairlead.decide.whatif.site import known_of, setting_of
 from fairlead.explain.questions.answers_whatif import Check, HeldOut
 from fairlead.explain.questions.lake_queries import Tables
@@ -29,7 +29,7 @@ LEAST_NODES = 0.1
 """A change of the map is one of this share of the nodes, or more, at once."""
 
 
-def check(name: str, history: History, runs: Runs, one: Played) -> Check:
+def check(name: str, history: History, runs: Runs, one: NamedReplay) -> Check:
     """A replay against what was measured of the same jobs."""
     measured, replayed = history.io_s, one.replayed.io_s
     usable = (measured >= LEAST_S) & np.isfinite(replayed)

@@ -22,14 +22,14 @@ from fairlead.decide.sim.workloads.history import History, Sound, jobs_of, phase
 from fairlead.decide.sim.workloads.history_curves import Curves, learn
 from fairlead.decide.whatif.checks import check, held_out, largest_change
 from fairlead.decide.whatif.history import Past, past_of
-from fairlead.decide.whatif.replays import AS_IT_WAS, Figures, OnLayer, Played, figures, played, recorded
+from fairlead.decide.whatif.replays import AS_IT_WAS, Figures, NamedReplay, OnLayer, figures, played, recorded
 from fairlead.decide.whatif.site import known_of, setting_of
 from fairlead.explain.questions.answers_whatif import (
     BasisLine,
+    ChangedCost,
     Check,
     DroppedLine,
     LayerLine,
-    Moved,
     Scenario,
     Sides,
     WhatIf,
@@ -68,7 +68,7 @@ _READ, _LEARNT, _REPLAYED = 0.12, 0.2, 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class WhatIfRequest:
     """What is asked: names of path policies (none: `DEFAULT_POLICIES`, or with other capacities the site's own), other
     numbers of forwarders and targets, a price in any currency, how many winners and losers to list. `layer`: where the
     policies decide: forwarders, targets or both (none: forwarders, where the site has any)."""
@@ -86,7 +86,7 @@ def whatif(
     lake: Tables,
     span: Span,
     sight: Sight,
-    asked: Asked,
+    asked: WhatIfRequest,
     *,
     peaks: Mapping[str, float] | None = None,
     telling: Telling | None = None,
@@ -117,7 +117,7 @@ def whatif(
         (AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), now),
         *_wanted(asked, policies, known, past, fit, curves, now),
     ]
-    runs: list[Played] = []
+    runs: list[NamedReplay] = []
     for number, (shown, name, policy, site) in enumerate(wanted):
         tell(shown)
         hear = _heard(follow, shown, number, len(wanted), len(fit.runs))
@@ -164,7 +164,7 @@ def _heard(follow: Following, shown: str, number: int, replays: int, jobs: int) 
     return progress
 
 
-def policies_of(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
+def policies_of(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
     """Policies by name; None is the site's own way. Raises UsageError for one that is not known."""
     names = list(dict.fromkeys(asked.policies))
     other = asked.forwarders is not None or asked.targets is not None
@@ -187,7 +187,7 @@ def policies_of(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
 
 
 def _wanted(
-    asked: Asked,
+    asked: WhatIfRequest,
     policies: Sequence[tuple[str, PathPolicy | None]],
     known: Site,
     past: Past,
@@ -231,14 +231,21 @@ def _play(
     fit: Sound,
     history: History,
     site: Site,
-    asked: Asked,
+    asked: WhatIfRequest,
     progress: Progress,
-) -> Played:
+) -> NamedReplay:
     return played(name, shown, policy, past, fit.row, fit.runs, history, site, seed=asked.seed, progress=progress)
 
 
 def _scenario(
-    one: Played, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, asked: Asked
+    one: NamedReplay,
+    mine: Figures,
+    base: Figures,
+    history: History,
+    past: Past,
+    fit: Sound,
+    sight: Sight,
+    asked: WhatIfRequest,
 ) -> Scenario:
     was, now = float(np.nansum(base.io_core_hours)), float(np.nansum(mine.io_core_hours))
     slow = mine.slowdown[np.isfinite(mine.slowdown)]
@@ -274,7 +281,7 @@ def _most(values: F64) -> float | None:
 
 
 def _sides(
-    one: Played, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, limit: int
+    one: NamedReplay, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, limit: int
 ) -> list[Sides]:
     """Jobs, users and programs by what they gain. Whom a reader may not see is not named, and not counted."""
     del one
@@ -302,9 +309,9 @@ def _sides(
         first = np.full(count, -1, np.int64)
         first[at[::-1]] = np.arange(len(at))[::-1]
 
-        def line(i: int) -> Moved:
+        def line(i: int) -> ChangedCost:
             j = int(first[i])  # noqa: B023
-            return Moved(
+            return ChangedCost(
                 name=names[j] or "unknown",  # noqa: B023
                 user=users[j] if kind != "user" else None,  # noqa: B023
                 jobs=int(jobs[i]),  # noqa: B023
@@ -334,7 +341,7 @@ def _best(scenarios: Sequence[Scenario]) -> int | None:
     return -max(others)[1] if others else None
 
 
-def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: Asked) -> str:
+def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: WhatIfRequest) -> str:
     """The answer in one line."""
     was = scenarios[0].io_core_hours
     lost = f"{_hours(was)} core-hours lost to I/O {when(span)}"

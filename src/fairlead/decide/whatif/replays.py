@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import Site
-from fairlead.decide.policies.paths.contract import Expected, Grant, PathPolicy
-from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
+from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.replay import replay
 from fairlead.decide.sim.workloads.history import MODES, History, Runs
@@ -23,12 +23,12 @@ AS_IT_WAS = "as it was"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedPaths:
     """A path policy that grants every job what it was really granted. `grants` by place of the job in the replay."""
 
     grants: Sequence[Grant]
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
         return self.grants[int(expected.job_id)]
 
@@ -38,10 +38,10 @@ class OnLayer:
     """A policy on one layer only; the other stays as it was recorded (or the site's default)."""
 
     policy: PathPolicy
-    rest: Recorded
+    rest: RecordedPaths
     layer: str
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:
         """See `PathPolicy`."""
         mine, was = self.policy.grant(expected, site, rng), self.rest.grant(expected, site, rng)
         if self.layer == "forwarders":
@@ -57,7 +57,7 @@ def recorded(
     forwarders: bool = True,
     targets: bool = True,
     mapped_at: int | None = None,
-) -> Recorded:
+) -> RecordedPaths:
     """What served the jobs in `rows`, as counted, else as the map says; without one of the layers where that is to be
     the site's default. `mapped_at`: by the map of then alone, whatever was counted."""
 
@@ -66,7 +66,7 @@ def recorded(
     if forwarders:
         rest = [row for row, names in zip(rows.tolist(), counted, strict=True) if not names]
         by_map = dict(zip(rest, past.mapped(rest, mapped_at), strict=True))
-    return Recorded(
+    return RecordedPaths(
         [
             Grant(
                 forwarders=_places(names or by_map.get(row, ()), site.forwarders.places),
@@ -82,13 +82,13 @@ def _places(names: Names, known: Mapping[str, int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class NamedReplay:
     """A replay with what it was of."""
 
     name: str
     policy: str
     site: Site
-    replayed: Replayed
+    replayed: ReplayResult
 
 
 def played(
@@ -103,12 +103,12 @@ def played(
     *,
     seed: int,
     progress: Progress | None = None,
-) -> Played:
+) -> NamedReplay:
     """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
     jobs = fitting(history.jobs, site)
     told = _told(past, rows, runs, jobs, site)
     found = replay(jobs, site, policy, seed=seed, expected_of=told, progress=progress)
-    return Played(name=label, policy=name, site=site, replayed=found)
+    return NamedReplay(name=label, policy=name, site=site, replayed=found)
 
 
 def fitting(jobs: Jobs, site: Site) -> Jobs:
@@ -118,12 +118,12 @@ def fitting(jobs: Jobs, site: Site) -> Jobs:
     return replace(jobs, first_node=first)
 
 
-def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, site: Site) -> Callable[[int], Expected]:
+def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, site: Site) -> Callable[[int], ExpectedJob]:
     drawn = np.random.default_rng([0, 0]).random(len(jobs))
     place = np.floor(drawn * (site.nodes - jobs.nodes + 1)).astype(np.int64)
     known = true_figures(jobs, site, np.where(jobs.first_node >= 0, jobs.first_node, place))
 
-    def expected(j: int) -> Expected:
+    def expected(j: int) -> ExpectedJob:
         row = int(rows[j])
         mode, processes = int(runs.mode[j]), float(runs.io_processes[j])
         one = known(j)
@@ -148,7 +148,7 @@ class Figures:
     slowdown: F64
 
 
-def figures(jobs: Jobs, found: Replayed) -> Figures:
+def figures(jobs: Jobs, found: ReplayResult) -> Figures:
     """Core-hours and slowdowns by job."""
     with np.errstate(divide="ignore", invalid="ignore"):
         slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.units import NS_PER_S
-from fairlead.decide.whatif.evaluate import Asked, policies_of
+from fairlead.decide.whatif.evaluate import WhatIfRequest, policies_of
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked
 from fairlead.explain.questions.span import Span, span_of
 
@@ -22,14 +22,14 @@ def is_age(text: str) -> bool:
     return bool(text) and text[0].isdigit() and text[-1].isalpha() and text.isalnum()
 
 
-def checked(asked: WhatIfAsked, now_ns: int) -> tuple[Span, Asked]:
+def checked(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
     """The span and the question. Raises UsageError for a time that is none, an unknown policy."""
     if asked.last and asked.since:
         raise UsageError("'since' and 'last' both say when it begins", remedy="give one of them")
     since = "" if is_age(asked.since) else asked.since
     last = asked.last or ("" if since else asked.since)
     span = span_of(now_ns=now_ns, default=DEFAULT, last=last, from_=since, to=asked.until)
-    found = Asked(
+    found = WhatIfRequest(
         policies=tuple(asked.policies),
         forwarders=asked.forwarders,
         targets=asked.targets,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
 from fairlead.core.model.units import NS_PER_S, format_count, format_duration
 from fairlead.core.safe_text import inert
@@ -75,7 +75,7 @@ def build_job_findings(
     *,
     jobs: pa.Table | None = None,
     advise: Advise | None = None,
-) -> list[Told]:
+) -> list[StoredFinding]:
     """Findings of the phases (schema PHASE, of any number of jobs) that `attributions` has something of, by row.
 
     Phases of one job (and start) with the same culprit are one finding. `jobs`: rows of JOBS, which tell how long a job
@@ -168,7 +168,7 @@ def _run_times(rows: Sequence[Mapping[str, Any]], jobs: pa.Table | None) -> dict
     }
 
 
-def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) -> Told:
+def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) -> StoredFinding:
     # The costliest phase speaks for the others.
     parts = sorted(parts, key=lambda one: (-one.cost_s, one.row["start_ns"], one.row["kind"], one.row["number"]))
     worst = parts[0]
@@ -200,7 +200,9 @@ def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) ->
         cost_basis=_basis(rule),
         analysis_version=str(DIAGNOSIS_VERSION),
     )
-    return Told(finding=finding, cluster=row["cluster"], job_id=row["job_id"], user=row["user"], components=components)
+    return StoredFinding(
+        finding=finding, cluster=row["cluster"], job_id=row["job_id"], user=row["user"], components=components
+    )
 
 
 def _culprits(parts: Sequence[_Part]) -> list[Subject]:

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from fairlead.core.model.identity import file_id
 from fairlead.core.model.tables import LAYOUTS, batch_of
-from fairlead.see.probes.layouts import Striped
+from fairlead.see.probes.layouts import StripedFile
 
 
-def build_layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
+def build_layout_rows(files: Iterable[StripedFile], fs: str) -> pa.RecordBatch:
     """Return LAYOUTS rows of the files that `lfs getstripe` listed on the file system mounted at `fs`."""
     rows: dict[str, list[object]] = {name: [] for name in LAYOUTS.schema.names if name != "job_id"}
     for one in files:

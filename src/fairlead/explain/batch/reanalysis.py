@@ -46,7 +46,7 @@ class Reanalysis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Made:
+class SummaryBatch:
     """Summaries of the jobs that began in one stretch (a table of JOB_SUMMARY)."""
 
     rows: pa.Table
@@ -119,7 +119,7 @@ def stretches(lake: Lake, span: Span) -> list[Span]:
     return [one for one in pieces(span, STRETCH_NS) if one.from_ns // STRETCH_NS in busy]
 
 
-def made_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> Made:
+def made_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> SummaryBatch:
     """Summaries of the jobs that began in one stretch and ended long enough ago. Runs where a worker is."""
     lake = lake_at(root, memory)
     begun = f"start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns} AND {days(stretch)}"
@@ -133,7 +133,7 @@ def made_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> 
     before = {_key(row): row for row in told}
     rows = summaries_of(lake, jobs, now_ns)
     good = [row for row in rows if not tells_less(row, before.get(_key(row)))]
-    return Made(build_summary_table(good), len(rows) - len(good))
+    return SummaryBatch(build_summary_table(good), len(rows) - len(good))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -51,7 +51,7 @@ class Rediagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Made:
+class DiagnosisBatch:
     """Rows of one hour's jobs, by table, and counts."""
 
     tables: tuple[pa.Table, ...]
@@ -128,29 +128,29 @@ def stream_of(what: str, label: str, stretch: Span) -> str:
     return f"rediagnosis/{what}/{label}/{stretch.from_ns}/{stretch.to_ns}"
 
 
-def phases_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> Made:
+def phases_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
     """Phases of the jobs that began in one stretch, not judged yet. Runs where a worker is."""
     lake = lake_at(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
     made = phases_of(lake, looked_up(lake, jobs), now_ns) if jobs else empty(PHASE)
     there = {_run(row) for row in _phases(lake, stretch).select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     new = {_run(row) for row in made.select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
-    return Made((made,) if made.num_rows else (), kept=len(there - new))
+    return DiagnosisBatch((made,) if made.num_rows else (), kept=len(there - new))
 
 
-def findings_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> Made:
+def findings_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
     """What is to be said of the phases of the jobs that began in one stretch. Runs where a worker is."""
     lake = lake_at(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
     if not jobs:
-        return Made(())
+        return DiagnosisBatch(())
     phases = _phases(lake, stretch)
     for name, value in (("made_ns", now_ns), ("analysis_version", DIAGNOSIS_VERSION)):
         column = pa.array([value] * phases.num_rows, pa.int64())
         phases = phases.set_column(phases.schema.get_field_index(name), PHASE.schema.field(name), column)
     found = diagnosed_phases(lake, phases, jobs, now_ns)
     tables = tuple(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]) for rows in found.rows)
-    return Made(tables, len(jobs), len(found.told), len(found.withdrawn))
+    return DiagnosisBatch(tables, len(jobs), len(found.told), len(found.withdrawn))
 
 
 def _jobs(lake: Any, stretch: Span, now_ns: int) -> list[dict[str, Any]]:

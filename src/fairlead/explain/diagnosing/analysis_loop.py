@@ -21,7 +21,7 @@ from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, JobData, Row, build_summary_table, summarise_job
-from fairlead.explain.diagnosing.diagnosis_step import Diagnosed, diagnosed_jobs
+from fairlead.explain.diagnosing.diagnosis_step import StepResult, diagnosed_jobs
 from fairlead.explain.diagnosing.ended_jobs import STAND_IN, arrived
 from fairlead.explain.diagnosing.program_profiles import profiles_with
 from fairlead.explain.diagnosing.recorded_io import looked_up
@@ -172,7 +172,7 @@ def _diagnosed(
     now_ns: int,
     diagnosis: Diagnosis,
     peaks: Mapping[str, float] | None,
-) -> Diagnosed | None:
+) -> StepResult | None:
     if not diagnosis.on or not jobs:
         return None
     return diagnosed_jobs(lake, looked, now_ns, limits=limits_of(diagnosis), peaks=peaks, again=_again(jobs))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, finding_rows, told_of
 from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_phases
@@ -42,12 +42,12 @@ _EDGE_NS = 60_000_000_000
 
 
 @dataclass(frozen=True)
-class Diagnosed:
+class StepResult:
     """What a step came to. `rows`: batches of PHASE and FINDING to be written with the jobs' summaries."""
 
     phases: pa.Table
-    told: Sequence[Told] = ()
-    withdrawn: Sequence[Told] = ()
+    told: Sequence[StoredFinding] = ()
+    withdrawn: Sequence[StoredFinding] = ()
     rows: Sequence[pa.RecordBatch | pa.Table] = field(default=())
 
 
@@ -59,7 +59,7 @@ def diagnosed_jobs(
     limits: Limits | None = None,
     peaks: Mapping[str, float] | None = None,
     again: Sequence[Mapping[str, Any]] | None = None,
-) -> Diagnosed:
+) -> StepResult:
     """Phases and findings of these jobs (what is known of each, and its row of `jobs`), and the findings told of them
     before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
     LakeError."""
@@ -77,10 +77,10 @@ def diagnosed_phases(
     limits: Limits | None = None,
     peaks: Mapping[str, float] | None = None,
     again: Sequence[Mapping[str, Any]] | None = None,
-) -> Diagnosed:
+) -> StepResult:
     """The same of phases (PHASE, one job after the other) that are there already."""
     limits = limits or Limits()
-    told: list[Told] = []
+    told: list[StoredFinding] = []
     if phases.num_rows:
         history = History(lake, phases)
         said = judged_by_job(history)
@@ -91,7 +91,7 @@ def diagnosed_phases(
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [finding_rows(told, now_ns)] if told else []
     rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
-    return Diagnosed(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
+    return StepResult(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
 
 
 def judged_by_job(history: History) -> PhaseJudgement:
@@ -127,7 +127,7 @@ def _told(
     peaks: Mapping[str, float],
     advise: Advise,
     history: History,
-) -> list[Told]:
+) -> list[StoredFinding]:
     rows = worth_telling(said, limits)
     if not rows:
         return []
@@ -142,7 +142,7 @@ def _told(
     return sorted(told, key=lambda one: one.finding.id)
 
 
-def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[Told]:
+def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[StoredFinding]:
     """Findings of this version that the lake holds of these jobs' own I/O and that are not among `still`."""
     if not jobs:
         return []

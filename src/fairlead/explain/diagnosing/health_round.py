@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, incident_rows, incidents_of
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, finding_rows, incident_rows, incidents_of
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS
@@ -120,7 +120,9 @@ def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | N
     return build_advice(load_advice(), rule, verdict, facts, layer=layer)
 
 
-def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]) -> int:
+def write(
+    writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, StoredFinding]
+) -> int:
     """Rows of what is new or says something else than before, with its finding; nothing is written twice."""
     before = {one.id: msgspec.json.encode(one) for one in known}
     changed = [one for one in health.incidents if before.get(one.id) != msgspec.json.encode(one)]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, finding_rows
 from fairlead.core.model.tables import TABLES
 from fairlead.explain.analysis.system.findings import (
     DAILY,
@@ -52,7 +52,7 @@ _BEFORE = {"job_summary": 32 * DAY_NS}
 
 
 @dataclass(frozen=True)
-class Looked:
+class RoundResult:
     """What a round did. `left`: windows that still wait."""
 
     written: int
@@ -73,7 +73,7 @@ def stream_of(window: Span) -> str:
     return f"system/{DIAGNOSIS_VERSION}/{window.from_ns}/{window.to_ns}"
 
 
-def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most: int = MOST_WINDOWS) -> Looked:
+def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most: int = MOST_WINDOWS) -> RoundResult:
     """Looks at `most` of the windows that were not looked at and of which there is something, one batch each. Raises
     LakeError."""
     due = [window for window in windows(now_ns) if not writer.known(stream_of(window))]
@@ -89,7 +89,7 @@ def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most:
         batch.add(finding_rows(sorted(told, key=lambda one: one.finding.id), now_ns))
         batch.commit()
         written += len(told)
-    return Looked(written, max(len(due) - most, 0))
+    return RoundResult(written, max(len(due) - most, 0))
 
 
 def _hours(window: Span) -> range:
@@ -111,7 +111,7 @@ def _busy_hours(lake: Any, due: Sequence[Span]) -> set[int]:
     return set(found["hour"].to_pylist())
 
 
-def _with_missing(one: Told, unread: Sequence[str]) -> Told:
+def _with_missing(one: StoredFinding, unread: Sequence[str]) -> StoredFinding:
     if not unread:
         return one
     finding = msgspec.structs.replace(one.finding, missing=[*unread, *one.finding.missing])

@@ -8,7 +8,7 @@ incidents themselves (`fairlead.core.model`), what other questions answer (`answ
 
 from __future__ import annotations
 
-from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers import Answer, JobRow, JobSummary
@@ -21,7 +21,7 @@ class Findings(Answer, frozen=True, kw_only=True):
     from_ns: int
     to_ns: int
     total: int
-    findings: list[Told]
+    findings: list[StoredFinding]
     older: int = 0
     """Findings of an older analysis that are left out, as a newer one has looked at their time."""
     by_severity: dict[str, int] = {}
@@ -85,7 +85,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     """One finding with what can be drawn of it."""
 
     schema: str = "fairlead.explanation/1"
-    told: Told
+    told: StoredFinding
     withdrawn: bool = False
     made_ns: int
     analysis_version: int
@@ -93,7 +93,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     usual: list[Usual]
     incidents: list[Incident] = []
     """Of the components that play a part, at that time."""
-    related: list[Told] = []
+    related: list[StoredFinding] = []
     """Other findings about the same job or component at that time."""
     missing: list[str] = []
 
@@ -116,7 +116,7 @@ class PhaseLine(Answer, frozen=True, kw_only=True):
     missing: list[str] = []
 
 
-class Taken(Answer, frozen=True, kw_only=True):
+class LostTime(Answer, frozen=True, kw_only=True):
     """Who or what took time of the job. `seconds` null: it cannot be told how much."""
 
     who: str
@@ -190,8 +190,8 @@ class Why(Answer, frozen=True, kw_only=True):
     expected_s: float | None
     lost_s: float | None
     usual: list[Usual]
-    taken: list[Taken]
-    findings: list[Told]
+    taken: list[LostTime]
+    findings: list[StoredFinding]
     advice: list[Advice]
     hurt: list[Hurt] = []
     """Whom it hurt."""
@@ -249,5 +249,5 @@ class ComponentHealth(Answer, frozen=True, kw_only=True):
     past: list[Incident]
     durations: list[Durations]
     courses: list[Course] = []
-    findings: list[Told] = []
+    findings: list[StoredFinding] = []
     missing: list[str] = []

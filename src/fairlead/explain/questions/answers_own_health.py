@@ -78,7 +78,7 @@ class SilentHours(Answer, frozen=True, kw_only=True):
     gaps: list[Gap]
 
 
-class Analysed(Answer, frozen=True, kw_only=True):
+class AnalysisProgress(Answer, frozen=True, kw_only=True):
     """How far the analysis is. `waiting`: jobs that ended a while ago and have no summary; `oldest_ns`: the end of the
     oldest of these; `last_ns`: when the last summary was made."""
 
@@ -115,5 +115,5 @@ class OwnHealth(Answer, frozen=True, kw_only=True):
     silences: SilentHours
     lake: LakeHeld | None
     """Null: what was asked is no lake of files."""
-    analysis: Analysed
+    analysis: AnalysisProgress
     missing: list[str] = msgspec.field(default_factory=list)

@@ -12,7 +12,7 @@ from fairlead.explain.questions.answers import Answer
 SCHEMA = "fairlead.whatif/1"
 
 
-class Moved(Answer, frozen=True, kw_only=True):
+class ChangedCost(Answer, frozen=True, kw_only=True):
     """A job, user or program that wins or loses: core-hours its cores wait for I/O, `before` as it was and `after`;
     `saved` is positive for who wins."""
 
@@ -31,8 +31,8 @@ class Sides(Answer, frozen=True, kw_only=True):
     that the reader may see."""
 
     kind: str
-    winners: list[Moved] = msgspec.field(default_factory=list)
-    losers: list[Moved] = msgspec.field(default_factory=list)
+    winners: list[ChangedCost] = msgspec.field(default_factory=list)
+    losers: list[ChangedCost] = msgspec.field(default_factory=list)
     won: int | None = None
     lost: int | None = None
     same: int | None = None

@@ -27,7 +27,7 @@ from fairlead.explain.analysis.overview.metadata_load import compute_metadata_lo
 from fairlead.explain.analysis.overview.requests import compute_bandwidth_and_iops, compute_shares_below
 from fairlead.explain.questions import answers_behaviour as lines
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.distributions import Kept, cdf, heatmap
+from fairlead.explain.questions.distributions import DistributionCache, cdf, heatmap
 from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
 from fairlead.explain.questions.machine import system
 from fairlead.explain.questions.span import DAY_NS, MINUTE_NS, Span
@@ -72,7 +72,7 @@ def behaviour(
     program: str = "",
     project: str = "",
     limit: int = 20,
-    kept: Kept | None = None,
+    kept: DistributionCache | None = None,
     peaks: Mapping[str, float] | None = None,
 ) -> lines.Behaviour:
     """Jobs that began in the span. Raises UnknownNameError for a user,
@@ -111,7 +111,7 @@ def behaviour(
     return (
         answer
         if chosen or not sight.everything
-        else _machine(lake, span, sight, now_ns, kept or Kept(), peaks or {}, answer)
+        else _machine(lake, span, sight, now_ns, kept or DistributionCache(), peaks or {}, answer)
     )
 
 
@@ -204,7 +204,13 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
 
 
 def _machine(
-    lake: Tables, span: Span, sight: Sight, now_ns: int, kept: Kept, peaks: Mapping[str, float], answer: lines.Behaviour
+    lake: Tables,
+    span: Span,
+    sight: Sight,
+    now_ns: int,
+    kept: DistributionCache,
+    peaks: Mapping[str, float],
+    answer: lines.Behaviour,
 ) -> lines.Behaviour:
     """The same with how busy the machine was."""
     end = Span(max(span.from_ns, span.to_ns - _HEATED_NS), span.to_ns)

@@ -38,7 +38,6 @@ from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.question import (
     Answering,
-    Asked,
     Asking,
     Limit,
     LoadAsked,
@@ -46,13 +45,14 @@ from fairlead.explain.questions.question import (
     PageAsked,
     Points,
     Question,
+    TimeParameters,
     live_span,
 )
-from fairlead.explain.questions.restricted_lake import KeptFor, Narrowed
+from fairlead.explain.questions.restricted_lake import KeptFor, RestrictedLake
 from fairlead.explain.questions.visibility import must_be_for
 
 
-class JobsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class JobsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which jobs to list."""
 
     user: Name = ""
@@ -68,14 +68,14 @@ class JobsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
 
 
-class JobAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class JobAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run of a job number, how finely."""
 
     cluster: Name = ""
     points: Points = 600
 
 
-class MdsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class MdsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which metadata server or target."""
 
     server: Name = ""
@@ -83,7 +83,7 @@ class MdsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     limit: Limit = 20
 
 
-class TopAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class TopAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """By what, how many."""
 
     metric: Literal["bytes", "read", "write", "metadata"] = "bytes"
@@ -96,7 +96,7 @@ class HealthAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     all: bool = False
 
 
-class UsageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class UsageAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Whose space: a file system, a target, a kind of owner."""
 
     fs: Name = ""
@@ -105,20 +105,20 @@ class UsageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     limit: Limit = 20
 
 
-class PortsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class PortsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How many ports and jobs."""
 
     limit: Limit = 20
 
 
-class DevicesAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class DevicesAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Devices of one node, or the busiest of all."""
 
     node: Name = ""
     limit: Limit = 50
 
 
-class FindingsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class FindingsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which findings to list: about a job (or blaming it), a component, a user's jobs; so grave or graver."""
 
     job: Name = ""
@@ -136,13 +136,13 @@ class FindingAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Nothing but its id."""
 
 
-class WhyAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class WhyAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run of a job number."""
 
     cluster: Name = ""
 
 
-class BehaviourAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class BehaviourAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Whose jobs; how many users, programs and runs to list."""
 
     user: Name = ""
@@ -151,7 +151,7 @@ class BehaviourAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limit: Limit = 20
 
 
-class ComponentsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ComponentsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One component, or all; whether to list those in order, too."""
 
     component: Name = ""
@@ -199,7 +199,7 @@ def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int
     return machine.node(asking.lake, name, span, sight, now_ns, points=asked.points)
 
 
-def _targets(asking: Asking, name: str, asked: Asked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+def _targets(asking: Asking, name: str, asked: TimeParameters, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     return components.targets(asking.lake, live_span(asking, asked, "5m", now_ns))
 
 
@@ -337,7 +337,9 @@ QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
     "system": Question("system", PageAsked, answers.System, "The machine at a glance.", _system),
     "node": Question("nodes/{name}", PageAsked, answers.NodePage, "One node.", _node),
     "cdf": Question("targets/cdf", LoadAsked, answers.Cdf, "How busy storage targets are, as a distribution.", _cdf),
-    "targets": Question("targets", Asked, answers.Targets, "Load, space and imbalance of all targets.", _targets),
+    "targets": Question(
+        "targets", TimeParameters, answers.Targets, "Load, space and imbalance of all targets.", _targets
+    ),
     "target": Question(
         "targets/{name}", PageAsked, answers.ComponentPage, "One storage target and who uses it.", _page_of("target")
     ),
@@ -376,7 +378,7 @@ def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
     if sight.everything:
         return asking
     kept = KeptFor(asking.kept, sight)
-    return replace(asking, lake=Narrowed(asking.lake, sight, kept, now_ns), kept=kept)
+    return replace(asking, lake=RestrictedLake(asking.lake, sight, kept, now_ns), kept=kept)
 
 
 def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:

@@ -27,10 +27,19 @@ from fairlead.explain.questions.pages import (
 from fairlead.explain.questions.pages import (
     recent_jobs as mine,
 )
-from fairlead.explain.questions.question import Asked, Asking, Limit, LoadAsked, Name, PageAsked, Points, Question
+from fairlead.explain.questions.question import (
+    Asking,
+    Limit,
+    LoadAsked,
+    Name,
+    PageAsked,
+    Points,
+    Question,
+    TimeParameters,
+)
 
 
-class RunAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RunAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run of a job number; a span zooms into it. `points`: of the axis, one a pixel."""
 
     cluster: Name = ""
@@ -38,7 +47,7 @@ class RunAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     neighbours: Annotated[int, msgspec.Meta(ge=0, le=50)] = 8
 
 
-class RanksAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RanksAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run, by rank or node; at most so many rows and columns."""
 
     cluster: Name = ""
@@ -47,7 +56,7 @@ class RanksAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     columns: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 300
 
 
-class FilesAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class FilesAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run; how files are sorted; `like`: a part of the path."""
 
     cluster: Name = ""
@@ -57,13 +66,13 @@ class FilesAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
 
 
-class RequestsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RequestsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run."""
 
     cluster: Name = ""
 
 
-class MineAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class MineAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How many jobs; of whom, for who sees all."""
 
     user: Name = ""
@@ -91,7 +100,7 @@ class ComponentAsked(PageAsked, frozen=True, kw_only=True, forbid_unknown_fields
     id: Name = ""
 
 
-class WaitsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class WaitsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Of one component, or of the whole layer."""
 
     component: Name = ""
@@ -146,6 +155,8 @@ PAGE_QUESTIONS: dict[str, Question] = {
     "own_health": Question(
         "health/own", OwnHealthAsked, answers_own_health.OwnHealth, "Health of fairlead itself.", _own_health
     ),
-    "volumes": Question("volumes", Asked, answers_pages.Volumes, "Daily volumes of every layer.", volumes.volumes),
+    "volumes": Question(
+        "volumes", TimeParameters, answers_pages.Volumes, "Daily volumes of every layer.", volumes.volumes
+    ),
 }
 """`{name}` of a layer: forwarder, target, mds, network or device."""

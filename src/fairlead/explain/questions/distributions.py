@@ -43,7 +43,7 @@ def amount_of(kind: str) -> str:
     return "metadata_ops" if kind == "mds" else "coalesce(read_bytes, 0) + coalesce(write_bytes, 0)"
 
 
-class Kept:
+class DistributionCache:
     """What was found out about closed times, for `KEPT_NS`. Safe to share among threads."""
 
     def __init__(self, most: int = _MOST_HELD) -> None:
@@ -75,7 +75,13 @@ class _Hour:
 
 
 def heatmap(
-    lake: Tables, span: Span, kept: Kept, now_ns: int, *, kind: str = "forwarder", peak_bytes_per_s: float | None = None
+    lake: Tables,
+    span: Span,
+    kept: DistributionCache,
+    now_ns: int,
+    *,
+    kind: str = "forwarder",
+    peak_bytes_per_s: float | None = None,
 ) -> HeatMap:
     """The busiest minute of each hour of each forwarder as a share of its known peak. Whole hours (UTC)."""
     wide = span.aligned(HOUR_NS)
@@ -122,7 +128,7 @@ def _heat_row(name: str, line: NDArray[np.float64], highest: float | None) -> He
     return HeatRow(id=name, peak_share=shares, level=[classify_level(share) for share in shares])
 
 
-def _hours(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> list[_Hour]:
+def _hours(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> list[_Hour]:
     """The hours of the span; those that are not kept are read in one stretch."""
     starts = range(span.from_ns, span.to_ns, HOUR_NS)
     held = {start: kept.get(("heat", kind, start), now_ns) for start in starts}
@@ -169,7 +175,7 @@ def _read_hours(lake: Tables, span: Span, kind: str) -> dict[int, _Hour]:
 
 
 def _watched(
-    lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str, hosts: Mapping[str, str]
+    lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str, hosts: Mapping[str, str]
 ) -> dict[str, NDArray[np.bool_]]:
     """By machine the hours in which its agent said at least once that all was well."""
     hour_now = now_ns // HOUR_NS * HOUR_NS
@@ -192,7 +198,7 @@ def _watched(
     return watched
 
 
-def highest_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float | None:
+def highest_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float | None:
     """The highest minute of any component in the week before the span's end (of hours where minutes are gone)."""
     end = min(span.to_ns, now_ns // HOUR_NS * HOUR_NS + HOUR_NS)
     key = ("highest", kind, end)
@@ -222,7 +228,7 @@ def highest_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -
     return highest
 
 
-def best_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float | None:
+def best_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float | None:
     """As `highest_seen`, and no less than any minute of the span and of the day before its end: the one figure that
     all pictures of a layer's page are shares of."""
     wide = Span(min(span.from_ns, span.to_ns - DAY_NS), span.to_ns).aligned(HOUR_NS)
@@ -234,7 +240,13 @@ def best_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> f
 
 
 def cdf(
-    lake: Tables, span: Span, kept: Kept, now_ns: int, *, kind: str = "target", peak_bytes_per_s: float | None = None
+    lake: Tables,
+    span: Span,
+    kept: DistributionCache,
+    now_ns: int,
+    *,
+    kind: str = "target",
+    peak_bytes_per_s: float | None = None,
 ) -> Cdf:
     """How busy targets are: over all targets and minutes of the span (whole hours), the share at or below each
     utilisation. Minutes without rows count as idle where the source was there, else they are unknown."""
@@ -277,7 +289,7 @@ def _at(share: NDArray[np.float64], utilisation: float, known: int) -> float | N
 
 
 def _utilisation(
-    lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str, highest: float | None
+    lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str, highest: float | None
 ) -> tuple[NDArray[np.int64], int, int]:
     """Minutes by half per cent of utilisation (rounded up, over 100 % counts as 100 %), components, minutes in all."""
     rates = _rates(lake, span, kept, now_ns, kind)
@@ -299,7 +311,7 @@ def _utilisation(
     return counts, components, len(rates)
 
 
-def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDArray[np.float32]:
+def _rates(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> NDArray[np.float32]:
     """Bytes a second of every component-minute of the span that has rows; closed hours are kept."""
     starts = range(span.from_ns, span.to_ns, HOUR_NS)
     held = {start: kept.get(("rates", kind, start), now_ns) for start in starts}
@@ -323,7 +335,7 @@ def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDAr
     return np.concatenate([held[start] for start in starts])
 
 
-def _watched_share(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float:
+def _watched_share(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float:
     """The share of the time somebody watched: of the minutes of all servers, those whose agent was well."""
     from fairlead.explain.questions.components import SERVED_BY
 

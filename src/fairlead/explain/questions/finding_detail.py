@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import Told, incidents_of
+from fairlead.core.model.diagnosis import StoredFinding, incidents_of
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions import findings as kept
@@ -64,21 +64,21 @@ def _int(value: object) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def span_of(told: Told, now_ns: int) -> tuple[int, int]:
+def span_of(told: StoredFinding, now_ns: int) -> tuple[int, int]:
     """When it was: an open finding lasts till now."""
     finding = told.finding
     begin = finding.from_ns if finding.from_ns is not None else now_ns - HOUR_NS
     return begin, max(begin + 1, finding.to_ns if finding.to_ns is not None else now_ns)
 
 
-def components_of(told: Told) -> list[Subject]:
+def components_of(told: StoredFinding) -> list[Subject]:
     """The components that play a part, those accused first."""
     finding = told.finding
     named = [*([finding.subject] if finding.subject.kind in COMPONENTS else []), *finding.culprits, *told.components]
     return list(dict.fromkeys(one for one in named if one.kind in COMPONENTS))
 
 
-def phase_of(lake: Tables, told: Told, begin: int, end: int) -> dict[str, Any] | None:
+def phase_of(lake: Tables, told: StoredFinding, begin: int, end: int) -> dict[str, Any] | None:
     """The phase it was found in: of those of the job at that time the one that lost most."""
     found = select(
         lake,
@@ -98,7 +98,9 @@ def phase_of(lake: Tables, told: Told, begin: int, end: int) -> dict[str, Any] |
     return {**mine.slice(best, 1).to_pylist()[0], "table": mine.slice(best, 1)}
 
 
-def job_courses(lake: Tables, told: Told, phase: Mapping[str, Any] | None, sight: Sight, now_ns: int) -> list[Course]:
+def job_courses(
+    lake: Tables, told: StoredFinding, phase: Mapping[str, Any] | None, sight: Sight, now_ns: int
+) -> list[Course]:
     """What the victim got, and what went on at the components it shared, over one time axis."""
     if told.job_id is None or phase is None:
         return []
@@ -116,7 +118,7 @@ def job_courses(lake: Tables, told: Told, phase: Mapping[str, Any] | None, sight
     return courses
 
 
-def _namer(lake: Tables, told: Told, culprits: list[str], sight: Sight) -> Callable[[str], str]:
+def _namer(lake: Tables, told: StoredFinding, culprits: list[str], sight: Sight) -> Callable[[str], str]:
     """What lines of jobs are called: those this reader may not see have no number."""
     if sight.everything or not culprits:
         return str
@@ -153,7 +155,7 @@ def incidents_at(lake: Tables, components: list[str], span: Span) -> list[Incide
     return incidents_of(found)
 
 
-def _related(lake: Tables, told: Told, span: Span, sight: Sight) -> list[Told]:
+def _related(lake: Tables, told: StoredFinding, span: Span, sight: Sight) -> list[StoredFinding]:
     if told.job_id is not None:
         near = kept.of_job(lake, told.cluster, told.job_id, Span(span.from_ns - DAY_NS, span.to_ns + DAY_NS), sight)
     else:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import Told, told_of
+from fairlead.core.model.diagnosis import StoredFinding, told_of
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.questions.answers_diagnosis import Findings
 from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
@@ -172,7 +172,7 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     return []
 
 
-def one(lake: Tables, name: str) -> tuple[Told, Mapping[str, object]]:
+def one(lake: Tables, name: str) -> tuple[StoredFinding, Mapping[str, object]]:
     """The finding of this id (or the only one whose id begins so), and its row. Raises UnknownNameError for one that is
     not there or not for this reader."""
     where, words = _chosen("", "", "", "")
@@ -192,7 +192,7 @@ def one(lake: Tables, name: str) -> tuple[Told, Mapping[str, object]]:
 
 def of_job(
     lake: Tables, cluster: str | None, job_id: str, span: Span, sight: Sight, rules: Sequence[str] = ()
-) -> list[Told]:
+) -> list[StoredFinding]:
     """Findings about this job in its time, by what they cost."""
     found = select(
         about(lake, span),
@@ -205,7 +205,7 @@ def of_job(
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
 
 
-def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[Told]:
+def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[StoredFinding]:
     """Findings about other jobs that blame this one for its time, by what they cost."""
     found = select(
         about(lake, span),

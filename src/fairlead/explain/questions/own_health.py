@@ -16,7 +16,7 @@ import numpy as np
 from fairlead.core.model.units import format_bytes, format_duration
 from fairlead.explain.questions.answers import Gap
 from fairlead.explain.questions.answers_own_health import (
-    Analysed,
+    AnalysisProgress,
     Collecting,
     LakeHeld,
     OwnHealth,
@@ -27,7 +27,7 @@ from fairlead.explain.questions.answers_own_health import (
     Tier,
 )
 from fairlead.explain.questions.coverage import gaps_of
-from fairlead.explain.questions.distributions import Kept
+from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.lake_queries import Tables, days, floats, integers, records, select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.store.folder import Place
@@ -49,7 +49,7 @@ _TROUBLE = ("failing", "late", "lost")
 _LITTLE_ROOM = 0.05
 
 
-def own_health(lake: Tables, now_ns: int, *, kept: Kept, keep: Policy | None = None) -> OwnHealth:
+def own_health(lake: Tables, now_ns: int, *, kept: DistributionCache, keep: Policy | None = None) -> OwnHealth:
     """The whole of it. `keep`: what the server keeps how long, where that is known. Raises LakeError."""
     sources, collectors = _sources(lake, now_ns)
     states: dict[str, int] = {}
@@ -144,7 +144,7 @@ def _collector(row: Mapping[str, Any], now_ns: int) -> Collecting:
     )
 
 
-def _taken(lake: Tables, now_ns: int, kept: Kept) -> SentRows:
+def _taken(lake: Tables, now_ns: int, kept: DistributionCache) -> SentRows:
     """Rows sent in the last day, as nodes count them: each word of health is of the interval before it. Looked at once
     a minute, as it looks at every word of the day."""
     end = now_ns // STEP_NS * STEP_NS
@@ -204,7 +204,7 @@ def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHou
     )
 
 
-def _lake(lake: Tables, now_ns: int, kept: Kept, keep: Policy | None) -> LakeHeld | None:
+def _lake(lake: Tables, now_ns: int, kept: DistributionCache, keep: Policy | None) -> LakeHeld | None:
     """Size by table; looked at once a minute, as it looks at every file."""
     place = getattr(lake, "place", None)
     if not isinstance(place, Place):
@@ -265,7 +265,7 @@ def _free(root: Path) -> int | None:
         return None
 
 
-def _analysed(lake: Tables, now_ns: int) -> Analysed:
+def _analysed(lake: Tables, now_ns: int) -> AnalysisProgress:
     """Jobs that ended within the last day, and whether they have a summary of all of their run. Of those that began in
     the last days."""
     span, wide = Span(now_ns - DAY_NS, now_ns - LATE_NS), Span(now_ns - BEGAN_NS, now_ns)
@@ -284,11 +284,17 @@ def _analysed(lake: Tables, now_ns: int) -> Analysed:
     )
     last = select(lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {days(wide)}", within=wide, began=wide)
     ended, waiting = (int(integers(found, name)[0]) for name in ("ended", "waiting"))
-    return Analysed(last_ns=last["at"][0].as_py(), ended=ended, waiting=waiting, oldest_ns=found["oldest"][0].as_py())
+    return AnalysisProgress(
+        last_ns=last["at"][0].as_py(), ended=ended, waiting=waiting, oldest_ns=found["oldest"][0].as_py()
+    )
 
 
 def _problems(
-    sources: list[SourceSeen], collectors: list[Collecting], held: LakeHeld | None, analysis: Analysed, now_ns: int
+    sources: list[SourceSeen],
+    collectors: list[Collecting],
+    held: LakeHeld | None,
+    analysis: AnalysisProgress,
+    now_ns: int,
 ) -> list[str]:
     """What somebody has to look after, in words."""
     said = []

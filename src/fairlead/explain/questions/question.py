@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.core.model.site_facts import SiteFacts
 from fairlead.explain.questions import answers
-from fairlead.explain.questions.distributions import Kept
+from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.freshness import shifted
 from fairlead.explain.questions.lake_queries import Sight, Tables
 from fairlead.explain.questions.span import LONGEST_NS, MAX_POINTS, Span, span_of
@@ -25,7 +25,7 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 Points = Annotated[int, msgspec.Meta(ge=10, le=MAX_POINTS)]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class TimeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """When is asked about: `last` (5m, 2h, 7d) up to `to`, `from` … `to`, or `at` (a moment; `last` before it)."""
 
     last: When = ""
@@ -51,14 +51,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return bool(self.last or self.from_ or self.to or self.at)
 
 
-class PageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class PageAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How finely a page is drawn, how many of those involved are listed."""
 
     points: Points = 600
     limit: Limit = 20
 
 
-class LoadAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class LoadAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What counts as a component's full load, bytes a second; unknown: the highest seen."""
 
     peak: Annotated[float, msgspec.Meta(gt=0, le=1e18)] | None = None
@@ -69,7 +69,7 @@ class Asking:
     """What a question is asked of: a lake, what is remembered between questions, the longest span taken."""
 
     lake: Tables
-    kept: Kept = field(default_factory=Kept)
+    kept: DistributionCache = field(default_factory=DistributionCache)
     longest_ns: int = LONGEST_NS
     peaks: dict[str, float] = field(default_factory=dict)
     """Known peak of a kind of component, bytes a second (`forwarder`, `target`): of the site's description."""
@@ -103,7 +103,7 @@ class Question:
     run: Answering
 
 
-def live_span(asking: Asking, asked: Asked, default: str, now_ns: int) -> Span:
+def live_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:
     """The span asked for; a short one up to now ends where the rollup does."""
     span = asked.span(now_ns, default, asking.longest_ns)
     return (span if asked.to or asked.at else shifted(asking.lake, span, now_ns)).rounded()

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.lake_queries import Sight, Tables
@@ -31,7 +31,7 @@ Say = Callable[[str], str]
 _Accounts = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def told_to(lake: Tables, told: Sequence[Told], sight: Sight) -> list[Told]:
+def told_to(lake: Tables, told: Sequence[StoredFinding], sight: Sight) -> list[StoredFinding]:
     """The findings in the words this reader may hear. Raises LakeError."""
     if sight.everything or not told:
         return list(told)
@@ -109,14 +109,14 @@ def _numbers(text: str) -> list[str]:
     return [form for token in _TOKEN.findall(text) for form in {token, token.rstrip(".")}]
 
 
-def _texts(told: Told) -> list[str]:
+def _texts(told: StoredFinding) -> list[str]:
     finding = told.finding
     texts = [finding.title, *finding.missing, finding.cost_basis or ""]
     texts += [str(e.text) for e in finding.evidence] + [e.value for e in finding.evidence if isinstance(e.value, str)]
     return texts + [advice.text for advice in finding.advice] + [advice.code or "" for advice in finding.advice]
 
 
-def _subjects(told: Told) -> list[str]:
+def _subjects(told: StoredFinding) -> list[str]:
     finding = told.finding
     return [who.id for who in (finding.subject, *finding.culprits, *told.components) if who.kind == "job"]
 
@@ -144,7 +144,7 @@ def _either(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
 
 
-def _told(told: Told, say: Say) -> Told:
+def _told(told: StoredFinding, say: Say) -> StoredFinding:
     finding = told.finding
     return replace(
         told,

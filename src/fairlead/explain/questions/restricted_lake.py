@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
-from fairlead.explain.questions.distributions import Kept
+from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.visibility import NarrowLake, Reach, jobs_condition
@@ -33,10 +33,10 @@ _STEP = re.compile(r"\binterval_ns = (\d+)\b")
 _NAMED = re.compile(r"\$(\w+)")
 
 
-class Narrowed(NarrowLake):
+class RestrictedLake(NarrowLake):
     """The lake for one reader, while one question is answered. As a `Lake` it is asked with `query`."""
 
-    def __init__(self, lake: Tables, sight: Sight, kept: Kept, now_ns: int) -> None:
+    def __init__(self, lake: Tables, sight: Sight, kept: DistributionCache, now_ns: int) -> None:
         self.whole = lake
         self.sight = sight
         self._kept = kept
@@ -44,7 +44,7 @@ class Narrowed(NarrowLake):
         self._reached: list[tuple[Span, Reach]] = []
         self._about: Span | None = None
 
-    def about(self, span: Span) -> Narrowed:
+    def about(self, span: Span) -> RestrictedLake:
         """The same, for queries that do not say which time they are about."""
         made = copy(self)
         made._about = span
@@ -78,7 +78,7 @@ class Narrowed(NarrowLake):
         """The rows of one SELECT, of what may be seen. Raises UsageError, LakeError."""
         if OPS_STORED in sql:
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
-        shown = _Shown(self, self._about or (None if between is None else Span(*between)), _steps_of(sql))
+        shown = _VisibleRows(self, self._about or (None if between is None else Span(*between)), _steps_of(sql))
         ahead = shown.tables(find_mentioned(sql))
         if ahead:
             begun = sql.lstrip()
@@ -97,10 +97,10 @@ class Narrowed(NarrowLake):
         )
 
 
-class KeptFor(Kept):
+class KeptFor(DistributionCache):
     """What one reader's questions keep, beside that of others."""
 
-    def __init__(self, kept: Kept, sight: Sight) -> None:
+    def __init__(self, kept: DistributionCache, sight: Sight) -> None:
         super().__init__()
         self._shared, self._sight = kept, sight
 
@@ -113,10 +113,10 @@ class KeptFor(Kept):
         self._shared.put((self._sight, key), value, now_ns)
 
 
-class _Shown:
+class _VisibleRows:
     """The common table expressions that stand before one query, and their parameters."""
 
-    def __init__(self, lake: Narrowed, span: Span | None, steps: set[int]) -> None:
+    def __init__(self, lake: RestrictedLake, span: Span | None, steps: set[int]) -> None:
         self._lake, self._span = lake, span
         self.steps = steps
         """Intervals of the rollup the query may read."""
@@ -216,20 +216,20 @@ def ragged(
     )
 
 
-def _nothing(shown: _Shown, name: str) -> str:  # noqa: ARG001
+def _nothing(shown: _VisibleRows, name: str) -> str:  # noqa: ARG001
     return f"SELECT * FROM {name} WHERE false"
 
 
-def _of_jobs(start: str = "start_ns") -> Callable[[_Shown, str], str]:
+def _of_jobs(start: str = "start_ns") -> Callable[[_VisibleRows, str], str]:
     return lambda shown, name: f"SELECT * FROM {name} WHERE {shown.jobs(start)}"
 
 
-def _profile(shown: _Shown, name: str) -> str:
+def _profile(shown: _VisibleRows, name: str) -> str:
     user = shown.word(shown._lake.sight.user, "owner")
     return f"SELECT * FROM {name} WHERE \"user\" = {user} AND {user} <> ''"
 
 
-def _rollup(shown: _Shown, name: str) -> str:
+def _rollup(shown: _VisibleRows, name: str) -> str:
     job, node = shown.word("job", "w_job"), shown.word("node", "w_node")
     device = shown.word("device", "w_device")
     key = (
@@ -258,10 +258,10 @@ def _rollup(shown: _Shown, name: str) -> str:
     return " UNION ALL ".join(parts)
 
 
-def _counted_by_job(time: str) -> Callable[[_Shown, str], str]:
+def _counted_by_job(time: str) -> Callable[[_VisibleRows, str], str]:
     """Rows that name a job; those without a time where no other job ever had its number."""
 
-    def rows(shown: _Shown, name: str) -> str:
+    def rows(shown: _VisibleRows, name: str) -> str:
         common = shown.word(sorted(shown._lake.reach(shown._span).common), "common")
         job = shown.word("job", "w_job")
         untimed = (
@@ -278,18 +278,18 @@ def _counted_by_job(time: str) -> Callable[[_Shown, str], str]:
     return rows
 
 
-def _files(shown: _Shown, name: str) -> str:  # noqa: ARG001
+def _files(shown: _VisibleRows, name: str) -> str:  # noqa: ARG001
     return (
         f"SELECT t.* FROM {name} t WHERE t.file_id IN (SELECT file_id FROM file_counters"
         " UNION SELECT file_id FROM ops WHERE file_id IS NOT NULL)"
     )
 
 
-def _samples(kind: str, column: str, *, more: str = "true") -> Callable[[_Shown, str], str]:
+def _samples(kind: str, column: str, *, more: str = "true") -> Callable[[_VisibleRows, str], str]:
     """Rows of a component's counters: whole ones while it is seen, parts by job of jobs that are seen. A row is of the
     interval that ends at its time."""
 
-    def rows(shown: _Shown, name: str) -> str:
+    def rows(shown: _VisibleRows, name: str) -> str:
         job, of = shown.word("job", "w_job"), shown.word(kind, f"w_{kind}")
         has_job = name not in ("port", "device")
         of_job = f"CASE WHEN t.job_id IS NOT NULL THEN {job} ELSE {of} END" if has_job else of
@@ -303,7 +303,7 @@ def _samples(kind: str, column: str, *, more: str = "true") -> Callable[[_Shown,
     return rows
 
 
-def _health(shown: _Shown, name: str) -> str:
+def _health(shown: _VisibleRows, name: str) -> str:
     source = shown.word("source", "w_source")
     return (
         f"SELECT t.* FROM {name} t WHERE EXISTS (SELECT 1 FROM {shown.reached()} r WHERE r.k = {source}"
@@ -311,10 +311,10 @@ def _health(shown: _Shown, name: str) -> str:
     )
 
 
-def _lasting(column: str, begin: str, end: str, texts: str = "") -> Callable[[_Shown, str], str]:
+def _lasting(column: str, begin: str, end: str, texts: str = "") -> Callable[[_VisibleRows, str], str]:
     """Rows about a component that were true at some time at which it is seen."""
 
-    def rows(shown: _Shown, name: str) -> str:
+    def rows(shown: _VisibleRows, name: str) -> str:
         known = shown.word("any", "w_any")
         of = f"r.i IN ({column}, split_part(split_part({column}, '/', 1), ':', 1))"
         return (
@@ -325,14 +325,14 @@ def _lasting(column: str, begin: str, end: str, texts: str = "") -> Callable[[_S
     return rows
 
 
-def _events(shown: _Shown, name: str) -> str:
+def _events(shown: _VisibleRows, name: str) -> str:
     """Without what logs wrote: it may name others."""
     gap = shown.word("gap", "w_gap")
     texts = f" REPLACE (CASE WHEN t.kind = {gap} THEN t.text ELSE '' END AS text)"
     return _lasting("t.component", "t.ts_ns", "coalesce(t.end_ns, t.ts_ns)", texts)(shown, name)
 
 
-def _usage(shown: _Shown, name: str) -> str:
+def _usage(shown: _VisibleRows, name: str) -> str:
     """When was told of a target is true for everybody; of whom, and how much, only of the reader and the projects."""
     sight = shown._lake.sight
     user, projects = shown.word(sight.user, "owner"), shown.word(list(sight.projects), "owned")
@@ -350,7 +350,7 @@ def _usage(shown: _Shown, name: str) -> str:
     )
 
 
-def _finding(shown: _Shown, name: str) -> str:
+def _finding(shown: _VisibleRows, name: str) -> str:
     sight = shown._lake.sight
     user, job = shown.word(sight.user, "owner"), shown.word("job", "w_job")
     known = shown.word("any", "w_any")
@@ -373,7 +373,7 @@ def _finding(shown: _Shown, name: str) -> str:
 
 
 _EXPORTS = "t.client IS NULL"
-_TABLES: Mapping[str, Callable[[_Shown, str], str]] = {
+_TABLES: Mapping[str, Callable[[_VisibleRows, str], str]] = {
     "jobs": _of_jobs(),
     "job_summary": _of_jobs(),
     "phase": _of_jobs("job_start_ns"),

@@ -19,7 +19,7 @@ SLOW_NS = 6 * 3600 * NS_PER_S
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class TableActivity:
     """What the lake holds of one table: when its last row is dated, and how many name who sent them."""
 
     last_ns: int | None = None
@@ -34,7 +34,7 @@ class LakeSeen:
     trouble: str = ""
     bytes: int | None = None
     first_ns: int | None = None
-    tables: dict[str, Seen] = field(default_factory=dict)
+    tables: dict[str, TableActivity] = field(default_factory=dict)
     nodes: int = 0
     """Agents heard of in the last three days..."""
     nodes_ok: int = 0
@@ -44,7 +44,7 @@ class LakeSeen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class ServerSettings:
     """What the settings say. Addresses as they are listened on; `state`: the name of the state folder only."""
 
     version: str
@@ -62,7 +62,7 @@ class Settled:
     accounts: int | None = None
 
 
-def setup(settled: Settled, lake: LakeSeen, now_ns: int) -> Setup:
+def setup(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> Setup:
     """The whole list, in the order it is best done in."""
     parts = [
         _server(settled),
@@ -87,7 +87,7 @@ def setup(settled: Settled, lake: LakeSeen, now_ns: int) -> Setup:
     )
 
 
-def _server(settled: Settled) -> SetupPart:
+def _server(settled: ServerSettings) -> SetupPart:
     where = ", ".join([*settled.collector, *settled.api]) or "an address that is not told"
     secure = "records and passwords travel encrypted" if settled.tls else "unencrypted, on this machine only"
     open_ = [one for one in [*settled.collector, *settled.api] if one.startswith("tcp:") and not _here(one)]
@@ -132,7 +132,7 @@ def _lake(lake: LakeSeen) -> SetupPart:
     return SetupPart(**common, state="connected", what=f"{size}; records{first} to {format_time(last)}", last_ns=last)
 
 
-def _analysis(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
+def _analysis(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> SetupPart:
     common: dict[str, Any] = {
         "key": "analysis",
         "group": "server",
@@ -157,7 +157,7 @@ def _analysis(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
     )
 
 
-def _agents(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
+def _agents(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> SetupPart:
     address = next((one for one in settled.collector if one.startswith(("tls:", "tcp:"))), "")
     kind, _, place = address.partition(":")
     url = f"{'https' if kind == 'tls' else 'http'}://{place}" if place else "https://SERVER:8571"
@@ -247,8 +247,8 @@ _FEEDS = (
 )
 
 
-def _feeds(settled: Settled, lake: LakeSeen, now_ns: int) -> list[SetupPart]:
-    last = lake.tables.get("jobs", Seen()).last_ns
+def _feeds(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> list[SetupPart]:
+    last = lake.tables.get("jobs", TableActivity()).last_ns
     jobs = SetupPart(
         key="jobs",
         group="feeds",
@@ -283,7 +283,7 @@ def _feeds(settled: Settled, lake: LakeSeen, now_ns: int) -> list[SetupPart]:
     return found
 
 
-def _site(settled: Settled) -> list[SetupPart]:
+def _site(settled: ServerSettings) -> list[SetupPart]:
     return [
         SetupPart(
             key="site",
@@ -309,7 +309,7 @@ def _site(settled: Settled) -> list[SetupPart]:
     ]
 
 
-def _people(settled: Settled) -> SetupPart:
+def _people(settled: ServerSettings) -> SetupPart:
     common: dict[str, Any] = {"key": "people", "group": "people", "title": "Sign-in", "docs": "howto/sign-in"}
     if not settled.ways:
         return SetupPart(**common, state="not", what="people cannot sign in", command="fairlead up --set web.on=true")

@@ -11,7 +11,7 @@ from pathlib import Path
 from fairlead.core.errors import FairleadError
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.questions.lake_queries import days, select
-from fairlead.explain.questions.setup import QUIET_NS, LakeSeen, Seen
+from fairlead.explain.questions.setup import QUIET_NS, LakeSeen, TableActivity
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.inventory import count_carried
 from fairlead.store.lake import Lake
@@ -61,7 +61,9 @@ def _seen(lake: Lake, now_ns: int) -> LakeSeen:
         last = found["last_ns"]
         if last is None and held.get(name):  # longer ago: to the day is enough
             last = _day_ns(str(held[name]))
-        tables[name] = Seen(last_ns=None if last is None else min(int(last), now_ns), senders=found["senders"] or None)
+        tables[name] = TableActivity(
+            last_ns=None if last is None else min(int(last), now_ns), senders=found["senders"] or None
+        )
     nodes = select(
         lake,
         "SELECT count(*) AS n, count(*) FILTER (last_ns >= $lately) AS ok, max(last_ns) AS last_ns FROM"

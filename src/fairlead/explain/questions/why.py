@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.units import format_duration
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers import JobSummary, Sums
-from fairlead.explain.questions.answers_diagnosis import Course, Hurt, PhaseLine, Taken, Why
+from fairlead.explain.questions.answers_diagnosis import Course, Hurt, LostTime, PhaseLine, Why
 from fairlead.explain.questions.evidence_series import got
 from fairlead.explain.questions.finding_detail import job_courses, phase_of, span_of
 from fairlead.explain.questions.grades import grade_of
@@ -84,7 +84,9 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     )
 
 
-def _looked_at(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight) -> tuple[pa.Table, list[Told]]:
+def _looked_at(
+    lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight
+) -> tuple[pa.Table, list[StoredFinding]]:
     start, end = account["start_ns"], account["end_ns"]
     if start is None:
         return phases_of_job(lake, account["cluster"], account["job_id"], 0, 0), []
@@ -110,7 +112,7 @@ def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int) -> list[Hurt]:
     ]
 
 
-def _verdict(running: bool, phases: pa.Table, told: Sequence[Told]) -> str:
+def _verdict(running: bool, phases: pa.Table, told: Sequence[StoredFinding]) -> str:
     rules = {one.finding.rule for one in told}
     if rules & set(SLOWED):
         return "slowed"
@@ -124,7 +126,9 @@ def _verdict(running: bool, phases: pa.Table, told: Sequence[Told]) -> str:
     return "usual" if judged else "unknown"
 
 
-def headline(verdict: str, job_id: str, told: Sequence[Told], lost: float | None, expected: float | None) -> str:
+def headline(
+    verdict: str, job_id: str, told: Sequence[StoredFinding], lost: float | None, expected: float | None
+) -> str:
     """The page in one line."""
     if verdict in ("slowed", "slow", "changed"):
         return told[0].finding.title
@@ -141,14 +145,14 @@ def headline(verdict: str, job_id: str, told: Sequence[Told], lost: float | None
     return f"Job {job_id} went as usual"
 
 
-def taken(told: Sequence[Told]) -> list[Taken]:
+def taken(told: Sequence[StoredFinding]) -> list[LostTime]:
     """Who or what took time, the most first; what cannot be told in seconds last."""
     rows = []
     for one in told:
         finding = one.finding
         who = ", ".join(f"{c.kind} {c.id}" if not c.id.startswith("another") else c.id for c in finding.culprits)
         rows.append(
-            Taken(
+            LostTime(
                 who=who or ("the job itself" if finding.rule == CHANGED else "not known"),
                 what=finding.title,
                 seconds=finding.cost_s,
@@ -177,7 +181,7 @@ def _line(row: Mapping[str, Any]) -> PhaseLine:
 
 
 def _drawn(
-    lake: Tables, phases: pa.Table, told: Sequence[Told], sight: Sight, now_ns: int
+    lake: Tables, phases: pa.Table, told: Sequence[StoredFinding], sight: Sight, now_ns: int
 ) -> tuple[list[Course], list[Any]]:
     """Pictures of the costliest finding, or of what the job got where there is none."""
     usual = usual_of(lake, phases)
@@ -197,13 +201,17 @@ def _drawn(
     return ([course] if course is not None else []), usual
 
 
-def _advice(told: Sequence[Told]) -> list[Advice]:
+def _advice(told: Sequence[StoredFinding]) -> list[Advice]:
     """Of all findings, each once, in their order."""
     return list(dict.fromkeys(advice for one in told for advice in one.finding.advice))
 
 
 def _missing(
-    account: Mapping[str, Any], running: bool, phases: pa.Table, told: Sequence[Told], summary: JobSummary | None
+    account: Mapping[str, Any],
+    running: bool,
+    phases: pa.Table,
+    told: Sequence[StoredFinding],
+    summary: JobSummary | None,
 ) -> list[str]:
     """What would have made this page surer, each once."""
     missing = [text for one in told for text in one.finding.missing]

@@ -41,7 +41,7 @@ _UNIT_FORMAT: dict[str, Callable[[float], str]] = {
 
 
 @dataclass(frozen=True)
-class Undecided:
+class UndecidedRule:
     """A rule whose condition hangs on metrics the trace cannot tell."""
 
     rule: str
@@ -76,18 +76,18 @@ def fill(text: str, metrics: Mapping[str, Value]) -> str:
     return substitute(text, lambda name: shown(name, metrics.get(name)))
 
 
-def evaluate(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[Undecided]]:
+def evaluate(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[UndecidedRule]]:
     """Findings, dearest first (then by severity), and the rules that could not be decided."""
     metrics = namespace(profile)
     fired: dict[str, Finding] = {}
-    undecided: list[Undecided] = []
+    undecided: list[UndecidedRule] = []
     for rule in rules.values():
         if not rule.enabled:
             continue
         condition = compiled(rule.when)
         holds = condition.holds(metrics)
         if holds is None:
-            undecided.append(Undecided(rule.id, _title(rule, metrics), condition.unknown(metrics)))
+            undecided.append(UndecidedRule(rule.id, _title(rule, metrics), condition.unknown(metrics)))
         elif holds:
             fired[rule.id] = _finding(rule, metrics, profile)
     return sorted(_folded(rules, fired, metrics), key=_order), undecided

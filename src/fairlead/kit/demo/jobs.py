@@ -25,7 +25,7 @@ GENERATIONS = 2
 """Checkpoints kept: the next one replaces the oldest, so that the demo needs little room."""
 
 
-class Seen:
+class ClientCounts:
     """What one thread of the application counts itself."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Job:
         self.storm: tuple[float, float] | None = args.storm
         self.threads: int = args.threads
         self.random = Random(args.seed * 100 + args.rank)  # noqa: S311 - a workload, not a secret
-        self.seen: list[Seen] = []
+        self.seen: list[ClientCounts] = []
 
     @property
     def now_s(self) -> float:
@@ -71,9 +71,9 @@ class Job:
         """Whether the job still runs."""
         return self.now_s < self.seconds
 
-    def counting(self) -> Seen:
+    def counting(self) -> ClientCounts:
         """A count for one thread."""
-        seen = Seen()
+        seen = ClientCounts()
         self.seen.append(seen)
         return seen
 
@@ -122,7 +122,7 @@ def metadata(job: Job) -> None:
         sleep_s(0.01 + 0.02 * job.random.random())
 
 
-def _small_file(job: Job, seen: Seen, path: str) -> None:
+def _small_file(job: Job, seen: ClientCounts, path: str) -> None:
     file = seen.timed(lambda: job.files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
     _write(job, seen, file, bytes(SMALL), 0)
     _close(job, seen, file)
@@ -130,11 +130,11 @@ def _small_file(job: Job, seen: Seen, path: str) -> None:
     seen.timed(lambda: job.files.unlink(path))
 
 
-def _write(job: Job, seen: Seen, file: int, piece: bytes, offset: int) -> None:
+def _write(job: Job, seen: ClientCounts, file: int, piece: bytes, offset: int) -> None:
     seen.timed(lambda: job.files.write(file, piece, offset), wrote=True)
 
 
-def _close(job: Job, seen: Seen, file: int) -> None:
+def _close(job: Job, seen: ClientCounts, file: int) -> None:
     seen.timed(lambda: job.files.close(file))
 
 

@@ -46,7 +46,7 @@ JOBS = (
 )
 
 
-class Slowed(msgspec.Struct, frozen=True, kw_only=True):
+class SlowTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A target whose device serves at a lower rate for a while. Seconds count from when the jobs begin."""
 
     target: str
@@ -70,7 +70,7 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     seconds: float
     homes: dict[str, str]
-    slowed: Slowed | None
+    slowed: SlowTarget | None
     storm: Storm | None
 
     @property
@@ -94,7 +94,7 @@ def draw(seed: int, seconds: float = SECONDS) -> Play:
         early, late = late, early
     slowed = storm = None
     if what in ("slow", "both"):
-        slowed = Slowed(target=random.choice(TARGETS), from_s=early[0], to_s=early[1])
+        slowed = SlowTarget(target=random.choice(TARGETS), from_s=early[0], to_s=early[1])
     if what in ("storm", "both"):
         sharing = [job.job_id for job in JOBS if job.job_id != alone]
         storm = Storm(job_id=random.choice(sharing), from_s=late[0], to_s=late[1])

@@ -39,7 +39,7 @@ MOST_JOBS = 500
 MOST_OLD = 20_000
 
 
-class Filled(msgspec.Struct, frozen=True, kw_only=True):
+class FillResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a filling came to."""
 
     rows: int
@@ -58,7 +58,7 @@ def fill(
     days: int,
     jobs_a_day: float,
     done: Callable[[int, int], None] | None = None,
-) -> Filled:
+) -> FillResult:
     """Fills the new lake up to `now_ns`, and writes into `truth` what is true of it. `done` is told stretches done and
     stretches in all. Raises ServerError, LakeError."""
     from fairlead.store.lake import Lake
@@ -108,7 +108,9 @@ def _shared_s(cuts: Sequence[int], watched_s: int) -> int:
     return min((cut for cut in cuts if cut >= watched_s * (1.0 - RECORDER_SHARE)), default=watched_s)
 
 
-def _analysed(root: Path, task: Recording, now_ns: int, told: Any, done: Callable[[int, int], None] | None) -> Filled:
+def _analysed(
+    root: Path, task: Recording, now_ns: int, told: Any, done: Callable[[int, int], None] | None
+) -> FillResult:
     from fairlead.store.lake import Lake
 
     cuts, origin_ns = task.cuts, task.origin_ns
@@ -134,7 +136,7 @@ def _analysed(root: Path, task: Recording, now_ns: int, told: Any, done: Callabl
                 jobs, findings = jobs + made[0], findings + made[1]
             if done is not None:
                 done(number + 1, stretches)
-    return Filled(rows=rows, jobs=jobs, findings=findings, seconds=0.0)
+    return FillResult(rows=rows, jobs=jobs, findings=findings, seconds=0.0)
 
 
 def _ready(lake: Any, writer: Any, now_ns: int) -> None:

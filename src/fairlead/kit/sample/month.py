@@ -14,10 +14,10 @@ import numpy as np
 from fairlead.core.model.site import F64, I32, Site
 from fairlead.decide.sim.platform import small
 from fairlead.kit.sample.people import MIX, bounded, programs_of_site
-from fairlead.kit.sample.story import CULPRIT, DAY_S, RESERVED_NODES, RESERVED_S, VICTIM, Fixed, faults, story
+from fairlead.kit.sample.story import CULPRIT, DAY_S, RESERVED_NODES, RESERVED_S, VICTIM, FixedJob, faults, story
 from fairlead.kit.testing.machine.noise import RunNoise
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.population import Drawn, draw
+from fairlead.kit.testing.machine.population import DrawnJob, draw
 
 SEED = 11
 """With this seed the diagnosis of the story agrees with its truth; tests hold that."""
@@ -114,7 +114,7 @@ def _submitted(span_s: float, jobs_a_day: float, rng: np.random.Generator) -> F6
 
 
 def _placed(
-    machine: Site, jobs: Sequence[Drawn], fixed: Sequence[Fixed], month_s: float
+    machine: Site, jobs: Sequence[DrawnJob], fixed: Sequence[FixedJob], month_s: float
 ) -> dict[int, tuple[float, I32]]:
     """When and on which nodes each job begins: first come first served, by how long it is thought to take; what is put
     by hand goes first where it has a place."""
@@ -141,7 +141,7 @@ def _placed(
     return placed
 
 
-def _thought_s(job: Drawn) -> float:
+def _thought_s(job: DrawnJob) -> float:
     """How long a job is thought to take, generously: as a limit its user would give."""
     program = job.program
     rate = 80e6 if program.mode == "1-1" else 80e6 * min(program.nodes, 2 if program.mode == "N-1" else 5)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.kit.testing.machine.population import Drawn, Mix, Program, programs
+from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program, programs
 from fairlead.kit.testing.machine.season import SMALL_SEASON
 
 PROJECTS = {
@@ -64,7 +64,7 @@ def programs_of_site(machine: Site, seed: int, mix: Mix = MIX) -> dict[str, list
     return {mode: [owned(program) for program in some] for mode, some in drawn.items()}
 
 
-def bounded(job: Drawn) -> Drawn:
+def bounded(job: DrawnJob) -> DrawnJob:
     """The same job with no more requests at random than a lake of a month bears."""
     steps = tuple(
         replace(step, request=max(step.request, -(-step.volume // MOST_RANDOM // 4096) * 4096)) if step.random else step

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core.errors import ConfigError, InputError
-from fairlead.kit.sample.fill import NS, Filled, fill
+from fairlead.kit.sample.fill import NS, FillResult, fill
 from fairlead.kit.sample.live_tail import Tail
 from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, Month, month, origin_of
 from fairlead.kit.sample.people import ACCOUNTS
@@ -85,7 +85,7 @@ def prepared(
     return sample
 
 
-def said(filled: Filled, days: int) -> str:
+def said(filled: FillResult, days: int) -> str:
     """What a filling came to, in a line."""
     return (
         f"filled the sample site in {filled.seconds:.0f} s: {days} days, {filled.jobs:,} jobs, {filled.findings:,}"

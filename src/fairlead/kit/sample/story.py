@@ -13,7 +13,7 @@ import numpy as np
 
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
-from fairlead.kit.testing.machine.population import Drawn
+from fairlead.kit.testing.machine.population import DrawnJob
 from fairlead.kit.testing.machine.scenes import job
 
 HOUR_S = 3600.0
@@ -32,24 +32,24 @@ STEADY_EVERY_S = 3 * HOUR_S
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedJob:
     """A job put by hand: when it begins and the first of its nodes (None: where there is room)."""
 
-    drawn: Drawn
+    drawn: DrawnJob
     begin_s: float
     first: int | None = None
 
 
-def _owned(drawn: Drawn, user: str, project: str, name: str) -> Drawn:
+def _owned(drawn: DrawnJob, user: str, project: str, name: str) -> DrawnJob:
     return replace(drawn, program=replace(drawn.program, user=user, project=project, name=name))
 
 
-def _seismic(number: int) -> Drawn:
+def _seismic(number: int) -> DrawnJob:
     own = Step(op="write", volume=3 << 30, request=256 << 10, writers=1, files=1, label="trace", compute_s=150.0)
     return _owned(job(number, [own] * 5, 1, name="seismic", mode="1-1", tail_s=30.0), "alice", "climate", "seismic")
 
 
-def _spectra(number: int, writes: int = 20) -> Drawn:
+def _spectra(number: int, writes: int = 20) -> DrawnJob:
     shared = Step(
         op="write",
         volume=12 << 30,
@@ -64,33 +64,33 @@ def _spectra(number: int, writes: int = 20) -> Drawn:
     return _owned(job(number, [shared] * writes, 15, name="spectra", mode="N-1"), "bob", "plasma", "spectra")
 
 
-def _steady(number: int) -> Drawn:
+def _steady(number: int) -> DrawnJob:
     """A job that runs nearly until the next of its kind, and writes all the time: so that there is one to watch."""
     step = Step(op="write", volume=1536 << 20, writers=8, files=8, label="snap", compute_s=75.0)
     parts = [replace(step, fresh=k % 20 == 0) for k in range(120)]
     return _owned(job(number, parts, 2, name="wavecast", mode="N-N", tail_s=20.0), "alice", "climate", "wavecast")
 
 
-def _archive(number: int) -> Drawn:
+def _archive(number: int) -> DrawnJob:
     """Half of the machine copies out what it holds: for minutes every target is as busy as it can be."""
     step = Step(op="write", volume=96 << 30, writers=64, files=64, label="archive", compute_s=20.0)
     return _owned(job(number, [step] * 3, 32, name="archive", mode="N-N", tail_s=10.0), "kim", "ocean", "archive")
 
 
-def story(month_s: float, ahead_s: float) -> list[Fixed]:
+def story(month_s: float, ahead_s: float) -> list[FixedJob]:
     """The jobs put by hand, of the month and of the days ahead."""
     fixed = [
-        Fixed(_seismic(VICTIM), month_s - BEFORE_S, VICTIM_NODE),
-        Fixed(_spectra(CULPRIT, 24), month_s - BEFORE_S + 20.0, 0),
+        FixedJob(_seismic(VICTIM), month_s - BEFORE_S, VICTIM_NODE),
+        FixedJob(_spectra(CULPRIT, 24), month_s - BEFORE_S + 20.0, 0),
     ]
     usual = np.arange(0.4 * DAY_S, month_s - 0.8 * DAY_S, 0.31 * DAY_S)
-    fixed += [Fixed(_seismic(90_100 + k), float(at)) for k, at in enumerate(usual)]
+    fixed += [FixedJob(_seismic(90_100 + k), float(at)) for k, at in enumerate(usual)]
     alone = np.arange(1.3 * DAY_S, month_s - 0.9 * DAY_S, 1.9 * DAY_S)
-    fixed += [Fixed(_spectra(90_400 + k, 8), float(at)) for k, at in enumerate(alone)]
+    fixed += [FixedJob(_spectra(90_400 + k, 8), float(at)) for k, at in enumerate(alone)]
     copies = np.arange(0.6 * DAY_S, month_s - 0.9 * DAY_S, 1.4 * DAY_S)
-    fixed += [Fixed(_archive(90_600 + k), float(at)) for k, at in enumerate(copies)]
+    fixed += [FixedJob(_archive(90_600 + k), float(at)) for k, at in enumerate(copies)]
     watch = np.arange(month_s - 0.14 * DAY_S, month_s + ahead_s, STEADY_EVERY_S)
-    return fixed + [Fixed(_steady(91_000 + k), float(at)) for k, at in enumerate(watch)]
+    return fixed + [FixedJob(_steady(91_000 + k), float(at)) for k, at in enumerate(watch)]
 
 
 def faults(month_s: float, ahead_s: float) -> list[Fault]:

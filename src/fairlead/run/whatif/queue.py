@@ -26,7 +26,7 @@ from fairlead.core.errors import FairleadError, UsageError
 from fairlead.decide.whatif.request import checked, command
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun, WhatIfRuns
 from fairlead.run.config import Config
-from fairlead.run.whatif.run_files import Kept
+from fairlead.run.whatif.run_files import RunFolder
 from fairlead.run.whatif.settings import WhatIfSettings
 from fairlead.run.whatif.worker import Said, Task
 
@@ -64,7 +64,7 @@ class Runs:
     ) -> None:
         """`folder`: where runs and answers are kept. Raises LakeError when it cannot be used."""
         self._place, self._settings, self._now_ns, self._module = place, settings, now_ns, module
-        self._kept = Kept(folder)
+        self._kept = RunFolder(folder)
         self._turn = threading.Condition()
         self._all: dict[str, WhatIfRun] = {}
         self._queue: deque[str] = deque()

@@ -20,7 +20,7 @@ _NAME = re.compile(r"([0-9a-f]{16})\.run\.json")
 log = logging.getLogger("fairlead.whatif")
 
 
-class Kept:
+class RunFolder:
     """The folder."""
 
     def __init__(self, folder: Path) -> None:

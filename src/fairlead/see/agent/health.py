@@ -16,7 +16,7 @@ class Cost(NamedTuple):
     cpu_ns: int
 
 
-class Told(NamedTuple):
+class SenderHealth(NamedTuple):
     """What the sending side tells: sums since it began, and how it goes now."""
 
     sent_files: int = 0

@@ -9,7 +9,7 @@ from typing import Callable, Dict, Optional, Sequence, Tuple
 from fairlead.core.batches.encoding import Header
 from fairlead.core.batches.spool import Spool
 from fairlead.see.agent.deltas import IDLE_NS, Deltas, Shape, shape_of
-from fairlead.see.agent.health import Cost, Tally, Told, build_health_row
+from fairlead.see.agent.health import Cost, SenderHealth, Tally, build_health_row
 from fairlead.see.agent.probe_table import list_named
 from fairlead.see.agent.probe_thread import FAILING, MISSING, OK, Outcome, Runs
 from fairlead.see.agent.row_buffers import Sheets
@@ -26,7 +26,7 @@ _MAX_SHAPES = 64
 """Kinds of readings followed for one probe."""
 
 
-class Watched:
+class WatchedProbe:
     """One probe and how it goes."""
 
     def __init__(self, name: str, probe: Probe, first_ns: int, asked_for: bool) -> None:
@@ -61,7 +61,7 @@ class Watch:
         *,
         mono_ns: int,
         wall_ns: int,
-        told: Callable[[], Told],
+        told: Callable[[], SenderHealth],
         cost: Callable[[], Cost],
         wrote: Callable[[], None],
     ) -> None:
@@ -78,7 +78,7 @@ class Watch:
         self.sheets = Sheets(self.node, self._header)
         asked_for = list_named(settings.probes)
         # The first look is a base, and taken at once.
-        self.watched = [Watched(name, probe, mono_ns, name in asked_for) for name, probe in probes]
+        self.watched = [WatchedProbe(name, probe, mono_ns, name in asked_for) for name, probe in probes]
         self._quiet_ns = IDLE_NS if not settings.once else 0
         """After this time what did not change is told; at once when there are two looks only."""
         self._lively = True
@@ -92,7 +92,7 @@ class Watch:
         self._told_at_ns = mono_ns
         self._before = cost()
         self._lost_before = 0
-        self._told_before = Told()
+        self._told_before = SenderHealth()
         self._first_told = False
 
     def _header(self, table: str, version: int, rows: int, first: Optional[int], last: Optional[int]) -> Header:
@@ -175,7 +175,7 @@ class Watch:
             one.tally.rows += 1
             self._lively = True
 
-    def _advance(self, one: Watched, reading: Reading, outcome: Outcome) -> None:
+    def _advance(self, one: WatchedProbe, reading: Reading, outcome: Outcome) -> None:
         shape = shape_of(reading)
         deltas = one.series.pop(shape, None) or Deltas(self._quiet_ns)
         one.series[shape] = deltas  # the last looked at is the last to go

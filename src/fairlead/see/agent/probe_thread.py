@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Callable, Deque, List, NamedTuple, Optional
 
-from fairlead.see.probes.base import AbsentError, Found, Probe
+from fairlead.see.probes.base import AbsentError, Probe, ProbeResult
 
 OK, MISSING, FAILING, LATE = "ok", "missing", "failing", "late"
 _STACK_BYTES = 512 << 10
@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
 
     name: str
     state: str
-    found: Optional[Found]
+    found: Optional[ProbeResult]
     text: str
     busy_ns: int
     at_ns: int

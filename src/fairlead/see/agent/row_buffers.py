@@ -7,7 +7,7 @@ from array import array
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union, cast
 
 from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words, encode
-from fairlead.see.probes.base import Event, Key, Reading, Served
+from fairlead.see.probes.base import Event, Key, Reading, Service
 
 VERSIONS = {
     "ops": 1,
@@ -173,7 +173,7 @@ class Sheets:
         words = [("component", event.component), ("kind", event.kind), ("text", event.text[:2000])]
         self.add("events", event.ts_ns, words, [("ts_ns", event.ts_ns), ("end_ns", event.end_ns)])
 
-    def add_served(self, served: Served) -> None:
+    def add_served(self, served: Service) -> None:
         """A row of `mapping`."""
         words = [("kind", served.kind), ("a", served.a), ("b", served.b)]
         self.add("mapping", served.from_ns, words, [("from_ns", served.from_ns), ("to_ns", served.to_ns)])

@@ -17,7 +17,7 @@ import fairlead
 from fairlead.core.batches.spool import DRAFT, ENDING, Spool, batches_in, wall_ns
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.connection import Line, Token
-from fairlead.see.agent.health import Told, measure_own_cost
+from fairlead.see.agent.health import SenderHealth, measure_own_cost
 from fairlead.see.agent.loop import Watch
 from fairlead.see.agent.probe_thread import Crew
 from fairlead.see.agent.settings import HELP, SettingError, Settings, parse_arguments
@@ -118,8 +118,8 @@ class Agent:
             text = "{} files of the spool were cut off, as by a loss of power, and were removed: {}"
             self.watch.event(wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))
 
-    def _told(self) -> Told:
-        return self.sending.shipper.told() if self.sending is not None else Told()
+    def _told(self) -> SenderHealth:
+        return self.sending.shipper.told() if self.sending is not None else SenderHealth()
 
     def _wrote(self) -> None:
         if self.sending is not None:

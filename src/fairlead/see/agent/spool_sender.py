@@ -10,7 +10,7 @@ from typing import BinaryIO, Callable, Iterator, List, NamedTuple, Optional, Seq
 
 from fairlead.core.batches.spool import ENDING, batches_in
 from fairlead.see.agent.connection import Answer, Line, SendError
-from fairlead.see.agent.health import Told
+from fairlead.see.agent.health import SenderHealth
 
 BODY_BYTES = 8 << 20
 BODY_FILES = 128
@@ -101,9 +101,9 @@ class Shipper:
         self._not_before_ns = 0
         self._hurried = False
         self._attempt: Optional[Tuple[int, int]] = None
-        self._told = Told(spools=bool(foreign))
+        self._told = SenderHealth(spools=bool(foreign))
 
-    def told(self) -> Told:
+    def told(self) -> SenderHealth:
         """How it goes."""
         return self._told
 

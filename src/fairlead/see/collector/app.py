@@ -28,7 +28,7 @@ from fairlead.see.collector.admission import ASKERS, SENDERS, Admission, Complai
 from fairlead.see.collector.feed import Receiver, Sink
 from fairlead.see.collector.group_commit import Arrival, Gathering
 from fairlead.see.collector.health import ALL, WHICH, Health
-from fairlead.see.collector.intake import Taken
+from fairlead.see.collector.intake import IntakeAnswer
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.refusal import Refusal, refuse_error, refuse_for_lake
 from fairlead.see.collector.settings import Limits
@@ -50,7 +50,7 @@ class Takes(Protocol):
         """Raises Refusal 429, 507."""
         ...
 
-    def take_all(self, arrivals: Sequence[Arrival]) -> Sequence[Taken | Exception]:
+    def take_all(self, arrivals: Sequence[Arrival]) -> Sequence[IntakeAnswer | Exception]:
         """An answer, or a Refusal, for each."""
         ...
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import Decoded, decode
+from fairlead.core.batches.rows import DecodedBatch, decode
 from fairlead.core.errors import (
     FairleadError,
     InputError,
@@ -32,7 +32,7 @@ _NAME_LONG = 255
 _BREAKS = frozenset("/\x00\n\r")
 
 
-def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[Decoded]:
+def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[DecodedBatch]:
     """The batches of a body, at least one. `node`: the only one its sender may speak for; empty: any. They unpack to
     `raw_bytes` at most. Raises Refusal 400, 403, 413, 422, 426."""
     try:
@@ -75,7 +75,9 @@ def find_status(error: FairleadError) -> int:
     return 422 if isinstance(error, UnfitError) else 400
 
 
-def separate_unknown(body: bytes, found: Sequence[Decoded]) -> tuple[memoryview, list[Decoded], list[Decoded]]:
+def separate_unknown(
+    body: bytes, found: Sequence[DecodedBatch]
+) -> tuple[memoryview, list[DecodedBatch], list[DecodedBatch]]:
     """Batches of known tables, told apart from those of unknown ones, and a body of the known ones alone."""
     known = [one for one in found if one.rows is not None]
     if len(known) == len(found):

@@ -17,7 +17,7 @@ import msgspec
 from fairlead.core import clock
 from fairlead.core.batches.bulk import Small, small
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import Decoded
+from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import InputError, LakeError, TooOldError
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import HEALTH
@@ -38,7 +38,7 @@ _SMALL_BODY = 64 << 10
 log = logging.getLogger("fairlead.see.collector")
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class IntakeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer 200: batches taken now, batches the lake had before, and the server's clock."""
 
     taken: int
@@ -84,7 +84,7 @@ class Intake:
                 self._free = (now_s, free_bytes(self._writer.place.root))
             return self._free[1]
 
-    def take(self, body: bytes, *, node: str, agent: str) -> Taken:
+    def take(self, body: bytes, *, node: str, agent: str) -> IntakeAnswer:
         """Returns when every batch of `body` is on disk. `node`: the only one it may be of; empty: any. Raises Refusal:
         then nothing of it was acknowledged, and what can be sent again is taken once."""
         answer = self.take_all([Arrival(body, node, agent)])[0]
@@ -92,10 +92,10 @@ class Intake:
             raise answer
         return answer
 
-    def take_all(self, arrivals: Sequence[Arrival]) -> list[Taken | Exception]:
+    def take_all(self, arrivals: Sequence[Arrival]) -> list[IntakeAnswer | Exception]:
         """`take` for several bodies with one sync for all; each has its own answer, or the Refusal that is one."""
         began_s = clock.monotonic_s()
-        answers: list[Taken | Exception | None] = [None] * len(arrivals)
+        answers: list[IntakeAnswer | Exception | None] = [None] * len(arrivals)
         tickets: list[tuple[Ticket, list[int]]] = []
         sights: list[Sight] = []
         self._take_small(arrivals, answers, tickets, sights)
@@ -124,7 +124,7 @@ class Intake:
     def _take_small(
         self,
         arrivals: Sequence[Arrival],
-        answers: list[Taken | Exception | None],
+        answers: list[IntakeAnswer | Exception | None],
         tickets: list[tuple[Ticket, list[int]]],
         sights: list[Sight],
     ) -> None:
@@ -152,7 +152,7 @@ class Intake:
         for place in chosen:
             body, batches = bodies[place]
             number = numbers[place]
-            answers[number] = Taken(taken=len(batches), known=0, now_ns=now_ns)
+            answers[number] = IntakeAnswer(taken=len(batches), known=0, now_ns=now_ns)
             size += len(body)
             headers = [one.header for one in batches]
             sights += _sights(headers, arrivals[number].agent, fresh=True)
@@ -167,7 +167,7 @@ class Intake:
         if HEALTH.name in tables:
             self._sources.heard(tables[HEALTH.name], senders)
 
-    def _take_one(self, arrival: Arrival, sights: list[Sight]) -> tuple[Taken, Ticket | None]:
+    def _take_one(self, arrival: Arrival, sights: list[Sight]) -> tuple[IntakeAnswer, Ticket | None]:
         """Appends one body. Raises Refusal."""
         body = arrival.body
         found = check_batches(body, raw_bytes=self._limits.raw_bytes, node=arrival.node)
@@ -177,7 +177,7 @@ class Intake:
         for one in found:
             if taken and one.rows is not None and one.header.table == HEALTH.name:
                 self._sources.heard(one.rows, one.header.node)
-        return Taken(taken=taken, known=known, now_ns=self._now_ns()), ticket
+        return IntakeAnswer(taken=taken, known=known, now_ns=self._now_ns()), ticket
 
     def retry_unknown(self) -> int:
         """Takes in what was kept aside and is understood by now; returns how many batches. Raises LakeError."""
@@ -195,7 +195,7 @@ class Intake:
                 done += 1
         return done
 
-    def _keep(self, body: bytes, found: Sequence[Decoded]) -> tuple[int, int, Ticket | None]:
+    def _keep(self, body: bytes, found: Sequence[DecodedBatch]) -> tuple[int, int, Ticket | None]:
         """(taken, known before, what is to be settled before that is told)."""
         data, usual, strange = separate_unknown(body, found)
         try:
@@ -213,7 +213,7 @@ class Intake:
                 self._free = (clock.monotonic_s(), 0)
         return refuse_for_lake(error)
 
-    def _count(self, size: int, found: Sequence[Decoded], taken: int, known: int) -> None:
+    def _count(self, size: int, found: Sequence[DecodedBatch], taken: int, known: int) -> None:
         self._metrics.bytes.add(size)
         if taken:
             self._metrics.batches.add(taken, result="taken")

@@ -14,7 +14,7 @@ from fairlead.core.errors import FairleadError
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body of every answer that is no success."""
 
     error: str
@@ -30,7 +30,7 @@ class Refusal(Exception):  # noqa: N818  (an answer, not a fault of ours)
     ) -> None:
         super().__init__(error)
         self.status = status
-        self.told = Told(error=error, where=where, remedy=remedy)
+        self.told = ErrorBody(error=error, where=where, remedy=remedy)
         self.retry_s = retry_s
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from fairlead.core.batches.rows import Decoded
+from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import LakeError
 from fairlead.see.collector.refusal import Refusal
 from fairlead.store.folder import sync_folder
@@ -46,7 +46,7 @@ class Aside:
         """What is kept."""
         return sum(self._held.values())
 
-    def keep(self, batch: Decoded, data: bytes) -> bool:
+    def keep(self, batch: DecodedBatch, data: bytes) -> bool:
         """Returns when the bytes of the batch are on disk: True, False when they were there. Raises Refusal 507,
         LakeError."""
         table = batch.header.table

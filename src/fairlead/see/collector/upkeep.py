@@ -36,7 +36,7 @@ log = logging.getLogger("fairlead.see.collector")
 
 
 @dataclass(slots=True)
-class Carried:
+class LastCarry:
     """The last time rows were carried to the tables."""
 
     at_ns: int | None = None
@@ -59,7 +59,7 @@ class Upkeep:
         keep: Policy,
         now_ns: Callable[[], int] = clock.now_ns,
     ) -> None:
-        self.carried = Carried()
+        self.carried = LastCarry()
         self._lake = lake
         self._writer = writer
         self._sources = sources

@@ -56,7 +56,7 @@ class Event(NamedTuple):
     end_ns: Optional[int] = None
 
 
-class Served(NamedTuple):
+class Service(NamedTuple):
     """Who served whom while it was true: a row of `mapping`. Told again, with `to_ns`, when it has ended."""
 
     from_ns: int
@@ -66,12 +66,12 @@ class Served(NamedTuple):
     b: str
 
 
-class Found(NamedTuple):
+class ProbeResult(NamedTuple):
     """What one run of a probe gives."""
 
     readings: List[Reading]
     events: Sequence[Event] = ()
-    served: Sequence[Served] = ()
+    served: Sequence[Service] = ()
 
 
 class Probe(ABC):
@@ -91,5 +91,5 @@ class Probe(ABC):
         self.node = node
 
     @abstractmethod
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         """One look. Raises AbsentError, OSError."""

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Event, Found, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading
 
 SOURCE = "canary"
 MARKER = ".fairlead-canary"
@@ -219,24 +219,24 @@ class Canary(Probe):
         self._hung: Dict[Place, _Running] = {}
         self._file = "canary-" + re.sub(r"[^A-Za-z0-9._-]", "_", node or "node")[:100]
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         """One try, of the next folder that does not hang. Raises AbsentError where none is given, OSError."""
         if not self.places:
             raise AbsentError("no folder for canaries: [probe canary] targets = NAME=/FOLDER")
         events = self._came_back(now_ns)
         place = self._turn()
         if place is None:
-            return Found([], events)
+            return ProbeResult([], events)
         running = _Running(place)
         threading.Thread(target=self._work, args=(running,), name="canary", daemon=True).start()
         # Shorter than the probe's own time, so that one folder that hangs does not make the others late.
         if not running.done.wait(self.timeout_s / 2):
             self._hung[place] = running
             text = "no answer within {:g} s from {}".format(self.timeout_s / 2, place.folder)
-            return Found([], [*events, Event(now_ns, place.name, "canary_hung", text)])
+            return ProbeResult([], [*events, Event(now_ns, place.name, "canary_hung", text)])
         if running.fault is not None:
             raise OSError("{}: {}".format(place.name, running.fault))
-        return Found(self._readings(running.took), events)
+        return ProbeResult(self._readings(running.took), events)
 
     def _turn(self) -> Optional[Place]:
         for _ in self.places:

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
 
 SECTOR_BYTES = 512
 """/proc/diskstats counts in 512 bytes whatever the device's own sector (kernel: Documentation/admin-guide/iostats)."""
@@ -52,7 +52,7 @@ class Diskstats(Probe):
 
     name = "disks"
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where there is no /proc/diskstats, OSError."""
         try:
             with open(os.path.join(self.root, "proc/diskstats"), encoding="ascii", errors="replace") as file:
@@ -73,7 +73,7 @@ class Diskstats(Probe):
             unknown=unknown,
             unknown_example=example,
         )
-        return Found([reading])
+        return ProbeResult([reading])
 
     def _size(self, name: str) -> Optional[int]:
         try:

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
 from fairlead.see.probes.commands import read_output
 
 TARGET_COUNTERS = (
@@ -265,7 +265,7 @@ class Volumes(Probe):
     period_s = 10.0
     timeout_s = 20.0
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
         try:
             printed = read_output(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
@@ -283,7 +283,7 @@ class Volumes(Probe):
             ask = ["gluster", "--mode=script", "--xml", "volume"]
             bricks += parse_profile_xml(read_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s))
             spaces += parse_status_xml(read_output([*ask, "status", volume, "detail"], self.timeout_s))
-        return Found(build_readings(bricks, spaces))
+        return ProbeResult(build_readings(bricks, spaces))
 
 
 class Clients(Probe):
@@ -295,7 +295,7 @@ class Clients(Probe):
     keys = ("node", "fs", "source")
     counters = ("read_ops", "write_ops", "metadata_ops", "read_bytes", "write_bytes")
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where no dump lies, OSError."""
         folder = next(
             (
@@ -317,7 +317,7 @@ class Clients(Probe):
             for stats in found:
                 if not stats.name.startswith("brick."):
                     rows[(self.node, stats.name, "gluster")] = build_client_row(stats)
-        return Found([Reading("pfs_client", self.keys, self.counters, (), rows, None, unknown, example)])
+        return ProbeResult([Reading("pfs_client", self.keys, self.counters, (), rows, None, unknown, example)])
 
 
 def build_client_row(stats: IoStats) -> List[int]:

@@ -9,7 +9,7 @@ from calendar import timegm
 from time import strptime
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
 from fairlead.see.probes.commands import read_output
 
 _LEGEND = re.compile(r"\s*\d+:\s+(\S+(?:\|\S+)+)\s*$")
@@ -155,7 +155,7 @@ class Performance(Probe):
         self._totals: Dict[Tuple[str, str, str, str], int] = {}
         self._newest: Dict[Tuple[str, str, str, str], int] = {}
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where there is no mmperfmon or it knows no such sensor, OSError."""
         parser = Parser()
         for metrics in _METRICS.values():
@@ -164,7 +164,7 @@ class Performance(Probe):
             self._add(list(parser.values(text.splitlines())))
         if not self._totals:
             raise AbsentError("mmperfmon tells of no file system and no NSD disk")
-        return Found([self._reading(sensor, parser) for sensor in _METRICS])
+        return ProbeResult([self._reading(sensor, parser) for sensor in _METRICS])
 
     def _add(self, values: List[Value]) -> None:
         """Counts buckets that are over and were not counted before. The newest one may still fill."""

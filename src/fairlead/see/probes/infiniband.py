@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Event, Found, Key, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Event, Key, Probe, ProbeResult, Reading
 from fairlead.see.probes.commands import read_output
 
 KEYS = ("switch", "port", "peer")
@@ -193,7 +193,7 @@ class Ports(Probe):
 
     name = "infiniband"
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where no adapter is, OSError."""
         base = os.path.join(self.root, "sys/class/infiniband")
         try:
@@ -205,7 +205,7 @@ class Ports(Probe):
             for port in sorted(os.listdir(os.path.join(base, adapter, "ports"))):
                 folder = os.path.join(base, adapter, "ports", port)
                 rows[(self.node, "{}/{}".format(adapter, port), None)] = _sysfs_port(folder)
-        return Found([Reading("port", KEYS, COUNTERS, ("rate_bytes_per_s",), rows)])
+        return ProbeResult([Reading("port", KEYS, COUNTERS, ("rate_bytes_per_s",), rows)])
 
 
 def _sysfs_port(folder: str) -> List[Any]:
@@ -248,7 +248,7 @@ class Switches(Probe):
         super().__init__(root, node)
         self._links: List[Link] = []
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         """Raises AbsentError where the tools are not, OSError."""
         text = read_output(list(self.discover), self.timeout_s).decode("utf-8", "replace")
         links, unknown, example = parse_ibnetdiscover(text)
@@ -264,7 +264,7 @@ class Switches(Probe):
             unknown += strange
             example = example or one
         reading = Reading("port", KEYS, COUNTERS, (), rows, unknown=unknown, unknown_example=example)
-        return Found([reading], events)
+        return ProbeResult([reading], events)
 
 
 def switch_rows(ports: Sequence[PortCounters], links: Sequence[Link]) -> "Dict[Key, Sequence[Any]]":

@@ -27,7 +27,7 @@ class Component(NamedTuple):
     targets: Tuple[int, ...]
 
 
-class Striped(NamedTuple):
+class StripedFile(NamedTuple):
     """A file and its components, in order."""
 
     path: str
@@ -46,7 +46,7 @@ class Parser:
         self._components: List[Component] = []
         self._mirror = ""
 
-    def files(self, lines: Iterable[str]) -> Iterator[Striped]:
+    def files(self, lines: Iterable[str]) -> Iterator[StripedFile]:
         """Files in the order of the text; directories and files without objects or extents are passed over."""
         for line in lines:
             line = line.rstrip("\r\n")
@@ -98,11 +98,11 @@ class Parser:
                 )
         self._values, self._targets = {}, []
 
-    def _end(self) -> Optional[Striped]:
+    def _end(self) -> Optional[StripedFile]:
         self._component()
         path, components = self._path, tuple(self._components)
         self._path, self._components, self._mirror = "", [], ""
-        return Striped(path, components) if path and components else None
+        return StripedFile(path, components) if path and components else None
 
 
 def _number(text: Any) -> Optional[int]:

@@ -9,7 +9,7 @@ import time
 from calendar import timegm
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Event, Found, Probe
+from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult
 from fairlead.see.probes.commands import read_output
 
 LOGS = ("var/log/messages", "var/log/syslog", "var/log/kern.log")
@@ -192,7 +192,7 @@ class LogEvents(Probe):
         self._open: "dict[Tuple[str, str], Event]" = {}
         self._told: "set[Event]" = set()
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         """Raises AbsentError where there is neither a log that may be read nor a maintenance file, OSError."""
         path = next((p for p in (os.path.join(self.root, log) for log in LOGS) if os.access(p, os.R_OK)), None)
         windows = os.path.join(self.root, MAINTENANCE)
@@ -205,7 +205,7 @@ class LogEvents(Probe):
             planned, _, _ = parse_maintenance(self._windows(windows))
             events += [event for event in planned if event not in self._told]
             self._told = set(planned)
-        return Found([], events)
+        return ProbeResult([], events)
 
     def _windows(self, path: str) -> str:
         if os.access(path, os.X_OK):

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Dict, List, Optional, Tuple
 
-from fairlead.see.probes.base import AbsentError, Found, Probe, Served
+from fairlead.see.probes.base import AbsentError, Probe, ProbeResult, Service
 
 KIND = "job_node"
 PLACES: Tuple[Tuple[str, str], ...] = (
@@ -57,14 +57,14 @@ class NodeJobs(Probe):
         super().__init__(root, node)
         self._running: Dict[str, int] = {}
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         """Raises AbsentError on a node without control groups."""
         if not os.path.isdir(os.path.join(self.root, "sys/fs/cgroup")):
             raise AbsentError("no /sys/fs/cgroup on this node")
         found: Dict[str, int] = {}
         for place, pattern in PLACES:
             found.update(list_jobs(os.path.join(self.root, place), pattern))
-        served: List[Served] = []
+        served: List[Service] = []
         for job, made_ns in found.items():
             if job not in self._running:
                 self._running[job] = min(made_ns, now_ns)
@@ -72,10 +72,10 @@ class NodeJobs(Probe):
         for job in sorted(set(self._running) - set(found)):
             served.append(self._row(job, now_ns))
             del self._running[job]
-        return Found([], (), served)
+        return ProbeResult([], (), served)
 
-    def _row(self, job: str, to_ns: Optional[int]) -> Served:
-        return Served(self._running[job], to_ns, KIND, job, self.node)
+    def _row(self, job: str, to_ns: Optional[int]) -> Service:
+        return Service(self._running[job], to_ns, KIND, job, self.node)
 
 
 def parse_cgroup_job(text: str) -> Optional[str]:

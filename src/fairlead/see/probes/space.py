@@ -9,7 +9,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
 
 KEYS = ("fs", "target", "owner_kind", "owner")
 ACCOUNTS = ("acct_user", "acct_group", "acct_project")
@@ -61,7 +61,7 @@ class Usage(Probe):
     period_s = 600.0
     timeout_s = 60.0
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where no target keeps accounts, OSError."""
         places = ("proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre")
         rows: Dict[Key, Sequence[Any]] = {}
@@ -82,7 +82,7 @@ class Usage(Probe):
         limits = self._limits(places)
         if not seen and not limits:
             raise AbsentError("no accounts of a Lustre target on this node (osd-*/*/quota_slave/acct_user)")
-        return Found(
+        return ProbeResult(
             [
                 Reading("usage", KEYS, (), ("used_bytes", "inodes_used"), rows, None, unknown, example),
                 Reading("usage", KEYS, (), ("limit_bytes", "inodes_limit"), limits),
@@ -142,7 +142,7 @@ class Mounts(Probe):
     name = "space"
     period_s = 60.0
 
-    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+    def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError without /proc/mounts, OSError. A file system that cannot be asked is left out."""
         try:
             with open(os.path.join(self.root, "proc/mounts"), encoding="utf-8", errors="surrogateescape") as file:
@@ -163,4 +163,4 @@ class Mounts(Probe):
                 (found.f_files - found.f_ffree) if found.f_files else None,
             ]
         gauges = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
-        return Found([Reading("target", ("server", "target", "source"), (), gauges, rows)])
+        return ProbeResult([Reading("target", ("server", "target", "source"), (), gauges, rows)])

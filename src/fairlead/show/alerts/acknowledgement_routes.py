@@ -61,7 +61,7 @@ class Acknowledgements(msgspec.Struct, frozen=True, kw_only=True):
     acknowledgements: list[Acknowledgement]
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ListParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Parameters of the list: when the findings were; or one by its id."""
 
     last: str = ""
@@ -75,7 +75,7 @@ OPERATIONS = (
         method="GET",
         path="acknowledgements",
         about="What is acknowledged, by whom and why.",
-        asked=Listed,
+        asked=ListParameters,
         answer=Acknowledgements,
         tag="findings",
     ),
@@ -100,7 +100,7 @@ OPERATIONS = (
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownConcern:
     """A finding or incident of the lake: every id it goes by (that of a component's finding and that of its incident
     are of the same), whose job it is about, when it was."""
 
@@ -110,7 +110,7 @@ class Known:
     to_ns: int | None
 
 
-def known(lake: Tables, name: str) -> Known | None:
+def known(lake: Tables, name: str) -> KnownConcern | None:
     """What is called so; None when nothing is. Raises LakeError."""
     try:
         told, _ = finding_of(lake, name)
@@ -124,7 +124,7 @@ def known(lake: Tables, name: str) -> Known | None:
             if finding.rule.startswith("component.")
             and identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id) == name
         ]
-        return Known((name, *same), told.user or "" if told.job_id else "", finding.from_ns or 0, finding.to_ns)
+        return KnownConcern((name, *same), told.user or "" if told.job_id else "", finding.from_ns or 0, finding.to_ns)
     found = _incidents(lake, "id", name)
     if not found:
         return None
@@ -140,7 +140,7 @@ def known(lake: Tables, name: str) -> Known | None:
         if one.finding.id
         == identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
     ]
-    return Known((name, *dict.fromkeys(same)), "", incident.from_ns, incident.to_ns)
+    return KnownConcern((name, *dict.fromkeys(same)), "", incident.from_ns, incident.to_ns)
 
 
 def _incidents(lake: Tables, column: str, name: str) -> list[Incident]:
@@ -175,7 +175,7 @@ def let_go(state: State, lake: Tables, name: str, person: Person) -> None:
             state.acknowledge(each, None)
 
 
-def listed(state: State, asked: Listed, person: Person, now_ns: int) -> Acknowledgements:
+def listed(state: State, asked: ListParameters, person: Person, now_ns: int) -> Acknowledgements:
     """What of it this person may see: operators everything, a user what is about jobs of his own."""
     span = span_of(
         now_ns=now_ns, default="30d", last=asked.last, from_=asked.from_, to=asked.to, at="", longest_ns=_LONGEST_NS
@@ -194,7 +194,7 @@ def _staff(person: Person) -> bool:
     return person.sight.everything
 
 
-def _of(lake: Tables, name: str, person: Person) -> Known:
+def _of(lake: Tables, name: str, person: Person) -> KnownConcern:
     """What is foreign is as unknown as what is not there."""
     about = known(lake, name) if 0 < len(name) <= _LONGEST_NAME else None
     if about is None or not (_staff(person) or (person.name and about.owner == person.name)):
@@ -228,7 +228,7 @@ def routes(
             made = take_on(state, lake, name, note, person, now_ns)
             return Acknowledgements(from_ns=now_ns, to_ns=now_ns, acknowledgements=made)
 
-    def look(asked: Listed, person: Person) -> Acknowledgements:
+    def look(asked: ListParameters, person: Person) -> Acknowledgements:
         with State(folder) as state:
             return listed(state, asked, person, clock())
 
@@ -247,7 +247,7 @@ def routes(
         person = door.person(request)
         must(person, "read")
         only(request, "last", "from", "to", "id")
-        asked = msgspec.convert(dict(request.query_params), Listed)
+        asked = msgspec.convert(dict(request.query_params), ListParameters)
         if any(len(word) > _LONGEST_NAME for word in request.query_params.values()):
             raise RefusedError(400, "a parameter is too long")
         return answer(await run_in_threadpool(look, asked, person))

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Severity
 from fairlead.core.model.incident import Incident
 from fairlead.explain.analysis.advice import AdviceSet, build_advice
@@ -77,7 +77,7 @@ def of_findings(rows: pa.Table, jobs: Mapping[str, JobFacts]) -> list[Concern]:
     found: list[Concern] = []
     for text, made_ns, withdrawn in _details(rows):
         try:
-            told = msgspec.json.decode(text, type=Told)
+            told = msgspec.json.decode(text, type=StoredFinding)
         except msgspec.DecodeError:
             continue
         one = told.finding

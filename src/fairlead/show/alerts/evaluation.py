@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.rules import SUBSCRIPTION, Wanted, wanted
+from fairlead.show.alerts.rules import SUBSCRIPTION, Delivery, wanted
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.silences import silenced
 from fairlead.show.alerts.state import Notice, State
@@ -61,7 +61,7 @@ def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int)
         return Look(state.enqueue(notices, alerts.most_waiting), quiet, held)
 
 
-def _same(one: Wanted, notice: Notice) -> bool:
+def _same(one: Delivery, notice: Notice) -> bool:
     """Whether that was told: the same step, or a later one, of the same rule's or another's."""
     return (
         notice.kind == "firing"
@@ -70,7 +70,7 @@ def _same(one: Wanted, notice: Notice) -> bool:
     )
 
 
-def _held(state: State, one: Wanted, concern: Concern, now_ns: int) -> bool:
+def _held(state: State, one: Delivery, concern: Concern, now_ns: int) -> bool:
     """Whether another concern about the same was told lately; if not, this one is now."""
     if one.rule.hold_off_s <= 0:
         return False
@@ -83,7 +83,7 @@ def _held(state: State, one: Wanted, concern: Concern, now_ns: int) -> bool:
     return False
 
 
-def _notice(one: Wanted, concern: Concern, now_ns: int) -> Notice:
+def _notice(one: Delivery, concern: Concern, now_ns: int) -> Notice:
     return Notice(
         route=one.route,
         recipient=one.recipient,

@@ -21,7 +21,7 @@ _SUBSCRIBED = AlertRule(name=SUBSCRIPTION, to=[], severity="warning", hold_off_s
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Delivery:
     """A concern is to be told through a route, to one recipient (empty: the route's own)."""
 
     rule: AlertRule
@@ -70,7 +70,7 @@ def level_of(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
     return level if level or large or lasted_h >= rule.wait_h else None
 
 
-def wanted(alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int) -> Iterator[Wanted]:
+def wanted(alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int) -> Iterator[Delivery]:
     """Everything that should have been told of a concern by now; of several steps the highest that was reached."""
     for rule in alerts.rules:
         level = level_of(rule, concern, now_ns) if fits_rule(rule, concern) else None
@@ -79,11 +79,11 @@ def wanted(alerts: Alerts, subscriptions: Sequence[Subscription], concern: Conce
         step = sorted(rule.escalate, key=lambda one: one.after_h)[level - 1] if level else None
         severity = worse(step.severity, concern.severity) if step else concern.severity
         for route in dict.fromkeys(step.to or rule.to if step else rule.to):
-            yield Wanted(rule, route, "", level, severity)
+            yield Delivery(rule, route, "", level, severity)
     if alerts.subscriptions and fits_rule(_SUBSCRIBED, concern):
         for one in subscriptions:
             if subscribed(one, concern):
-                yield Wanted(_SUBSCRIBED, alerts.subscriptions, one.address, 0, concern.severity)
+                yield Delivery(_SUBSCRIBED, alerts.subscriptions, one.address, 0, concern.severity)
 
 
 def subscribed(one: Subscription, concern: Concern) -> bool:

@@ -29,7 +29,7 @@ _LONGEST_NS = 366 * 86400 * 10**9
 _LONGEST_PATTERN, _LONGEST_WHY = 256, 1000
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SilenceRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be silent: fields and patterns (`*` and `?` stand for anything), how long (`2h`, `3d`), why."""
 
     match: dict[str, str]
@@ -45,7 +45,7 @@ class Silences(msgspec.Struct, frozen=True, kw_only=True):
     silences: list[Silence]
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class SilenceEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A silence that was ended."""
 
     schema: str = SCHEMA
@@ -58,18 +58,23 @@ OPERATIONS = (
         method="POST",
         path="silences",
         about="Do not tell what fits, for a time.",
-        body=Wanted,
+        body=SilenceRequest,
         answer=Silences,
         statuses=(409, 413),
         tag="findings",
     ),
     Operation(
-        method="DELETE", path="silences/{name}", about="End a silence.", answer=Ended, statuses=(404,), tag="findings"
+        method="DELETE",
+        path="silences/{name}",
+        about="End a silence.",
+        answer=SilenceEnd,
+        statuses=(404,),
+        tag="findings",
     ),
 )
 
 
-def silence_of(wanted: Wanted, who: str, now_ns: int) -> Silence:
+def silence_of(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
     """The silence that is wanted. Raises RefusedError 400, UsageError for what is no age."""
     if not wanted.match:
         raise RefusedError(400, "match: a silence of everything", "name a component, a rule or a job")
@@ -105,13 +110,13 @@ def routes(folder: Path, door: Door, clock: Callable[[], int], noted: Noted | No
         now_ns = clock()
         return Silences(now_ns=now_ns, silences=[one for one in state.silences() if now_ns < one.until_ns])
 
-    def work(method: str, name: str, wanted: Wanted | None, person: Person) -> Silences | Ended:
+    def work(method: str, name: str, wanted: SilenceRequest | None, person: Person) -> Silences | SilenceEnd:
         with State(folder) as state:
             if method == "DELETE":
                 with state.change():
                     if not state.unsilence(name):
                         raise RefusedError(404, "there is no such silence", "it may have ended by itself")
-                return Ended(ended=name)
+                return SilenceEnd(ended=name)
             if wanted is not None:
                 one = silence_of(wanted, person.name, clock())
                 with state.change():
@@ -126,7 +131,7 @@ def routes(folder: Path, door: Door, clock: Callable[[], int], noted: Noted | No
         if not person.sight.everything:
             raise RefusedError(403, "silences are for support and administrators", "acknowledge a finding of yours")
         only(request)
-        wanted = await body(request, Wanted) if request.method == "POST" else None
+        wanted = await body(request, SilenceRequest) if request.method == "POST" else None
         name = str(request.path_params.get("name", ""))
         done = await run_in_threadpool(work, request.method, name, wanted, person)
         if noted is not None and request.method != "GET":

@@ -45,7 +45,7 @@ class Subscriptions(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[Subscription]
 
 
-class Removed(msgspec.Struct, frozen=True, kw_only=True):
+class SubscriptionEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that was ended."""
 
     schema: str = SCHEMA
@@ -73,7 +73,7 @@ OPERATIONS = (
         method="DELETE",
         path="alerts/subscriptions/{name}",
         about="End a subscription.",
-        answer=Removed,
+        answer=SubscriptionEnd,
         statuses=(404,),
         tag="findings",
     ),
@@ -108,14 +108,14 @@ def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscrip
 def routes(folder: Path, alerts: Alerts, door: people.Door, clock: Callable[[], int]) -> list[BaseRoute]:
     """The API, over the state in `folder`. `clock` tells the time (epoch ns)."""
 
-    def work(method: str, person: people.Person, wish: Wish | None, name: str) -> Subscriptions | Removed:
+    def work(method: str, person: people.Person, wish: Wish | None, name: str) -> Subscriptions | SubscriptionEnd:
         owner = None if person.sight.everything else person.name
         with State(folder) as state:
             if method == "DELETE":
                 with state.change():
                     if not state.unsubscribe(name, owner):
                         raise people.RefusedError(404, "there is no such subscription of yours", "list them first")
-                return Removed(removed=name)
+                return SubscriptionEnd(removed=name)
             if wish is None:
                 return Subscriptions(subscriptions=state.subscriptions(owner))
             try:

@@ -38,7 +38,7 @@ class Problem:
 
 
 @dataclass
-class Checked:
+class CheckResult:
     """What a check saw."""
 
     inodes: int = 0
@@ -51,7 +51,7 @@ class Checked:
         return sum(problem.fault and not problem.mended for problem in self.problems)
 
 
-def check_store(store: Store, targets: TargetSet, *, repair: bool = False) -> Checked:
+def check_store(store: Store, targets: TargetSet, *, repair: bool = False) -> CheckResult:
     """Looks at everything once. With `repair` nobody else may have the tree open."""
     return _Check(store, targets, repair).run()
 
@@ -61,9 +61,9 @@ class _Check:
         self._store = store
         self._targets = targets
         self._repair = repair
-        self._found = Checked()
+        self._found = CheckResult()
 
-    def run(self) -> Checked:
+    def run(self) -> CheckResult:
         records = {inode.ino: inode for inode in self._records()}
         self._found.inodes = len(records)
         self._names(records)

@@ -18,7 +18,7 @@ _PIECE = 4 << 20
 
 
 @dataclass
-class Exported:
+class ExportResult:
     """What was read back. `failed` holds path and reason of what could not be."""
 
     files: int = 0
@@ -28,7 +28,7 @@ class Exported:
     failed: list[tuple[str, str]] = field(default_factory=list)
 
 
-def export_tree(tree: TargetsTree, destination: str, path: str = "/") -> Exported:
+def export_tree(tree: TargetsTree, destination: str, path: str = "/") -> ExportResult:
     """Writes the subtree at `path` into a new or empty directory (a file: into that directory, under its name)."""
     remedy = "give a new or empty directory"
     try:
@@ -48,7 +48,7 @@ def export_tree(tree: TargetsTree, destination: str, path: str = "/") -> Exporte
         attributes = tree.stat(node)
     except OSError as error:
         raise InputError(error.strerror or str(error), where=path, remedy="give a path of the tree") from error
-    done = Exported()
+    done = ExportResult()
     to = os.fsencode(destination)
     if not stat.S_ISDIR(attributes.st_mode):
         to = os.path.join(to, os.fsencode(names[-1]))
@@ -57,7 +57,7 @@ def export_tree(tree: TargetsTree, destination: str, path: str = "/") -> Exporte
 
 
 class _Export:
-    def __init__(self, tree: TargetsTree, done: Exported) -> None:
+    def __init__(self, tree: TargetsTree, done: ExportResult) -> None:
         self._tree = tree
         self._done = done
         self._linked: dict[int, bytes] = {}

@@ -38,7 +38,7 @@ class New(msgspec.Struct, array_like=True, frozen=True):
     link: bytes = b""
 
 
-class Renamed(msgspec.Struct, array_like=True, frozen=True):
+class RenameResult(msgspec.Struct, array_like=True, frozen=True):
     """The inode that lost its last name by a rename, if one did."""
 
     gone: Inode | None = None
@@ -204,7 +204,7 @@ def _lose_name(records: Records, inode: Inode, now: int) -> None:
 
 def rename(
     records: Records, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, now: int, who: Who | None
-) -> Renamed:
+) -> RenameResult:
     """As renameat2."""
     if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
         raise build_error(errno.EINVAL)
@@ -220,7 +220,7 @@ def rename(
         if flags & NOREPLACE:
             raise build_error(errno.EEXIST)
         if old.ino == moved.ino:
-            return Renamed()
+            return RenameResult()
         check_removal(into, old, who)
     else:
         check_access(into, WRITE | SEARCH, who)
@@ -233,8 +233,8 @@ def rename(
         assert old is not None
         _check_no_loop(records, old, parent)
         _exchange(records, (source, name, moved), (into, new_name, old), now)
-        return Renamed()
-    return Renamed(_replace(records, (source, name, moved), (into, new_name, old), now))
+        return RenameResult()
+    return RenameResult(_replace(records, (source, name, moved), (into, new_name, old), now))
 
 
 def _replace(

@@ -25,7 +25,7 @@ from fairlead.steer.fs.wire.handshake import (
     DEADLINE_S,
     HELLO,
     Hello,
-    Refused,
+    Refusal,
     Welcome,
     choose_version,
     generate_id,
@@ -115,7 +115,7 @@ class MetadataService:
                 raise ValueError("not a forwarder of this release")
             self._admit(sock, hello)
         except ValueError as error:
-            sock.sendall(pack_answer(Refused(f"metadata service: {error}", "check the token and the release")))
+            sock.sendall(pack_answer(Refusal(f"metadata service: {error}", "check the token and the release")))
             raise
         return hello
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY, batch_of
 from fairlead.decide.policies.next_run.expectation import Job, Past, expected_of
-from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.contract import ExpectedJob
 
 GB = 10**9
 S = 10**9
@@ -74,7 +74,7 @@ def test_only_runs_of_the_predicted_behaviour_count() -> None:
 def test_only_runs_that_had_ended_count() -> None:
     runs = table(run(1), run(2, write_bytes=900 * GB))
     assert expected_of(runs, job(start_ns=2050 * S)).write_bytes == 8 * GB
-    assert expected_of(runs, job(start_ns=1050 * S)) == Expected(
+    assert expected_of(runs, job(start_ns=1050 * S)) == ExpectedJob(
         job_id="x", user="ada", program="wrf", node_count=16
     )  # the first still ran
     told = expected_of(runs, job(start_ns=1100 * S + 2 * 86_400 * S))

@@ -8,7 +8,7 @@ import pytest
 from fairlead.decide.policies.next_run.accuracy import score
 from fairlead.decide.policies.next_run.behaviours import Behaviours, behaviours_of, figures
 from fairlead.decide.policies.next_run.contract import Category, Prediction, Predictor, Run
-from fairlead.decide.policies.next_run.learned import Learned
+from fairlead.decide.policies.next_run.learned import LearnedPredictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.next_run.simple import LastRun, MostFrequent
 from fairlead.decide.registry import PREDICTORS, predictor
@@ -87,7 +87,7 @@ def test_the_n_gram_backs_off_where_there_is_no_pattern() -> None:
 
 def test_what_is_learned_from_one_category_serves_another() -> None:
     # Whatever came the time before last comes next: nobody has told of B what A has taught.
-    one = Learned()
+    one = LearnedPredictor()
     for start in range(12):
         one.observe((f"u{start}", "p", 4), [start, start + 1] * 12)
     one.observe(B, (7, 9, 7))

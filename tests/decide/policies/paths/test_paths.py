@@ -11,13 +11,13 @@ from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Running
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.aiot import Aiot
-from fairlead.decide.policies.paths.contract import Expected, Grant
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import bucket
 from fairlead.decide.policies.paths.from_allocation import (
     FORWARDERS,
     TARGETS,
-    Studied,
+    PathFromAllocation,
     application_of,
     counts_of,
     entering,
@@ -38,7 +38,7 @@ def land(forwarders: int = 4, targets: int = 8) -> Site:
     )
 
 
-def job(**more: object) -> Expected:
+def job(**more: object) -> ExpectedJob:
     given: dict[str, object] = {
         "job_id": "1",
         "node_count": 16,
@@ -52,7 +52,7 @@ def job(**more: object) -> Expected:
         "runs_known": 2,
         "bandwidth_bytes_per_s": 5 * GB,
     }
-    return Expected(**(given | more))  # type: ignore[arg-type]
+    return ExpectedJob(**(given | more))  # type: ignore[arg-type]
 
 
 def why(grant: Grant, what: str) -> str:
@@ -91,7 +91,7 @@ def test_static_map_grants_no_sick_forwarder_and_says_so() -> None:
     assert "though fwd0 is sick or reserved" in why(grant, "forwarders")
 
 
-@pytest.mark.parametrize("policy", [StaticMap(), Dfra(), Aiot(), Studied(Widest())])
+@pytest.mark.parametrize("policy", [StaticMap(), Dfra(), Aiot(), PathFromAllocation(Widest())])
 @pytest.mark.parametrize("forwarders", [0, 4])
 def test_where_nothing_is_sound_nothing_is_granted(policy: object, forwarders: int) -> None:
     here = land(forwarders)
@@ -104,9 +104,9 @@ def test_where_nothing_is_sound_nothing_is_granted(policy: object, forwarders: i
     assert grant.reasons
 
 
-@pytest.mark.parametrize("policy", [StaticMap(), Dfra(), Aiot(), Studied(Widest())])
+@pytest.mark.parametrize("policy", [StaticMap(), Dfra(), Aiot(), PathFromAllocation(Widest())])
 def test_a_job_nothing_is_known_of_is_left_alone(policy: object) -> None:
-    grant = policy.grant(Expected(job_id="1"), land(), RNG)  # type: ignore[attr-defined]
+    grant = policy.grant(ExpectedJob(job_id="1"), land(), RNG)  # type: ignore[attr-defined]
     assert (grant.forwarders, grant.targets, grant.isolated) == ((), (), False)
     assert grant.reasons
 
@@ -115,12 +115,12 @@ def test_an_allocation_policy_is_asked_for_both_layers() -> None:
     policy = Widest()
     here = land()
     here.targets.sick[0] = True
-    grant = Studied(policy).grant(job(), here, RNG)
+    grant = PathFromAllocation(policy).grant(job(), here, RNG)
     # 5 GB/s alone: 4 forwarders of 2 GB/s, 8 targets of 1 GB/s, of which only 7 are sound: the most is 4.
     assert grant.forwarders == (0, 1, 2, 3)
     assert grant.targets == (1, 2, 3, 4)
     assert grant.stripe_count is None  # 64 processes have a file each: none need be cut
-    assert Studied(Widest()).grant(job(mode="N-1", files=1), here, RNG).stripe_count == 4
+    assert PathFromAllocation(Widest()).grant(job(mode="N-1", files=1), here, RNG).stripe_count == 4
     forwarding, storing = (asked[0] for asked in policy.asked)
     assert forwarding.bandwidth[0, :3].tolist() == [2 * GB, 4 * GB, 5 * GB]
     assert np.isnan(storing.bandwidth[0, 3])
@@ -149,7 +149,7 @@ def test_sums_of_components_stand_for_who_runs() -> None:
     here = land()
     here.targets.occupancy[:3] = 0.25, 0.5, 0.125
     here.targets.jobs[:3] = 1, 2, 1
-    Studied(policy).grant(job(), here, RNG)
+    PathFromAllocation(policy).grant(job(), here, RNG)
     running = policy.asked[1][1]
     assert running.stress == pytest.approx(0.875)
     assert running.users.tolist() == [1, 2, 1, 0, 0, 0, 0, 0]
@@ -177,7 +177,7 @@ def test_a_caller_that_keeps_rows_is_given_them_back() -> None:
     row = running.enter(*entered)
     share = 15.0 / 115.0  # 60 GB at 4 GB/s beside 100 s of computing
     assert running.occupancy.tolist() == pytest.approx([0, share, 0, share])
-    Studied(policy).grant(job(), here, RNG)
+    PathFromAllocation(policy).grant(job(), here, RNG)
     assert policy.asked[0][1] is running
     assert len(running) == 1
     running.leave(row)
@@ -195,12 +195,12 @@ def test_a_policy_that_grants_a_sick_component_does_not_pass() -> None:
     here = land()
     here.forwarders.sick[0] = True
     with pytest.raises(ValueError, match="sick or reserved"):
-        Studied(Careless()).grant(job(), here, RNG)
+        PathFromAllocation(Careless()).grant(job(), here, RNG)
 
 
 def test_names_of_allocation_policies_are_path_policies() -> None:
     assert isinstance(path_policy("dfra"), Dfra)
-    assert isinstance(path_policy("best-bandwidth+greedy-clairvoyant"), Studied)
+    assert isinstance(path_policy("best-bandwidth+greedy-clairvoyant"), PathFromAllocation)
     with pytest.raises(KeyError):
         path_policy("nothing-of-the-kind")
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.site import Site, build_layer
 from fairlead.decide.policies.paths.aiot import Aiot
-from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import Weights, flow
 
@@ -32,7 +32,7 @@ def taihulight(counts: tuple[int, ...] = tuple(range(1, 101))) -> Site:
     )
 
 
-def big(**more: object) -> Expected:
+def big(**more: object) -> ExpectedJob:
     given: dict[str, object] = {
         "job_id": "1",
         "node_count": 1024,
@@ -42,7 +42,7 @@ def big(**more: object) -> Expected:
         "write_bytes": 120 * GB,
         "runs_known": 1,
     }
-    return Expected(**(given | more))  # type: ignore[arg-type]
+    return ExpectedJob(**(given | more))  # type: ignore[arg-type]
 
 
 def test_dfra_gives_capacity_by_its_formula() -> None:
@@ -137,7 +137,7 @@ def test_aiot_flow_by_hand() -> None:
 
 
 def test_aiot_grants_what_the_flow_found() -> None:
-    job = Expected(job_id="1", mode="N-N", io_processes=64, bandwidth_bytes_per_s=4 * GB, files=64, runs_known=3)
+    job = ExpectedJob(job_id="1", mode="N-N", io_processes=64, bandwidth_bytes_per_s=4 * GB, files=64, runs_known=3)
     grant = Aiot().grant(job, aiot_case(), RNG)
     assert grant.forwarders == (1, 2)
     assert grant.targets == (0, 1, 2, 3)
@@ -166,7 +166,7 @@ def isolation_bed() -> Site:
 
 def test_aiot_leaves_the_busy_and_the_abnormal_target_alone() -> None:
     # XCFD: N-N, high bandwidth. 2.4 GB/s are 0.96 forwarders and three targets on the three idle storage nodes.
-    xcfd = Expected(job_id="xcfd", mode="N-N", io_processes=512, files=512, bandwidth_bytes_per_s=2.4 * GB)
+    xcfd = ExpectedJob(job_id="xcfd", mode="N-N", io_processes=512, files=512, bandwidth_bytes_per_s=2.4 * GB)
     grant = Aiot().grant(xcfd, isolation_bed(), RNG)
     assert grant.forwarders == (0,)
     names_of = {isolation_bed().targets.names[place] for place in grant.targets}
@@ -176,7 +176,7 @@ def test_aiot_leaves_the_busy_and_the_abnormal_target_alone() -> None:
 
 def test_aiot_puts_a_metadata_heavy_job_where_nobody_is() -> None:
     # Quantum shared Fwd2 with Macdrp by the site's map; there are idle ones, so nothing of P:(1-P) is needed.
-    quantum = Expected(job_id="quantum", mode="N-N", io_processes=512, mdops=5000.0)
+    quantum = ExpectedJob(job_id="quantum", mode="N-N", io_processes=512, mdops=5000.0)
     grant = Aiot().grant(quantum, isolation_bed(), RNG)
     assert grant.forwarders == (0,)
     assert grant.metadata_share is None
@@ -188,7 +188,7 @@ def test_aiot_puts_a_metadata_heavy_job_where_nobody_is() -> None:
 @pytest.mark.parametrize(("apart", "stripe"), [(16, 4), (4, 1)])
 def test_aiot_stripes_of_the_papers_figure_10(apart: int, stripe: int) -> None:
     # Four processes share 16 MiB: a quarter each in a row (4 MiB stripes), or turns of 1 MiB, 4 MiB apart (1 MiB).
-    shared = Expected(
+    shared = ExpectedJob(
         job_id="1",
         mode="N-1",
         io_processes=4,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths.aiot import Aiot
-from fairlead.decide.policies.paths.contract import Expected, PathPolicy
+from fairlead.decide.policies.paths.contract import ExpectedJob, PathPolicy
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import Weights, capacity, flow
 from fairlead.decide.policies.paths.static_map import StaticMap
@@ -50,12 +50,12 @@ def site(rng: np.random.Generator) -> Site:
     )
 
 
-def expected(rng: np.random.Generator) -> Expected:
+def expected(rng: np.random.Generator) -> ExpectedJob:
     def perhaps(value: float) -> float | None:
         return None if rng.random() < 0.2 else float(value)
 
     nodes = int(rng.integers(1, 64))
-    return Expected(
+    return ExpectedJob(
         job_id="1",
         node_count=nodes,
         node_ids=tuple(range(nodes)),

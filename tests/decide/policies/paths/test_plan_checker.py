@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.plan import Plan
 from fairlead.core.model.site import build_layer
-from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Kept, check
+from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Reservation, check
 from plan_building import NOW, TARGETS, ground, of_job, plan
 
 T4, T5, T6, T7 = TARGETS[4:]
@@ -169,7 +169,9 @@ def test_more_than_exist_is_said() -> None:
 def test_a_bar_names_its_reason() -> None:
     here = replace(
         ground(),
-        barred=(Kept(components=frozenset({"fwd1"}), pools=frozenset(), why="it is new", concerns=lambda *_: True),),
+        barred=(
+            Reservation(components=frozenset({"fwd1"}), pools=frozenset(), why="it is new", concerns=lambda *_: True),
+        ),
     )
     [found] = check([plan()], here)
     assert str(found) == "job 42: forwarders fwd1: the site bars it: it is new"

@@ -195,8 +195,8 @@ def test_who_is_granted_nothing_does_no_io_for_free() -> None:
 
 def test_disturbances_multiply_and_end() -> None:
     slow = [
-        spec.Degraded(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
-        spec.Degraded(resource=1, speed=0.5, from_s=20.0),
+        spec.Degradation(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
+        spec.Degradation(resource=1, speed=0.5, from_s=20.0),
     ]
     found = speeds(2, 100.0, spec.Noise(), spec.Faults(), slow, (1,))
     assert found is not None
@@ -333,7 +333,9 @@ def test_a_papers_line_holds_when_it_is_near_enough() -> None:
     assert papers.Line("a", "b", None, 1.0, within=0.2).held is None
     assert papers.Line("a", "b", 3.0, wanted=">= 3").held is True
     assert papers.Line("a", "b", 3.0, wanted="> 3").held is False
-    page = paper_page(papers.Told(paper="p", source="s", lines=(papers.Line("<b>", "m", math.pi, 3.0, within=0.2),)))
+    page = paper_page(
+        papers.PaperReport(paper="p", source="s", lines=(papers.Line("<b>", "m", math.pi, 3.0, within=0.2),))
+    )
     assert "&lt;b&gt;" in page
     assert "<script" not in page
 
@@ -347,7 +349,7 @@ def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
     assert drawn[0].count('fill-opacity="0.09"') == 2
     assert "BestBdw" in drawn[0]
     assert "10 applications" in drawn[0]
-    page = simulated_page("x", answer.Simulated(experiments=[told]), [[("", one) for one in drawn]])
+    page = simulated_page("x", answer.SimulationAnswer(experiments=[told]), [[("", one) for one in drawn]])
     assert "<script" not in page
     assert "<i>small" not in page
     assert "simulated" in page
@@ -370,11 +372,11 @@ def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
         "sharing": spec.Sharing,
         "noise": spec.Noise,
         "faults": spec.Faults,
-        "degraded": spec.Degraded,
+        "degraded": spec.Degradation,
         "picture": spec.Picture,
     }
     names = [f"{table}.{key}" for table, kind in tables.items() for key in kind.__struct_fields__]
-    for kind in (spec.Published, spec.Listed, spec.Application, spec.Swf, spec.Table, spec.OwnPast):
+    for kind in (spec.PublishedWorkload, spec.ListedWorkload, spec.Application, spec.Swf, spec.Table, spec.OwnPast):
         names += kind.__struct_fields__
     names += [key for key in spec.Experiment.__struct_fields__ if key not in (*tables, "workload")]
     assert [name for name in (*names, *MEASURES) if f"`{name}`" not in text] == []

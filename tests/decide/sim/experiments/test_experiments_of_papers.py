@@ -137,7 +137,7 @@ def test_a_papers_figures_are_shown_whole_on_any_screen(
         wanted="> 200000000",
         note="of its own jobs",
     )
-    paper_shown(papers.Told(paper="x", source="someone", lines=(line,)))
+    paper_shown(papers.PaperReport(paper="x", source="someone", lines=(line,)))
     words = capsys.readouterr().out.split()
     wanted = {"core-hours", "14,999,906", "200000000", "fail", "jobs"}
     assert wanted <= {word.strip(",:") for word in words}

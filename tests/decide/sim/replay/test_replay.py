@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site, build_site
-from fairlead.decide.policies.paths.contract import Expected, Grant
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.sim.cycles.model import Cycles, Window, run
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import small
 from fairlead.decide.sim.replay.disturbances import sickness
-from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.noise import background
 from fairlead.decide.sim.replay.replay import replay
 
@@ -32,7 +32,7 @@ class Given:
     def __init__(self, grants: dict[int, Grant] | None = None) -> None:
         self.grants, self.seen = grants or {}, []
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """By `job_id`."""
         fwd, tgt = site.forwarders, site.targets
         self.seen.append(
@@ -299,7 +299,7 @@ def test_small_steps_of_time_come_to_the_same(seed: int) -> None:
     np.testing.assert_allclose(replay(jobs, MACHINE, Given(grants)).end_s, wanted, atol=0.004 * 20, rtol=0)
 
 
-def moved_s(out: Replayed, jobs: Jobs, until: float | None = None) -> tuple[float, float]:
+def moved_s(out: ReplayResult, jobs: Jobs, until: float | None = None) -> tuple[float, float]:
     """Seconds forwarders and targets were busy, all together."""
     span = (np.nanmax(out.end_s) if until is None else until) - jobs.start_s[0]
     return float(out.forwarder_busy.sum() * span), float(out.target_busy.sum() * span)
@@ -453,7 +453,7 @@ def test_load_is_what_is_used_now() -> None:
 def test_the_policy_hears_what_is_expected_not_what_is_true() -> None:
     jobs = made([0.0, 0.5], [[100.0], [1.0]])
     policy = Given()
-    replay(jobs, MACHINE, policy, expected_of=lambda j: Expected(job_id=str(j)))
+    replay(jobs, MACHINE, policy, expected_of=lambda j: ExpectedJob(job_id=str(j)))
     assert policy.seen[1]["jobs"][0] == 1
     assert policy.seen[1]["occupancy"][0] == 0.0
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead.decide.sim.experiments import dfra
-from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.measures import (
     by_class,
     change,
@@ -44,10 +44,10 @@ def jobs() -> Jobs:
     )
 
 
-def outcome() -> Replayed:
+def outcome() -> ReplayResult:
     """The first took twice as long as alone, the second has not ended, the third did no I/O."""
     nan = np.nan
-    return Replayed(
+    return ReplayResult(
         end_s=np.array([25.0, nan, 25.0]),
         io_s=np.array([20.0, nan, 0.0]),
         alone_s=np.array([10.0, nan, 0.0]),

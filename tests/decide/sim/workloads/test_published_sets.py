@@ -13,10 +13,10 @@ from fairlead.decide.policies.allocation.contract import build_pool
 from fairlead.decide.sim.cycles.measures import measure
 from fairlead.decide.sim.cycles.model import Window, run
 from fairlead.decide.sim.workloads.profiles import forge
-from fairlead.decide.sim.workloads.published import CYCLE_S, Drawn, draw, ratio_bound
+from fairlead.decide.sim.workloads.published import CYCLE_S, DrawnSet, draw, ratio_bound
 
 
-def io_share(drawn: Drawn) -> np.ndarray:
+def io_share(drawn: DrawnSet) -> np.ndarray:
     """t(1) / (T + t(1)) of each application."""
     a = drawn.applications
     return a.volume / a.bandwidth[:, 0] / CYCLE_S
@@ -87,7 +87,7 @@ KNOWN = {
 @pytest.mark.parametrize("band", KNOWN)
 def test_published_policies_come_out_as_another_program_has_them(band: tuple[float, float]) -> None:
     """Window: 5,000 s to 30,000 s of applications that repeat. Within three sampling errors of 25 sets and 40."""
-    sets: list[Drawn] = []
+    sets: list[DrawnSet] = []
     seed = 0
     while len(sets) < 40:
         seed += 1

@@ -52,7 +52,7 @@ def play(past_s: int) -> machine.Play:
     return replace(machine.small(12, 60), origin_ns=START_NS - past_s * live.NS)
 
 
-def sent(server: Server, clock: Clock, past_s: int = 30) -> list[live.Told]:
+def sent(server: Server, clock: Clock, past_s: int = 30) -> list[live.IntervalSummary]:
     return list(live.send(play(past_s), server, every_s=10, now_ns=clock.now_ns, sleep_s=clock.sleep_s))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.kit.testing import machine
 from fairlead.kit.testing.machine import Play, __main__, lustre_tree, scenes
-from fairlead.see.probes.base import Found
+from fairlead.see.probes.base import ProbeResult
 from fairlead.see.probes.lustre.client import LliteProbe, OscProbe
 from fairlead.see.probes.lustre.exports import MdtExportsProbe, OstExportsProbe
 from fairlead.see.probes.lustre.jobs import MdtJobsProbe, OstJobsProbe
@@ -35,7 +35,7 @@ def tree(play: Play, tmp_path_factory: pytest.TempPathFactory) -> lustre_tree.Ma
     return made
 
 
-def column(found: Found, name: str) -> int:
+def column(found: ProbeResult, name: str) -> int:
     (reading,) = found.readings
     assert reading.unknown == 0, reading.unknown_example
     at = (*reading.counters, *reading.gauges).index(name)

@@ -20,7 +20,7 @@ from fairlead.see.collector.feeds import file_import as reading
 from fairlead.see.collector.feeds.darshan_watch import DarshanFeed
 from fairlead.see.collector.feeds.drop_folder import DropFeed
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
-from fairlead.see.collector.feeds.file_import import Stopped, import_file
+from fairlead.see.collector.feeds.file_import import CollectorStop, import_file
 from fairlead.see.collector.feeds.job_table import JobTableFeed
 from fairlead.see.collector.feeds.settings import DarshanWatch, Drop, JobTable
 from fairlead.see.ingest import find_traces, ingest_jobs
@@ -241,7 +241,7 @@ def test_a_feed_reads_what_ingest_reads(tmp_path: Path) -> None:
 def test_what_is_read_when_the_collector_ends_is_left(folder: Path) -> None:
     stop = threading.Event()
     stop.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(CollectorStop):
         import_file(MemorySink(), detect_source(LOG), LOG, stop)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlead.core.model.tables import PART_SOURCES, TABLES
-from fairlead.see.probes.base import AbsentError, Found, Reading
+from fairlead.see.probes.base import AbsentError, ProbeResult, Reading
 from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.histograms import parse_histograms
 from fairlead.see.probes.lustre.job_ids import JobIds
@@ -59,7 +59,7 @@ def lustre(shared_data: Path, tree: str) -> str:
     return str(shared_data / "lustre" / tree)
 
 
-def look(root: str, name: str, seen: set[str] | None = None, **more: Any) -> Found:
+def look(root: str, name: str, seen: set[str] | None = None, **more: Any) -> ProbeResult:
     probe = PROBES[name](root, "n1", **OPTIONS.get(name, {}), **more)
     if seen is not None:
         bases = probe.tree.bases
@@ -68,7 +68,7 @@ def look(root: str, name: str, seen: set[str] | None = None, **more: Any) -> Fou
     return probe.read(NOW)
 
 
-def rows(found: Found, at: int = 0) -> dict[Any, dict[str, Any]]:
+def rows(found: ProbeResult, at: int = 0) -> dict[Any, dict[str, Any]]:
     reading = found.readings[at]
     names = (*reading.counters, *reading.gauges)
     return {key: dict(zip(names, values, strict=True)) for key, values in reading.rows.items()}

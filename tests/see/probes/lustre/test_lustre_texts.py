@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.see.probes.base import AbsentError, Found
+from fairlead.see.probes.base import AbsentError, ProbeResult
 from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.histograms import (
     MODIFY,
@@ -38,7 +38,7 @@ def put(root: Path, name: str, text: str, base: str = "proc/fs/lustre") -> None:
     path.write_text(text)
 
 
-def rows(found: Found, at: int = 0) -> dict[Any, list[Any]]:
+def rows(found: ProbeResult, at: int = 0) -> dict[Any, list[Any]]:
     return {key: list(values) for key, values in found.readings[at].rows.items()}
 
 

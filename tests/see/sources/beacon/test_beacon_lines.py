@@ -16,7 +16,7 @@ from fairlead.core.errors import FairleadError
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import table_of
 from fairlead.see.sources.beacon import BeaconSource
-from fairlead.see.sources.beacon.carry_over import Carried, OpenHandles
+from fairlead.see.sources.beacon.carry_over import OpenHandles, SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.layout import BUCKETS
 from fairlead.see.sources.beacon.lines import scan_block_lines
@@ -208,6 +208,6 @@ def test_a_growing_table_forgets_nothing_that_is_open() -> None:
 
 
 def test_a_path_is_given_once() -> None:
-    carried = Carried()
+    carried = SeriesState()
     assert carried.find_new_paths(np.array([1, 2])).tolist() == [True, True]
     assert carried.find_new_paths(np.array([2, 3])).tolist() == [False, True]

@@ -12,7 +12,7 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
     RECORD_BYTES,
     RECORDS,
     RENAME_EXCHANGE,
-    Found,
+    EntryState,
     Intent,
     IntentFile,
     Verdict,
@@ -22,7 +22,7 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
 )
 from fairlead.steer.fs.fuse.abi import Op
 
-NOTHING = Found(0, 0)
+NOTHING = EntryState(0, 0)
 
 
 def intent(op: Op, **fields: int) -> Intent:
@@ -33,31 +33,31 @@ def intent(op: Op, **fields: int) -> Intent:
     ("begun", "found", "verdict"),
     [
         (intent(Op.CREATE, expected=50, mark=9), NOTHING, Verdict.AGAIN),
-        (intent(Op.CREATE, expected=50, mark=9), Found(50, 9), Verdict.DONE),
-        (intent(Op.CREATE, expected=50, mark=9), Found(51, 9), Verdict.AGAIN),
-        (intent(Op.CREATE, expected=50, mark=9), Found(50, 10), Verdict.LIKELY_NOT),
+        (intent(Op.CREATE, expected=50, mark=9), EntryState(50, 9), Verdict.DONE),
+        (intent(Op.CREATE, expected=50, mark=9), EntryState(51, 9), Verdict.AGAIN),
+        (intent(Op.CREATE, expected=50, mark=9), EntryState(50, 10), Verdict.LIKELY_NOT),
         (intent(Op.MKDIR), NOTHING, Verdict.AGAIN),
-        (intent(Op.MKDIR), Found(50, 1), Verdict.LIKELY),
-        (intent(Op.MKDIR, second=50), Found(50, 1), Verdict.AGAIN),
-        (intent(Op.LINK, expected=50), Found(50, 1), Verdict.DONE),
-        (intent(Op.LINK, expected=50), Found(51, 1), Verdict.AGAIN),
+        (intent(Op.MKDIR), EntryState(50, 1), Verdict.LIKELY),
+        (intent(Op.MKDIR, second=50), EntryState(50, 1), Verdict.AGAIN),
+        (intent(Op.LINK, expected=50), EntryState(50, 1), Verdict.DONE),
+        (intent(Op.LINK, expected=50), EntryState(51, 1), Verdict.AGAIN),
         (intent(Op.LINK, expected=50), NOTHING, Verdict.AGAIN),
-        (intent(Op.LINK, expected=50, second=50), Found(50, 1), Verdict.AGAIN),
+        (intent(Op.LINK, expected=50, second=50), EntryState(50, 1), Verdict.AGAIN),
         (intent(Op.UNLINK, expected=50, mark=9), NOTHING, Verdict.DONE),
-        (intent(Op.UNLINK, expected=50, mark=9), Found(51, 9), Verdict.DONE),
-        (intent(Op.UNLINK, expected=50, mark=9), Found(50, 9), Verdict.AGAIN),
-        (intent(Op.UNLINK, expected=50, mark=9), Found(50, 10), Verdict.LIKELY_NOT),
+        (intent(Op.UNLINK, expected=50, mark=9), EntryState(51, 9), Verdict.DONE),
+        (intent(Op.UNLINK, expected=50, mark=9), EntryState(50, 9), Verdict.AGAIN),
+        (intent(Op.UNLINK, expected=50, mark=9), EntryState(50, 10), Verdict.LIKELY_NOT),
         (intent(Op.RMDIR, expected=0), NOTHING, Verdict.AGAIN),
-        (intent(Op.RENAME, expected=50), Found(50, 1, 0), Verdict.AGAIN),
-        (intent(Op.RENAME, expected=50), Found(0, 0, 50), Verdict.DONE),
-        (intent(Op.RENAME, expected=50), Found(60, 1, 50), Verdict.DONE),
-        (intent(Op.RENAME, expected=50), Found(0, 0, 70), Verdict.LIKELY),
-        (intent(Op.RENAME, expected=0), Found(0, 0, 70), Verdict.AGAIN),
-        (intent(Op.RENAME2, expected=50, second=60, flags=RENAME_EXCHANGE), Found(60, 1, 50), Verdict.DONE),
-        (intent(Op.RENAME2, expected=50, second=60, flags=RENAME_EXCHANGE), Found(50, 1, 60), Verdict.AGAIN),
+        (intent(Op.RENAME, expected=50), EntryState(50, 1, 0), Verdict.AGAIN),
+        (intent(Op.RENAME, expected=50), EntryState(0, 0, 50), Verdict.DONE),
+        (intent(Op.RENAME, expected=50), EntryState(60, 1, 50), Verdict.DONE),
+        (intent(Op.RENAME, expected=50), EntryState(0, 0, 70), Verdict.LIKELY),
+        (intent(Op.RENAME, expected=0), EntryState(0, 0, 70), Verdict.AGAIN),
+        (intent(Op.RENAME2, expected=50, second=60, flags=RENAME_EXCHANGE), EntryState(60, 1, 50), Verdict.DONE),
+        (intent(Op.RENAME2, expected=50, second=60, flags=RENAME_EXCHANGE), EntryState(50, 1, 60), Verdict.AGAIN),
     ],
 )
-def test_judgement(begun: Intent, found: Found, verdict: Verdict) -> None:
+def test_judgement(begun: Intent, found: EntryState, verdict: Verdict) -> None:
     assert judge_intent(begun, found) is verdict
     assert verdict.carried_out == (verdict in (Verdict.DONE, Verdict.LIKELY))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError, MountError, UnreachableError
-from fairlead.steer.forwarding.mount.local.lock_waiters import Parked, WaitingLocks
+from fairlead.steer.forwarding.mount.local.lock_waiters import ParkedLock, WaitingLocks
 from fairlead.steer.forwarding.mount.process import control, map_file
 from fairlead.steer.forwarding.mount.process.control import Control, MountRecord
 from fairlead.steer.fs.fuse import abi, device, negotiation
@@ -182,7 +182,7 @@ def test_a_map_file_names_the_forwarders_of_a_node(tmp_path: Path) -> None:
 
 def test_a_lock_request_is_answered_once() -> None:
     waiting = WaitingLocks()
-    request = Parked(8, 2, 0, 0, 0, 0, b"")
+    request = ParkedLock(8, 2, 0, 0, 0, 0, b"")
     assert waiting.park(request)
     assert waiting.interrupt(8)
     assert not waiting.interrupt(8), "the second finds nothing"

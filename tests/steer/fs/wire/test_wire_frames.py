@@ -1,4 +1,4 @@
-"""Bytes from a client become whole frames however they are cut, and nothing but `Malformed` when they are none."""
+"""Bytes from a client become whole frames however they are cut, and nothing but `FrameError` when they are none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Authority, Session
-from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Frame, Malformed
+from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Frame, FrameError
 from fairlead.steer.forwarding.forwarder.intake import Intake
 from fairlead.steer.forwarding.forwarder.request import Request
 from fairlead.steer.fs.fuse import abi
@@ -101,7 +101,7 @@ def test_frames_come_out_whole_however_they_were_cut(lengths, cuts) -> None:
 @pytest.mark.parametrize("length", [0, 39, MAX_FRAME + 1, 0xFFFFFFFF])
 def test_impossible_lengths_are_refused_at_once(length) -> None:
     stream = Pieces([REQUEST.pack(length, 0, 0, 1, 0, NO_SLOT, 0)])
-    with pytest.raises(Malformed):
+    with pytest.raises(FrameError):
         received(connection(stream), stream)
 
 
@@ -144,7 +144,7 @@ def test_damaged_frames_are_requests_or_malformed_and_data_stays_in_bounds(whole
                     assert len(request.data) == request.size
                 assert link.pending.get(request.number) is request or request.op in abi.NO_REPLY
                 request.data = None
-    except Malformed:
+    except FrameError:
         pass
     finally:
         link.pending.clear()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairlead.decide.policies.next_run.behaviours import behaviours_of, figures
 from fairlead.decide.policies.next_run.contract import Category, Predictor
 from fairlead.decide.policies.next_run.ngram import NGram
-from fairlead.decide.policies.paths.contract import UNKNOWN_MODE, Expected
+from fairlead.decide.policies.paths.contract import UNKNOWN_MODE, ExpectedJob
 from fairlead.explain.analysis.history.category import scale_of
 
 F64 = NDArray[np.float64]
@@ -153,14 +153,14 @@ class Past:
         return self._behaviours[category]
 
 
-def expected_of(runs: pa.Table | Past, job: Job, predictor: Predictor | None = None) -> Expected:
+def expected_of(runs: pa.Table | Past, job: Job, predictor: Predictor | None = None) -> ExpectedJob:
     """What to expect of `job`. `predictor`: one that has observed the behaviours of these runs as they ended; without
     one an `NGram` is taught those of the job's own category. Make `Past.of(runs)` once where many jobs are asked of."""
     past = runs if isinstance(runs, Past) else Past.of(runs)
     known = len(past)
     if job.start_ns is not None:
         known = int(np.searchsorted(past.numbers["end_ns"], job.start_ns, side="right"))
-    facts = Expected(
+    facts = ExpectedJob(
         job_id=job.job_id,
         user=job.user,
         program=job.program,
@@ -186,7 +186,9 @@ def expected_of(runs: pa.Table | Past, job: Job, predictor: Predictor | None = N
     return _filled(past, alike, facts, 0, basis)
 
 
-def _own(past: Past, own: I64, behaviours: I64, job: Job, facts: Expected, predictor: Predictor | None) -> Expected:
+def _own(
+    past: Past, own: I64, behaviours: I64, job: Job, facts: ExpectedJob, predictor: Predictor | None
+) -> ExpectedJob:
     category = job.category
     if predictor is None:
         predictor = NGram()
@@ -201,7 +203,7 @@ def _own(past: Past, own: I64, behaviours: I64, job: Job, facts: Expected, predi
     return _filled(past, rows[-LATEST:], facts, len(own), basis)
 
 
-def _scaled(past: Past, mine: I64, job: Job, facts: Expected) -> Expected:
+def _scaled(past: Past, mine: I64, job: Job, facts: ExpectedJob) -> ExpectedJob:
     """From the runs on the nearest number of nodes. Volumes grow with the nodes as they did between the scales that
     were seen; with one scale seen in proportion, and not at all where one process does the I/O."""
     nodes = past.numbers["nodes_count"][mine]
@@ -225,8 +227,8 @@ def _scaled(past: Past, mine: I64, job: Job, facts: Expected) -> Expected:
 
 
 def _filled(
-    past: Past, rows: I64, facts: Expected, runs: int, basis: str, *, volume: float = 1.0, wider: float = 1.0
-) -> Expected:
+    past: Past, rows: I64, facts: ExpectedJob, runs: int, basis: str, *, volume: float = 1.0, wider: float = 1.0
+) -> ExpectedJob:
     """Medians of `rows`. Bytes times `volume`; what each node or process adds times `wider`, where more than one do."""
     get = {name: values[rows] for name, values in past.numbers.items()}
     moved = np.nan_to_num(get["read_bytes"]) + np.nan_to_num(get["write_bytes"])

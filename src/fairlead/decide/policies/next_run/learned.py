@@ -36,7 +36,7 @@ UNKNOWN = -99.0
 """What stands for a figure that is not known: trees split it off like any value."""
 
 
-class Learned:
+class LearnedPredictor:
     """State: sequences by category, rows to learn from, the model. Deterministic: one thread, a fixed seed."""
 
     def __init__(self, trees: int = 80, leaves: int = 8) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths import tunings
-from fairlead.decide.policies.paths.contract import Expected, Grant, Reason
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.flow import Flow, Weights, flow, queue
 from fairlead.decide.policies.paths.layer_state import allowed, named, passed_over, size, sound, typical, used
 
@@ -25,7 +25,7 @@ class Aiot:
     tuned: bool = True
     equal_weights: bool = False
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`. O(components) beside sorting them."""
         wanted = _wanted(expected)
         weights = (Weights.equal if self.equal_weights else Weights.of)(wanted, _units(site))
@@ -91,7 +91,7 @@ class Aiot:
         )
 
 
-def _wanted(expected: Expected) -> tuple[float, float, float]:
+def _wanted(expected: ExpectedJob) -> tuple[float, float, float]:
     """Bandwidth, IOPS and MDOPS a job asks for; 0 where not known."""
     return expected.bandwidth_bytes_per_s or 0.0, expected.iops or 0.0, expected.mdops or 0.0
 

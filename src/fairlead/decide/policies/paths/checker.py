@@ -34,7 +34,7 @@ _SYSTEM = re.compile(r"(.+)-OST[0-9a-fA-F]{4}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class Reservation:
     """Components and pools that some jobs may not use, and why. `concerns(user, program)`: whether they are kept from
     such a job."""
 
@@ -51,7 +51,7 @@ class Ground:
 
     site: Site
     now_ns: int
-    barred: tuple[Kept, ...] = ()
+    barred: tuple[Reservation, ...] = ()
     reserved_for: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
     alone: frozenset[str] = frozenset()

@@ -20,7 +20,7 @@ UNKNOWN_MODE = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ExpectedJob:
     """What is expected of a job that arrives. None: not known (never taken for 0).
 
     `mode`: N-N, N-M, N-1, 1-1 or UNKNOWN_MODE. `io_processes` processes that do I/O. `bandwidth_bytes_per_s` what it
@@ -89,7 +89,7 @@ class Grant:
 class PathPolicy(Protocol):
     """A policy of paths. Pure: the same question and random stream give the same grant."""
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:
         """What the arriving job gets. Sick and reserved components are never granted; where nothing sound is left it
         grants nothing (the site's default) and says so in its reasons."""
         ...

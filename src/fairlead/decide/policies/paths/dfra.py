@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.decide.policies.paths.contract import I64, Expected, Grant, Reason
+from fairlead.decide.policies.paths.contract import I64, ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import (
     allowed,
     least_used,
@@ -40,7 +40,7 @@ class Dfra:
     least_mdops: float = 300.0
     busy_share: float = 0.5
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
         layer = site.forwarders
         if not len(layer):
@@ -73,7 +73,7 @@ class Dfra:
             return self._isolated(site, fit, default, max(needed, 1), why)
         return self._default(site, fit, default, f"{told}: the {len(default)} of the site's map suffice")
 
-    def _unfit(self, expected: Expected) -> str:
+    def _unfit(self, expected: ExpectedJob) -> str:
         """Why a job is not eligible; empty where it is."""
         if not expected.runs_known:
             return "no earlier run is known"
@@ -88,19 +88,19 @@ class Dfra:
             return f"{doing} processes do I/O, {self.least_processes} are asked for"
         return ""
 
-    def _clients(self, expected: Expected, site: Site) -> int:
+    def _clients(self, expected: ExpectedJob, site: Site) -> int:
         """N_io: clients that do I/O, processes or, where a node has one client for all of its own, nodes."""
         doing = expected.io_processes or 0
         return min(doing, expected.node_count) if site.client == "node" else doing
 
-    def _needed(self, expected: Expected, site: Site) -> int:
+    def _needed(self, expected: ExpectedJob, site: Site) -> int:
         """N_fwd = ceil(N_io b_client / B_fwd); 0 where B_fwd is not known."""
         bandwidth = typical(site.forwarders.bandwidth)
         if bandwidth is None:
             return 0
         return math.ceil(self._clients(expected, site) * site.client_bandwidth / bandwidth - 1e-9)
 
-    def _told(self, expected: Expected, site: Site, needed: int) -> str:
+    def _told(self, expected: ExpectedJob, site: Site, needed: int) -> str:
         bandwidth = typical(site.forwarders.bandwidth) or 0.0
         return (
             f"{self._clients(expected, site)} I/O clients x {size(site.client_bandwidth)}B/s / "

@@ -13,21 +13,21 @@ import numpy as np
 
 from fairlead.core.model.site import Layer, Site
 from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Running
-from fairlead.decide.policies.paths.contract import Expected, Grant, Reason
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import named, passed_over, size, sound, typical
 
 FORWARDERS, TARGETS = "forwarders", "targets"
 
 
 @dataclass(frozen=True)
-class Studied:
+class PathFromAllocation:
     """A path policy made of an allocation policy (Bandet, Boito and Pallez 2024, and ours) on both layers."""
 
     asks_running: ClassVar[bool] = True
     """Whoever asks it should keep rows of who runs (`entering`): with sums alone it cannot tell jobs apart."""
     policy: Policy
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:
         """See `PathPolicy`. One question a layer, the forwarders' first; both draw from `rng`."""
         grant = Grant()
         for layer in (FORWARDERS, TARGETS):
@@ -41,7 +41,7 @@ class Studied:
         return grant
 
     def _layer(
-        self, expected: Expected, site: Site, layer: str, rng: np.random.Generator
+        self, expected: ExpectedJob, site: Site, layer: str, rng: np.random.Generator
     ) -> tuple[tuple[int, ...], str]:
         components = _components(site, layer)
         if not len(components):
@@ -70,7 +70,7 @@ class Studied:
         )
 
 
-def _own_files(expected: Expected, targets: int) -> bool:
+def _own_files(expected: ExpectedJob, targets: int) -> bool:
     """Whether a job fills its targets with files that are not shared: then none need be cut."""
     files = expected.files if expected.files is not None else expected.io_processes
     return expected.mode in ("N-N", "N-M") and files is not None and files >= targets
@@ -80,7 +80,7 @@ def _components(site: Site, layer: str) -> Layer:
     return site.forwarders if layer == FORWARDERS else site.targets
 
 
-def pool_of(expected: Expected, site: Site, layer: str) -> Layer:
+def pool_of(expected: ExpectedJob, site: Site, layer: str) -> Layer:
     """A layer as it is now, with the cores of the machine, for allocation policies."""
     cores = site.cores or max(expected.cores, float(expected.node_count), 1.0)
     return replace(_components(site, layer), cores=float(cores))
@@ -100,7 +100,7 @@ def counts_of(site: Site, layer: str) -> I64:
     return np.array(sorted({int(count) for count in counts}), np.int64)
 
 
-def application_of(expected: Expected, site: Site, layer: str) -> tuple[Applications | None, str]:
+def application_of(expected: ExpectedJob, site: Site, layer: str) -> tuple[Applications | None, str]:
     """An expected job as an application (K = 1) of one layer, and in words where its curve is from; None where it is
     not known what it moves.
 
@@ -150,7 +150,7 @@ def application_of(expected: Expected, site: Site, layer: str) -> tuple[Applicat
     return application, f"{told}; {size(volume)}B"
 
 
-def _alone(expected: Expected, site: Site) -> tuple[float, str]:
+def _alone(expected: ExpectedJob, site: Site) -> tuple[float, str]:
     """Bytes/s a job reaches alone on enough resources, and in words what of."""
     if expected.bandwidth_bytes_per_s:
         return expected.bandwidth_bytes_per_s, f"{size(expected.bandwidth_bytes_per_s)}B/s, as it reached"
@@ -164,7 +164,7 @@ def _alone(expected: Expected, site: Site) -> tuple[float, str]:
 
 
 def entering(
-    expected: Expected, site: Site, layer: str, places: tuple[int, ...]
+    expected: ExpectedJob, site: Site, layer: str, places: tuple[int, ...]
 ) -> tuple[Applications, Decision] | None:
     """What a caller that keeps a `Running` of a layer enters for a job granted `places` there; None where nothing is
     known of it, or it was granted nothing there. A number of places that is no count is entered as the next lower."""

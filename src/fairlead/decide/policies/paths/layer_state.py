@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fairlead.core.model.site import Layer, Site
-from fairlead.decide.policies.paths.contract import F64, I64, Expected
+from fairlead.decide.policies.paths.contract import F64, I64, ExpectedJob
 
 
 def sound(components: Layer) -> I64:
@@ -40,7 +40,7 @@ def allowed(wanted: float, counts: tuple[int, ...], available: int) -> int:
     return next((count for count in fitting if count >= need), fitting[-1])
 
 
-def mapped(expected: Expected, site: Site) -> I64:
+def mapped(expected: ExpectedJob, site: Site) -> I64:
     """The forwarders the site's own map gives the nodes of a job, rising; none where its nodes are not known."""
     table = site.default_forwarder
     nodes = np.asarray(expected.node_ids, np.int64)

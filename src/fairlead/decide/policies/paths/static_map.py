@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.decide.policies.paths.contract import Expected, Grant, Reason
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import mapped, named
 
 
@@ -16,7 +16,7 @@ class StaticMap:
     """A path policy that grants nothing: an empty grant is the site's default, and its reasons say what that is. A job
     whose map leads to a sick or reserved forwarder stays on it, as it would without a policy."""
 
-    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
         layer = site.forwarders
         places = mapped(expected, site)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.decide.policies.paths.contract import Expected, Reason
+from fairlead.decide.policies.paths.contract import ExpectedJob, Reason
 from fairlead.decide.policies.paths.layer_state import allowed, size, sound, typical, used
 
 KI64 = 64 << 10
@@ -28,7 +28,7 @@ MANY_FILES = 100
 """... where a job has so many of them or more."""
 
 
-def prefetch(expected: Expected, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
+def prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
     """Read-ahead of a file: chunk = buffer x forwarders / files, where requests are smaller and the forwarders lightly
     loaded. Many files open with a long read-ahead each would throw each other out of the buffer."""
     what = "prefetch_bytes"
@@ -46,7 +46,7 @@ def prefetch(expected: Expected, site: Site, forwarders: tuple[int, ...]) -> tup
     return chunk, Reason(what=what, why=f"{sizes}, requests are {size(expected.request_bytes)}B")
 
 
-def metadata_share(expected: Expected, site: Site, forwarders: tuple[int, ...]) -> tuple[float | None, Reason]:
+def metadata_share(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[float | None, Reason]:
     """P of P:(1-P) for a metadata-heavy job whose forwarders serve others as well."""
     what = "metadata_share"
     if expected.mdops is None or expected.mdops < HEAVY_MDOPS:
@@ -61,7 +61,7 @@ def metadata_share(expected: Expected, site: Site, forwarders: tuple[int, ...]) 
     )
 
 
-def stripes(expected: Expected, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
+def stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
     """Stripe count and size of the files it makes. A file shared by all: count = process_bw x io_parallelism / ost_bw,
     size = offset_difference / io_parallelism in whole 64 KiB. A file a process: one stripe. `most`: targets it has."""
     what = "stripe_count"
@@ -85,7 +85,7 @@ def stripes(expected: Expected, site: Site, most: int | None = None) -> tuple[in
     return count, stripe, Reason(what=what, why=f"{why}; {size(span)}B apart / {parallel} = stripes of {size(stripe)}B")
 
 
-def data_on_metadata(expected: Expected) -> tuple[int | None, Reason]:
+def data_on_metadata(expected: ExpectedJob) -> tuple[int | None, Reason]:
     """How much of each file lies on the metadata target: all of it where a job has many small ones."""
     what = "dom_bytes"
     if expected.file_bytes is None or not expected.files:

@@ -63,7 +63,7 @@ class Together:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limited:
+class FluidLimits:
     """What rates of a discipline come to, in the engine's terms. `cap` (K,): amount a second each may reach (bytes;
     operations for metadata), inf: no limit. `together`: rates that several pass, of a target or a pool."""
 
@@ -138,7 +138,7 @@ def flow_weights(order: str, streams: Streams) -> F64:
     return found.weight[found.queue]
 
 
-def limited(spec: str, streams: Streams) -> Limited:
+def limited(spec: str, streams: Streams) -> FluidLimits:
     """What the rates of a discipline's spec (`job-fair,rate-job:100M`) hold applications to in the long run. A rate in
     bytes does not hold metadata; one in operations holds data by the bytes of its requests."""
     limits = discipline(spec, workers=16, seed=0).limits
@@ -157,7 +157,7 @@ def limited(spec: str, streams: Streams) -> Limited:
                 _, members, costs = passed.setdefault(id(bucket), (bucket, [], []))
                 members.append(i)
                 costs.append(cost)
-    return Limited(
+    return FluidLimits(
         cap=cap,
         together=tuple(
             Together(members=np.array(members, np.int64), cost=np.array(costs), capacity=bucket.rate.per_s)

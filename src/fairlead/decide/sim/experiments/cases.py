@@ -28,18 +28,18 @@ from fairlead.decide.sim.cycles.model import Window as Measured
 from fairlead.decide.sim.experiments.disturbances import speeds
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Replay, Swf, Table
 from fairlead.decide.sim.experiments.spec import (
-    Degraded,
+    Degradation,
     Experiment,
     Faults,
-    Listed,
+    ListedWorkload,
     Machine,
     Noise,
-    Published,
+    PublishedWorkload,
     Sharing,
     Window,
 )
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, Profiles, forge
-from fairlead.decide.sim.workloads.published import Drawn, draw
+from fairlead.decide.sim.workloads.published import DrawnSet, draw
 
 F64 = NDArray[np.float64]
 MODEL = 1
@@ -66,13 +66,13 @@ MEASURES: dict[str, str] = {
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides results besides the point, the set and the policy: experiments of one case share their runs."""
 
-    workload: Published | Listed | Replay
+    workload: PublishedWorkload | ListedWorkload | Replay
     machine: Machine
     window: Window
     sharing: Sharing
     noise: Noise
     faults: Faults
-    degraded: list[Degraded]
+    degraded: list[Degradation]
     seed: int
     model: int = MODEL
 
@@ -90,7 +90,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 def case_of(experiment: Experiment) -> Case:
     """The case of an experiment. Which loads and how many applications are wanted is no part of it."""
     workload = experiment.workload
-    if isinstance(workload, Published):
+    if isinstance(workload, PublishedWorkload):
         workload = msgspec.structs.replace(workload, applications=(), loads=())
     return Case(
         workload=workload,
@@ -139,7 +139,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedSet:
     """One set, ready to be run: what policies may be told, what runs, on what."""
 
     known: dict[str, Applications]
@@ -149,7 +149,7 @@ class Prepared:
     load: float
 
 
-def curves(workload: Published) -> Profiles:
+def curves(workload: PublishedWorkload) -> Profiles:
     """The curves a published workload draws from."""
     if workload.profiles == "osts":
         from fairlead.decide.sim.workloads.profiles import osts
@@ -158,21 +158,21 @@ def curves(workload: Published) -> Profiles:
     return forge(workload.statistic)
 
 
-def prepared(case: Case, applications: int, load: float | None, number: int) -> Prepared:
+def prepared(case: Case, applications: int, load: float | None, number: int) -> PreparedSet:
     """Set `number` (from 0) of a point. The same numbers give the same set."""
     machine = case.machine
-    if isinstance(case.workload, Listed):
+    if isinstance(case.workload, ListedWorkload):
         return _listed(case, case.workload, number)
     if load is None:
         raise ValueError("a drawn workload has a load")
-    if not isinstance(case.workload, Published):
+    if not isinstance(case.workload, PublishedWorkload):
         raise TypeError("a replay has no sets of applications")
     profiles = curves(case.workload)
     seed = (case.seed, applications, round(load * 1_000_000), number)
-    drawn: Drawn = draw(profiles, load, applications, seed, resources=machine.resources, cores=machine.cores)
+    drawn: DrawnSet = draw(profiles, load, applications, seed, resources=machine.resources, cores=machine.cores)
     means = replace(drawn.applications, bandwidth=profiles.class_means()[drawn.scenario])
     cycles = drawn.cycles if case.window.kind == "steady" else replace(drawn.cycles, repeat=False)
-    return Prepared(
+    return PreparedSet(
         known={"exact": drawn.applications, "class-mean": means},
         true=drawn.applications,
         cycles=cycles,
@@ -181,7 +181,7 @@ def prepared(case: Case, applications: int, load: float | None, number: int) -> 
     )
 
 
-def _listed(case: Case, workload: Listed, number: int) -> Prepared:
+def _listed(case: Case, workload: ListedWorkload, number: int) -> PreparedSet:
     rows = workload.rows
     rng = np.random.default_rng((case.seed, number))
     applications = Applications.of(
@@ -197,7 +197,7 @@ def _listed(case: Case, workload: Listed, number: int) -> Prepared:
         skip_s[:] = 0.0  # the first set begins as one: nothing of it is drawn
     cycles = Cycles.equal(phases, applications.compute_s, skip_s=skip_s, repeat=case.window.kind == "steady")
     least = applications.stress[np.arange(len(rows)), applications.least]
-    return Prepared(
+    return PreparedSet(
         known={"exact": applications},
         true=applications,
         cycles=cycles,
@@ -240,7 +240,7 @@ def stream(seed: int, applications: int, load: float | None, number: int, policy
 
 
 def outcome_of(
-    case: Case, one: Prepared, decision: Decision, seed: tuple[int, ...], *, logged: bool = False
+    case: Case, one: PreparedSet, decision: Decision, seed: tuple[int, ...], *, logged: bool = False
 ) -> tuple[Outcome, Measures, F64]:
     """A decision as it works out: the run, its measures, and how many resources each was granted (K,)."""
     true = one.true

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import Site
-from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.registry import path_policy
-from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import taihulight
-from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
 from fairlead.decide.sim.replay.measures import HOUR_S, change, compute_s, summary
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
@@ -55,17 +55,17 @@ def last_runs(drawn: Season) -> I64:
     return last
 
 
-def by_last_run(drawn: Season) -> Callable[[int], Expected]:
+def by_last_run(drawn: Season) -> Callable[[int], ExpectedJob]:
     """What is expected of a job: the figures of the last run of its program, at its own nodes; nothing for a first run.
 
     DFRA's own forecast: a job of the same user, name and size does what it did (FAST 2019).
     """
     last, figures = last_runs(drawn), true_in(drawn)
 
-    def expected(j: int) -> Expected:
+    def expected(j: int) -> ExpectedJob:
         was, now = int(last[j]), figures(j)
         if was < 0:
-            return Expected(
+            return ExpectedJob(
                 job_id=now.job_id,
                 node_count=now.node_count,
                 node_ids=now.node_ids,
@@ -83,11 +83,11 @@ def by_last_run(drawn: Season) -> Callable[[int], Expected]:
     return expected
 
 
-def true_in(drawn: Season) -> Callable[[int], Expected]:
+def true_in(drawn: Season) -> Callable[[int], ExpectedJob]:
     """Each job's own figures, with the mode and the processes that were drawn for it."""
     figures = true_figures(drawn.jobs, drawn.machine)
 
-    def expected(j: int) -> Expected:
+    def expected(j: int) -> ExpectedJob:
         return replace(figures(j), mode=drawn.mode_name(j), io_processes=int(drawn.io_processes[j]))
 
     return expected
@@ -101,7 +101,7 @@ def eligible(drawn: Season) -> Mask:
     return np.asarray(mode & moved & (drawn.io_processes >= rule.least_processes))
 
 
-def speed_ups(drawn: Season, static: Replayed, dynamic: Replayed, among: Mask) -> F64:
+def speed_ups(drawn: Season, static: ReplayResult, dynamic: ReplayResult, among: Mask) -> F64:
     """I/O time under the static map over that under DFRA, of each program with three runs among the jobs; falling."""
     chosen = among & ~np.isnan(static.end_s) & ~np.isnan(dynamic.end_s)
     program, count = np.unique(drawn.program[chosen], return_counts=True)
@@ -133,7 +133,7 @@ def alone_on_one_forwarder(seed: int) -> float:
     return float(static / dynamic)
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:
+def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """A month (`quick`: two days) under both, also with sick forwarders, and DFRA by true figures for its last runs."""
     span_s = QUICK_S if quick else MONTH_S
     drawn = season((seed, 2019), span_s=span_s, machine=machine())
@@ -178,7 +178,7 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
         "Lost: beyond the best grant alone. Slowdown: mean over jobs of I/O time over that alone with the best grant."
     )
     of_faults = "Sick: two mapped forwarders at a fifth of their rate for a quarter of the time; DFRA knows at once."
-    return Told(
+    return PaperReport(
         paper="dfra",
         source="Ji et al., FAST 2019",
         lines=tuple(lines),
@@ -190,7 +190,9 @@ def _part(tell: Callable[[int, int], None], number: int, of: int) -> Progress:
     return lambda done, jobs: tell(number * jobs + done, of * jobs)
 
 
-def _of_all(drawn: Season, static: Replayed, dynamic: Replayed, knowing: Replayed, span_s: float) -> list[Line]:
+def _of_all(
+    drawn: Season, static: ReplayResult, dynamic: ReplayResult, knowing: ReplayResult, span_s: float
+) -> list[Line]:
     jobs, where, unit = drawn.jobs, "all jobs", "core-hours"
     was, now = summary(jobs, static), summary(jobs, dynamic)
     changed, known = change(jobs, static, dynamic), change(jobs, static, knowing)
@@ -220,7 +222,7 @@ def _of_all(drawn: Season, static: Replayed, dynamic: Replayed, knowing: Replaye
     ]
 
 
-def _of_eligible(drawn: Season, static: Replayed, dynamic: Replayed, seed: int) -> list[Line]:
+def _of_eligible(drawn: Season, static: ReplayResult, dynamic: ReplayResult, seed: int) -> list[Line]:
     fit, where = eligible(drawn), "eligible jobs"
     gains = speed_ups(drawn, static, dynamic, fit)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -250,7 +252,7 @@ def _of_eligible(drawn: Season, static: Replayed, dynamic: Replayed, seed: int) 
     return lines
 
 
-def _of_modes(drawn: Season, static: Replayed, dynamic: Replayed) -> list[Line]:
+def _of_modes(drawn: Season, static: ReplayResult, dynamic: ReplayResult) -> list[Line]:
     lines = []
     for place, name in enumerate((*MODES, "metadata storms")):
         own = drawn.mode == place
@@ -265,7 +267,9 @@ def _of_modes(drawn: Season, static: Replayed, dynamic: Replayed) -> list[Line]:
     return lines
 
 
-def _of_forwarders(drawn: Season, sound: tuple[Replayed, Replayed], sick: tuple[Replayed, Replayed]) -> list[Line]:
+def _of_forwarders(
+    drawn: Season, sound: tuple[ReplayResult, ReplayResult], sick: tuple[ReplayResult, ReplayResult]
+) -> list[Line]:
     mapped = len(np.unique(machine().default_forwarder))
     where, both = "forwarders", [change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
     return [

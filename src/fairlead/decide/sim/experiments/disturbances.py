@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.decide.sim.cycles.model import Speeds
-from fairlead.decide.sim.experiments.spec import Degraded, Faults, Noise
+from fairlead.decide.sim.experiments.spec import Degradation, Faults, Noise
 
 F64 = NDArray[np.float64]
 DAY_S = 86_400.0
@@ -22,7 +22,7 @@ _NOISE, _FAULTS = 1, 2
 
 
 def speeds(
-    resources: int, until_s: float, noise: Noise, faults: Faults, degraded: Sequence[Degraded], seed: tuple[int, ...]
+    resources: int, until_s: float, noise: Noise, faults: Faults, degraded: Sequence[Degradation], seed: tuple[int, ...]
 ) -> Speeds | None:
     """Speeds of all resources up to `until_s`; None: all are sound all the time. What meets multiplies."""
     if not noise.share and not faults.per_day and not degraded:

@@ -16,7 +16,7 @@ from fairlead.decide.policies.allocation.allowed_counts import allowed, nearest
 from fairlead.decide.policies.allocation.contract import NONE, Applications, build_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.decide.policies.allocation.published import Oracle, Process, Size
-from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.workloads.profiles import MIB, Profiles, best_counts, forge
 
 F64 = NDArray[np.float64]
@@ -107,7 +107,7 @@ def bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, in
     return out
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:
+def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """Medians over sets by pool and policy, and what the paper states of them. See `papers.Compares`."""
     sets = QUICK_SETS if quick else SETS
     counted = best_counts(forge("max"))
@@ -126,7 +126,7 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
         f"STATIC deals by {MACHINE_NODES} compute nodes, from the ratios the paper names. It gives 3 or 6 forwarders "
         "at times, for which there is no curve: the nearest number counts."
     )
-    return Told(paper="mckp", source="Bez et al., IPDPS 2021", lines=tuple(lines), notes=(drawn, machine))
+    return PaperReport(paper="mckp", source="Bez et al., IPDPS 2021", lines=tuple(lines), notes=(drawn, machine))
 
 
 def _lines(found: dict[str, F64]) -> list[Line]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision
 from fairlead.decide.sim.cycles.measures import measure
 from fairlead.decide.sim.cycles.model import Window, run
-from fairlead.decide.sim.workloads.published import Drawn
+from fairlead.decide.sim.workloads.published import DrawnSet
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -61,7 +61,7 @@ def bound(applications: Applications, resources: int) -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search came to: the `decision`, its mean slowdown in the window searched on, how many were simulated."""
 
     decision: Decision
@@ -69,7 +69,7 @@ class Found:
     simulated: int
 
 
-def mean_slowdown(drawn: Drawn, choice: I64, resources: I64, window: Window) -> float:
+def mean_slowdown(drawn: DrawnSet, choice: I64, resources: I64, window: Window) -> float:
     """Simulated; an application without a whole phase in the window counts with the window over its best time."""
     applications = drawn.applications
     work = applications.time_s[np.arange(len(applications)), choice]
@@ -83,8 +83,8 @@ def mean_slowdown(drawn: Drawn, choice: I64, resources: I64, window: Window) -> 
 
 
 def search(
-    drawn: Drawn, start: Decision, window: Window, trials: int, rng: np.random.Generator, heat: float = 2e-3
-) -> Found:
+    drawn: DrawnSet, start: Decision, window: Window, trials: int, rng: np.random.Generator, heat: float = 2e-3
+) -> SearchResult:
     """The best of `trials` decisions by simulated annealing from `start` on the very run that is measured.
 
     A trial changes the count of an application, one of its resources, or exchanges two applications' resources; each is
@@ -94,7 +94,7 @@ def search(
     finite = np.isfinite(drawn.applications.time_s) & (counts <= drawn.resources)[None, :]
     choice, resources = start.choice.copy(), start.resources.copy()
     now = mean_slowdown(drawn, choice, resources, window)
-    top = Found(Decision(choice.copy(), resources.copy()), now, 1)
+    top = SearchResult(Decision(choice.copy(), resources.copy()), now, 1)
     k, n = len(choice), drawn.resources
     for trial in range(trials):
         old_choice, old_resources = choice.copy(), resources.copy()
@@ -119,10 +119,10 @@ def search(
         if new <= now or (warmth > 0 and rng.random() < math.exp(-(new - now) / warmth)):
             now = new
             if now < top.mean:
-                top = Found(Decision(choice.copy(), resources.copy()), now, trial + 2)
+                top = SearchResult(Decision(choice.copy(), resources.copy()), now, trial + 2)
         else:
             choice, resources = old_choice, old_resources
-    return Found(top.decision, top.mean, trials + 1)
+    return SearchResult(top.decision, top.mean, trials + 1)
 
 
 def _resize(resources: I64, i: int, n: int, count: int, rng: np.random.Generator) -> None:

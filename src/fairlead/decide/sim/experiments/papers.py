@@ -47,7 +47,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=False, forbid_unknown_fields=Tru
         return abs(self.value - self.published) <= self.within * abs(self.published)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an experiment of a paper tells: `lines` in order, `notes` on what could not be done as published."""
 
     schema: str = "fairlead.simulated-paper/1"
@@ -61,7 +61,7 @@ class Compares(Protocol):
     """What a paper's experiment is: a pure function. `tell` hears of pieces done and pieces in all; `quick`: fewer
     repetitions."""
 
-    def __call__(self, *, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:
+    def __call__(self, *, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
         """Runs it."""
         ...
 

@@ -18,7 +18,7 @@ AS_IT_WAS = "as it was"
 MOST_COMPONENTS = 100_000
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _InputRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every one of them has besides. It is found when the jobs are read, and kept with the experiment; where it is
     written down before, other jobs are refused."""
 
@@ -28,7 +28,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How many jobs that are."""
 
 
-class Swf(_Kept, frozen=True, kw_only=True, tag_field="kind", tag="swf"):
+class Swf(_InputRecord, frozen=True, kw_only=True, tag_field="kind", tag="swf"):
     """`kind = "swf"`: jobs of a trace in the Standard Workload Format. Its I/O is drawn, anew in each set."""
 
     path: str
@@ -41,7 +41,7 @@ class Swf(_Kept, frozen=True, kw_only=True, tag_field="kind", tag="swf"):
     """Only jobs that begin in the first days."""
 
 
-class Table(_Kept, frozen=True, kw_only=True, tag_field="kind", tag="table"):
+class Table(_InputRecord, frozen=True, kw_only=True, tag_field="kind", tag="table"):
     """`kind = "table"`: records of jobs with their I/O totals, as Darshan's (CSV)."""
 
     path: str
@@ -54,7 +54,7 @@ class Table(_Kept, frozen=True, kw_only=True, tag_field="kind", tag="table"):
     """Only jobs that begin in the first days."""
 
 
-class OwnPast(_Kept, frozen=True, kw_only=True, tag_field="kind", tag="history"):
+class OwnPast(_InputRecord, frozen=True, kw_only=True, tag_field="kind", tag="history"):
     """`kind = "history"`: what a lake knows of a site's jobs, read as `fairlead whatif` reads it."""
 
     lake: str

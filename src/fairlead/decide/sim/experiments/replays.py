@@ -19,7 +19,7 @@ from fairlead.decide.sim.cycles.measures import jain
 from fairlead.decide.sim.experiments.cases import Case, Row, value_of
 from fairlead.decide.sim.experiments.dfra import true_in
 from fairlead.decide.sim.experiments.replay_spec import Swf, Table
-from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.measures import granted_part, slowdown, stretch, waiting_core_hours
 from fairlead.decide.sim.replay.replay import replay
 from fairlead.decide.sim.workloads import swf, tables
@@ -35,7 +35,7 @@ class Source:
 
     jobs: Jobs
     machine: Site
-    play: Callable[[str, int], Replayed]
+    play: Callable[[str, int], ReplayResult]
     content: str
     told: tuple[str, ...]
 
@@ -53,7 +53,7 @@ def traced(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str
     jobs = drawn.jobs if workload.days is None else first(drawn.jobs, workload.days * DAY_S)
     expected = true_in(drawn)
 
-    def play(name: str, number: int) -> Replayed:
+    def play(name: str, number: int) -> ReplayResult:
         return replay(jobs, machine, _policy(name), seed=number, expected_of=expected)
 
     return Source(
@@ -84,7 +84,7 @@ def first(jobs: Jobs, until_s: float) -> Jobs:
     return Jobs(**columns)
 
 
-def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: Replayed) -> Row:
+def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: ReplayResult) -> Row:
     """A replay as a row. The window is the whole of it, from the first job's start to the last one's end.
 
     Slowdown (also its parts, percentiles and fairness) is of jobs that ended and have I/O; `idle` is the share of the

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.decide.sim.experiments.cases import MEASURES, case_of, curves
 from fairlead.decide.sim.experiments.conclusions import NAMES, PLACINGS, Conclusion
-from fairlead.decide.sim.experiments.spec import Experiment, Listed, Picture, Published
+from fairlead.decide.sim.experiments.spec import Experiment, ListedWorkload, Picture, PublishedWorkload
 from fairlead.decide.sim.experiments.summary import Course, Results
 from fairlead.decide.sim.workloads.profiles import best_counts, forge
 
@@ -49,7 +49,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, dict[int, int]] = {}
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ExperimentResult(msgspec.Struct, frozen=True, kw_only=True):
     """One experiment: what was asked and what came of it."""
 
     name: str
@@ -64,21 +64,21 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     pictures: list[Drawn]
 
 
-class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer. Everything in it is simulated."""
 
     schema: str = "fairlead.simulation/1"
     simulated: bool = True
-    experiments: list[Told]
+    experiments: list[ExperimentResult]
     conclusions: list[Conclusion] = []
 
 
-def told(experiment: Experiment, results: Results) -> Told:
+def told(experiment: Experiment, results: Results) -> ExperimentResult:
     """An experiment's pictures out of results."""
     case = case_of(experiment).digest
-    usual = DEFAULT_PICTURES if isinstance(experiment.workload, Published | Listed) else REPLAY_PICTURES
+    usual = DEFAULT_PICTURES if isinstance(experiment.workload, PublishedWorkload | ListedWorkload) else REPLAY_PICTURES
     pictures = experiment.picture or list(usual)
-    return Told(
+    return ExperimentResult(
         name=experiment.name,
         title=experiment.title,
         source=experiment.source,
@@ -101,7 +101,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
     panels = []
     for applications in dict.fromkeys(k for k, _ in experiment.points):
         lines = [results.course(case, applications, name, picture.measure, information) for name, information in which]
-        of = "applications" if isinstance(experiment.workload, Published | Listed) else "jobs"
+        of = "applications" if isinstance(experiment.workload, PublishedWorkload | ListedWorkload) else "jobs"
         panels.append(Panel(applications=applications, of=of, labels=labels, lines=lines))
     return Drawn(
         title=picture.title, kind=picture.kind, measure=picture.measure, axis=MEASURES[picture.measure], panels=panels
@@ -124,7 +124,7 @@ def labelled(which: Sequence[tuple[str, str]]) -> list[str]:
 
 def _counts(experiment: Experiment) -> dict[str, dict[int, int]]:
     workload = experiment.workload
-    if not isinstance(workload, Published):
+    if not isinstance(workload, PublishedWorkload):
         return {}
     if workload.profiles == "forge":
         return {f"{statistic} of repetitions": best_counts(forge(statistic)) for statistic in ("max", "median")}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairlead.decide.policies.requests.fluid_limits import Streams, sharing
 from fairlead.decide.sim.cycles.model import Cycles, Sharing, Window, run
-from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.experiments.papers import Line, PaperReport
 
 F64 = NDArray[np.float64]
 ORDERS = {"set-10": "Set-10", "job-fair": "fair share", "exclusive": "exclusive FCFS"}
@@ -131,7 +131,7 @@ def means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> d
     }
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:
+def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """The settings of Figures 6 and 9, and a light load. See `papers.Compares`."""
     sets = QUICK_SETS if quick else SETS
     settings = (*FIGURE_6, *FIGURE_9, LIGHT)
@@ -158,7 +158,7 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
         f"seed {seed}."
     )
     gains = "The paper states its gains in words (50 % on slowdown, 2.5 % on stretch and utilisation), not by setting."
-    return Told(paper="set-10", source="Boito et al., TPDS 2023", lines=tuple(lines), notes=(workload, gains))
+    return PaperReport(paper="set-10", source="Boito et al., TPDS 2023", lines=tuple(lines), notes=(workload, gains))
 
 
 def _gains(setting: Setting, found: dict[str, Figures]) -> list[Line]:

@@ -52,7 +52,7 @@ class Application(_Strict, frozen=True, kw_only=True):
     """What it reaches alone on each number of resources in `counts`."""
 
 
-class Published(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="published"):
+class PublishedWorkload(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="published"):
     """`[workload]` with `kind = "published"`: sets drawn as the scheduling study draws them."""
 
     applications: tuple[int, ...] = (30,)
@@ -65,7 +65,7 @@ class Published(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="publi
     """Which of FORGE's repetitions a curve is made of."""
 
 
-class Listed(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="applications"):
+class ListedWorkload(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="applications"):
     """`[workload]` with `kind = "applications"`: one set, written down. Sets differ in when applications begin."""
 
     counts: list[int]
@@ -122,7 +122,7 @@ class Faults(_Strict, frozen=True, kw_only=True):
     """Speed of a failed resource, as a share of a sound one's."""
 
 
-class Degraded(_Strict, frozen=True, kw_only=True):
+class Degradation(_Strict, frozen=True, kw_only=True):
     """`[[degraded]]`: one resource is slower for a time."""
 
     resource: int
@@ -173,7 +173,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
     """See `allocations`."""
     information: tuple[Literal["exact", "class-mean"], ...] = ("exact",)
     """Curves the policies are given: the true ones, or the mean curve of an application's class of behaviour."""
-    workload: Published | Listed | Swf | Table | OwnPast
+    workload: PublishedWorkload | ListedWorkload | Swf | Table | OwnPast
     """What runs."""
     machine: Machine = Machine()
     """On what."""
@@ -185,7 +185,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
     """Traffic of others."""
     faults: Faults = Faults()
     """Failures."""
-    degraded: list[Degraded] = []
+    degraded: list[Degradation] = []
     """Slow resources."""
     picture: list[Picture] = []
     """Charts. None: slowdown and idle time."""
@@ -199,14 +199,14 @@ class Experiment(_Strict, frozen=True, kw_only=True):
     @property
     def measured(self) -> str:
         """The window in a word; `whole` of a replay, which is measured from the first job to the last."""
-        return self.window.kind if isinstance(self.workload, Published | Listed) else "whole"
+        return self.window.kind if isinstance(self.workload, PublishedWorkload | ListedWorkload) else "whole"
 
     @property
     def points(self) -> list[tuple[int, float | None]]:
         """(applications, load) of every point."""
-        if isinstance(self.workload, Listed):
+        if isinstance(self.workload, ListedWorkload):
             return [(len(self.workload.rows), None)]
-        if not isinstance(self.workload, Published):
+        if not isinstance(self.workload, PublishedWorkload):
             return [(self.workload.jobs, None)]
         return [(k, load) for k in self.workload.applications for load in self.workload.loads]
 
@@ -271,9 +271,9 @@ def check(found: Experiment, where: str) -> None:
         raise refuse("machine.cores", f"{machine.cores:g} is no number of cores", "above 0")
     if bool(found.allocations) != bool(found.placements):
         raise refuse("allocations", "and placements go together", "give both, or `policies`")
-    if isinstance(found.workload, Published):
+    if isinstance(found.workload, PublishedWorkload):
         _check_published(found.workload, machine, refuse)
-    elif not isinstance(found.workload, Listed):
+    elif not isinstance(found.workload, ListedWorkload):
         _check_replayed(found, refuse)
     else:
         _check_listed(found.workload, machine, refuse)
@@ -283,14 +283,14 @@ def check(found: Experiment, where: str) -> None:
         raise refuse("information", "is empty", '["exact"], or "class-mean" beside it')
     _check_policies(found, refuse)
     _check_times(found, refuse)
-    if isinstance(found.workload, Listed):
+    if isinstance(found.workload, ListedWorkload):
         _check_cycles(found.workload, found.window.until_s, refuse)
     _check_pictures(found, refuse)
     if len(found.points) * found.sets * len(found.chosen) * len(found.information) > MOST_RUNS:
         raise refuse("sets", f"these are more than {MOST_RUNS:,} runs", "fewer sets, points or policies")
 
 
-def _check_published(workload: Published, machine: Machine, refuse: Refuse) -> None:
+def _check_published(workload: PublishedWorkload, machine: Machine, refuse: Refuse) -> None:
     if not workload.applications or min(workload.applications) < 1:
         raise refuse("workload.applications", "no applications", "one number of applications at least, 1 or more")
     if max(workload.applications) > MOST_APPLICATIONS:
@@ -310,7 +310,7 @@ def _check_published(workload: Published, machine: Machine, refuse: Refuse) -> N
         raise refuse("workload.statistic", "only FORGE's curves have repetitions", "leave it out")
 
 
-def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
+def _check_listed(workload: ListedWorkload, machine: Machine, refuse: Refuse) -> None:
     if not workload.rows:
         raise refuse("workload.rows", "no application: the history is empty", "write down one at least")
     counts = workload.counts
@@ -357,7 +357,7 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
         )
 
 
-def _check_cycles(workload: Listed, until_s: float, refuse: Refuse) -> None:
+def _check_cycles(workload: ListedWorkload, until_s: float, refuse: Refuse) -> None:
     """Applications that repeat so fast that they never end, or whose I/O is too short for the clock."""
     cycles = 0.0
     for number, one in enumerate(workload.rows):
@@ -395,7 +395,7 @@ def _check_policies(found: Experiment, refuse: Refuse) -> None:
     if not found.chosen and not all(one.kind == "best-counts" for one in found.picture or [Picture(title="")]):
         raise refuse("policies", "no policy", "one name at least: `fairlead simulate list` has them")
     known = policy_names()
-    if not isinstance(found.workload, Published | Listed):
+    if not isinstance(found.workload, PublishedWorkload | ListedWorkload):
         known = [*path_policy_names(), *known, *([AS_IT_WAS] if isinstance(found.workload, OwnPast) else [])]
     for name in found.chosen:
         if name not in known:

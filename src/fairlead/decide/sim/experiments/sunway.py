@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairlead.decide.policies.placement.files import LeastOpen, Placement, RoundRobin, TargetState, WeightedRandom
 from fairlead.decide.sim.engine import Engine, Phases
-from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.experiments.papers import Line, PaperReport
 
 F64 = NDArray[np.float64]
 MAX_PERF_MB = (500.0, 300.0, 500.0, 200.0, 300.0, 100.0, 500.0, 200.0)
@@ -32,7 +32,7 @@ RULES: dict[str, Callable[[int], Placement]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class FileWrites:
     """What came of N files: `target`, `opened_s` and `closed_s` (N,), seconds."""
 
     target: NDArray[np.int64]
@@ -58,7 +58,7 @@ def write(
     capacity: tuple[float, ...] = MAX_PERF_MB,
     told: tuple[float, ...] = MAX_PERF_MB,
     overload: tuple[float, ...] = (0.0,) * len(MAX_PERF_MB),
-) -> Written:
+) -> FileWrites:
     """Opens a file of 1 GB every `apart_s` seconds (0: all at once), writes it, closes it. The rule sees the `told`
     performance of targets, how many files are open on each at that moment, and the `overload` measured on it; targets
     serve at `capacity`."""
@@ -82,7 +82,7 @@ def write(
         engine.add(_flows(target, 0.0))
     engine.run()
     opened_s, closed_s = engine.times()
-    return Written(target=target, opened_s=opened_s, closed_s=closed_s)
+    return FileWrites(target=target, opened_s=opened_s, closed_s=closed_s)
 
 
 def _flows(target: NDArray[np.int64], now_s: float) -> Phases:
@@ -166,7 +166,7 @@ def overloaded(seed: int, files: int) -> list[Line]:
     return [*lines, Line(setting, "without over with penalty, time", gain, wanted="> 1.5")]
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:  # noqa: ARG001
+def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:  # noqa: ARG001
     """Table 3, and Figures 7 to 9 in kind. See `papers.Compares`."""
     lines: list[Line] = []
     parts: list[Callable[[], list[Line]]] = [
@@ -178,7 +178,7 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
     for done, part in enumerate(parts):
         lines += part()
         tell(done + 1, len(parts))
-    return Told(
+    return PaperReport(
         paper="sunway",
         source="Chen et al., JCST 2020, Table 3",
         lines=tuple(lines),

@@ -13,7 +13,7 @@ from functools import partial
 from fairlead.core.errors import UsageError
 from fairlead.decide.registry import path_policy, path_policy_names, policy_names
 from fairlead.decide.sim.experiments.dfra import true_in
-from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.platform import taihulight
 from fairlead.decide.sim.replay.measures import summary
 from fairlead.decide.sim.replay.replay import replay
@@ -32,7 +32,7 @@ def compared_on(
     forwarders: int | None = None,
     days: float | None = None,
     tell: Callable[[int, int], None],
-) -> Told:
+) -> PaperReport:
     """The jobs of a trace under each policy, on a machine like TaihuLight with that many forwarders (None: its own), as
     far as they begin in the first `days`. Raises UsageError for a policy there is none of, InputError for a trace that
     cannot be used."""
@@ -81,7 +81,7 @@ def compared_on(
         ]
     counts = f"{len(machine.forwarders)} forwarders, {len(machine.targets)} targets"
     notes = (f"{taken.told}; seed {seed}; {counts}", *taken.assumed)
-    return Told(paper=f"jobs of {where}", source="a trace, replayed", lines=tuple(lines), notes=notes)
+    return PaperReport(paper=f"jobs of {where}", source="a trace, replayed", lines=tuple(lines), notes=notes)
 
 
 def _is_table(data: bytes) -> bool:

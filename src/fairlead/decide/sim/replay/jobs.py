@@ -104,7 +104,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replayed:
+class ReplayResult:
     """What came of J jobs: `end_s` (J,), `io_s` (J,) seconds in I/O, `alone_s` (J,) what they would take alone with the
     best grant, `granted_s` (J,) alone with the grant they had; NaN for one that had not ended. `forwarders`, `targets`
     (J,): how many were granted (0 for one that had not come). By component: `forwarder_busy`, `target_busy`: what they

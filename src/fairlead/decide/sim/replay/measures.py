@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.decide.sim.cycles.measures import jain
-from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
 from fairlead.decide.sim.replay.solo_time import by_job
 
 HOUR_S = 3600.0
 
 
-def slowdown(replayed: Replayed) -> F64:
+def slowdown(replayed: ReplayResult) -> F64:
     """Seconds of I/O over those alone with the best grant (J,): rho of Bandet, Boito and Pallez 2024; 1 for a job
     without I/O, NaN for one that had not ended."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(replayed.alone_s == 0, 1.0, replayed.io_s / replayed.alone_s))
 
 
-def granted_part(replayed: Replayed) -> F64:
+def granted_part(replayed: ReplayResult) -> F64:
     """Of `slowdown`, what the grant costs alone (rho_io) (J,); the rest is contention and faults."""
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(replayed.alone_s == 0, 1.0, replayed.granted_s / replayed.alone_s)
@@ -37,19 +37,19 @@ def compute_s(jobs: Jobs) -> F64:
     return by_job(jobs, jobs.compute_s) + jobs.tail_s
 
 
-def stretch(jobs: Jobs, replayed: Replayed) -> F64:
+def stretch(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Run time over run time alone with the best grant (J,)."""
     alone = compute_s(jobs) + replayed.alone_s
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(alone == 0, 1.0, (replayed.end_s - jobs.start_s) / alone))
 
 
-def waiting_core_hours(jobs: Jobs, replayed: Replayed) -> F64:
+def waiting_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Core-hours each job's cores wait in I/O (J,)."""
     return np.asarray(replayed.io_s * jobs.cores / HOUR_S)
 
 
-def lost_core_hours(jobs: Jobs, replayed: Replayed) -> F64:
+def lost_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Core-hours each job's cores wait in I/O beyond what they would alone with the best grant (J,)."""
     return np.asarray((replayed.io_s - replayed.alone_s) * jobs.cores / HOUR_S)
 
@@ -72,7 +72,7 @@ class Summary:
     fairness: float
 
 
-def summary(jobs: Jobs, replayed: Replayed, among: NDArray[np.bool_] | None = None) -> Summary:
+def summary(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
     """The jobs of the mask `among` (J,) (None: all) in one row."""
     chosen = np.ones(len(jobs), np.bool_) if among is None else among
     ended = chosen & ~np.isnan(replayed.end_s)
@@ -92,7 +92,7 @@ def summary(jobs: Jobs, replayed: Replayed, among: NDArray[np.bool_] | None = No
     )
 
 
-def by_class(jobs: Jobs, replayed: Replayed, classes: I64) -> dict[int, Summary]:
+def by_class(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
     """A row for each class of jobs, rising; `classes` (J,) is `jobs.behaviour`, `jobs.basis`, or any other."""
     return {int(c): summary(jobs, replayed, classes == c) for c in np.unique(classes)}
 
@@ -111,7 +111,7 @@ class Change:
     paid_core_hours: float
 
 
-def change(jobs: Jobs, before: Replayed, after: Replayed, *, within: float = 0.01) -> Change:
+def change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
     """What `after` changes for the jobs of `before`."""
     both = ~np.isnan(before.end_s) & ~np.isnan(after.end_s)
     was, now = before.io_s[both], after.io_s[both]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.replay.kernel_arguments import I64
 from fairlead.decide.sim.replay.solo_time import best_rates, by_job
@@ -18,7 +18,7 @@ from fairlead.decide.sim.replay.solo_time import best_rates, by_job
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def true_figures(jobs: Jobs, machine: Site, first_node: I64 | None = None) -> Callable[[int], Expected]:
+def true_figures(jobs: Jobs, machine: Site, first_node: I64 | None = None) -> Callable[[int], ExpectedJob]:
     """Asks for a job by its place, answers from its own columns. `job_id` is the place, as text.
 
     What columns do not hold follows from what they do: mode N-N where files go to several targets, N-1 where one
@@ -31,10 +31,10 @@ def true_figures(jobs: Jobs, machine: Site, first_node: I64 | None = None) -> Ca
     one = (jobs.most_targets == 1) & (jobs.client_rate <= machine.process_bandwidth)
     processes = jobs.nodes * machine.cores_per_node
 
-    def expected(j: int) -> Expected:
+    def expected(j: int) -> ExpectedJob:
         n, forwarder_cost, target_cost = int(jobs.nodes[j]), float(jobs.forwarder_cost[j]), float(jobs.target_cost[j])
         rate, first, most = float(jobs.client_rate[j]), int(first_node[j]), int(jobs.most_targets[j])
-        return Expected(
+        return ExpectedJob(
             job_id=str(j),
             node_count=n,
             node_ids=tuple(range(first, first + n)) if first >= 0 else (),

@@ -14,12 +14,12 @@ import numpy as np
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.allocation.contract import Running
-from fairlead.decide.policies.paths.contract import Expected, Grant, PathPolicy
+from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
 from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.replay.disturbances import Sickness, courses, sickness
-from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, forwarder_operation_s, layers
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.solo_time import best_alone
@@ -39,10 +39,10 @@ def replay(
     keep_rows: bool | None = None,
     faults: Sequence[Fault] = (),
     noise: Changes | None = None,
-    expected_of: Callable[[int], Expected] | None = None,
+    expected_of: Callable[[int], ExpectedJob] | None = None,
     progress: Progress | None = None,
     until_s: float = np.inf,
-) -> Replayed:
+) -> ReplayResult:
     """Jobs arrive at `start_s`; `policy` is asked once for each, with what `expected_of` its place says of it (None:
     its true figures) and the machine of that moment; its phases then run over what it was granted. Raises UsageError.
 
@@ -97,7 +97,7 @@ def _fits(jobs: Jobs, machine: Site) -> None:
 
 
 @dataclass(frozen=True)
-class _Granted:
+class _Grant:
     """What a running job holds, and what the site was told of it."""
 
     forwarders: I64
@@ -147,7 +147,7 @@ class _Running:
         self.busy_s, self.scratch = np.zeros(len(site.whole)), np.zeros(len(site.whole))
         self.live = np.zeros((3, 64), np.int64)
         self.gone, self.count = np.zeros(64, np.int64), 0
-        self.granted: dict[int, _Granted] = {}
+        self.granted: dict[int, _Grant] = {}
         self.found = np.zeros((2, max(len(site.forwarders), 1)), np.int64)
         unlimited = np.full(len(jobs.compute_s), np.inf)
         self.rate: F64 = unlimited if jobs.phase_rate is None else np.asarray(jobs.phase_rate, np.float64)
@@ -189,7 +189,7 @@ class _Running:
             for running, row in had.rows:
                 running.leave(row)
 
-    def admit(self, j: int, expected: Expected, grant: Grant) -> None:
+    def admit(self, j: int, expected: ExpectedJob, grant: Grant) -> None:
         """Job j comes with its grant."""
         jobs = self.jobs
         forwarders, parts = self._forwarders(j, grant)
@@ -227,7 +227,7 @@ class _Running:
     def _tell(
         self,
         j: int,
-        expected: Expected,
+        expected: ExpectedJob,
         grant: Grant,
         ask: Ask,
         rates: tuple[float, float],
@@ -244,7 +244,7 @@ class _Running:
             if cycle > 0:
                 byte_rate, operation_rate = volume / cycle, operations / cycle
         held = byte_rate * ask.forwarder_cost + operation_rate * ask.forwarder_operation
-        has = _Granted(
+        has = _Grant(
             forwarders,
             parts.astype(np.float64) * (held / max(int(parts.sum()), 1)),
             targets,
@@ -259,7 +259,7 @@ class _Running:
             site.forwarders.reserved[forwarders] = True
         self.granted[j] = has
 
-    def _enter(self, expected: Expected, forwarders: I64, targets: I64) -> tuple[tuple[Running, int], ...]:
+    def _enter(self, expected: ExpectedJob, forwarders: I64, targets: I64) -> tuple[tuple[Running, int], ...]:
         """Enters the job among those that run, on layers where rows are kept."""
         site, rows = self.site, []
         for layer, running, places in (
@@ -337,7 +337,7 @@ class _Running:
             self.engine.advance(until_s)
         self._settle()
 
-    def replayed(self, until_s: float) -> Replayed:
+    def replayed(self, until_s: float) -> ReplayResult:
         """What came of it."""
         jobs, at, site = self.jobs, self.at, self.site
         self.kernel.not_done(self.engine.state, self.engine.size[1], self.busy_s)
@@ -347,7 +347,7 @@ class _Running:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.clip(self.busy_s / span, 0.0, 1.0) if span > 0 else np.zeros_like(self.busy_s)
         nan: Any = np.nan
-        return Replayed(
+        return ReplayResult(
             end_s=self.end_s,
             io_s=np.where(ended, self.io_s, nan),
             granted_s=np.where(ended, self.granted_s, nan),

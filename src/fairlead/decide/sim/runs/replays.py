@@ -19,7 +19,7 @@ from fairlead.decide.sim.experiments.pieces import Piece
 from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, moment_ns
 from fairlead.decide.sim.experiments.replays import Source, row, traced
 from fairlead.decide.sim.experiments.spec import Experiment
-from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.workloads.history import jobs_of, phases_of, sound
 from fairlead.decide.sim.workloads.history_curves import learn
 from fairlead.decide.whatif.history import past_of
@@ -110,7 +110,7 @@ def _past(workload: OwnPast) -> Source:
     rest = recorded(past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None)
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")
 
-    def play(name: str, seed: int) -> Replayed:
+    def play(name: str, seed: int) -> ReplayResult:
         from fairlead.decide.registry import path_policy
 
         policy = rest if name == AS_IT_WAS else path_policy(name)

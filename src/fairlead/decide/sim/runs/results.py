@@ -17,7 +17,7 @@ from fairlead.core import clock
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import EXPERIMENT, SIMULATION, batch_of
 from fairlead.decide.sim.experiments.cases import MEASURES, MODEL, Row, case_of
-from fairlead.decide.sim.experiments.papers import Told
+from fairlead.decide.sim.experiments.papers import PaperReport
 from fairlead.decide.sim.experiments.pieces import Key, Piece
 from fairlead.decide.sim.experiments.spec import Experiment
 from fairlead.decide.sim.experiments.summary import Results
@@ -92,7 +92,7 @@ def whole(writer: Writer, experiments: Sequence[Experiment]) -> None:
         _note(writer, name, "spec", msgspec.json.encode(one).decode(), one.seed, one.sets, case_of(one).digest)
 
 
-def told(writer: Writer, name: str, answer: Told, seed: int) -> None:
+def told(writer: Writer, name: str, answer: PaperReport, seed: int) -> None:
     """Keeps what a paper's experiment told. Raises LakeError."""
     _note(writer, name, "paper", msgspec.json.encode(answer).decode(), seed, None, None)
 
@@ -118,12 +118,12 @@ def _note(writer: Writer, name: str, kind: str, detail: str, seed: int, sets: in
     batch.commit()
 
 
-def experiment(lake: Lake, name: str) -> Experiment | Told:
+def experiment(lake: Lake, name: str) -> Experiment | PaperReport:
     """An experiment that was run, by its name, as it was run last. Raises UsageError when there is none."""
     found = lake.query("SELECT name, kind, detail, made_ns FROM experiment ORDER BY made_ns")
     for row in reversed(found.to_pylist()):
         if row["name"] == name:
-            kind: type[Experiment] | type[Told] = Experiment if row["kind"] == "spec" else Told
+            kind: type[Experiment] | type[PaperReport] = Experiment if row["kind"] == "spec" else PaperReport
             return msgspec.json.decode(row["detail"], type=kind)
     known = ", ".join(dict.fromkeys(found.column("name").to_pylist())) or "none"
     raise UsageError(f"no result is called {name!r}", where=str(lake.place.root), remedy=f"there: {known}")

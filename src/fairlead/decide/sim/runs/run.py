@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.cases import Row
-from fairlead.decide.sim.experiments.papers import PAPERS, Told
+from fairlead.decide.sim.experiments.papers import PAPERS, PaperReport
 from fairlead.decide.sim.experiments.pieces import Piece, keys_of, pieces, work
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Swf, Table
 from fairlead.decide.sim.experiments.spec import Experiment, read
@@ -68,7 +68,9 @@ def worked(piece: Piece) -> list[Row]:
     return replayed(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else work(piece)
 
 
-def compare(name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None) -> Told:
+def compare(
+    name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None
+) -> PaperReport:
     """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
     lake = Lake.open(root, create=True)
     with lake.writer(wait_s=wait_s) as writer:
@@ -87,7 +89,7 @@ def replay_trace(
     days: float | None = None,
     wait_s: float = 0.0,
     tell: Tell | None = None,
-) -> Told:
+) -> PaperReport:
     """Replays the jobs of a trace and keeps what came of it under the file's name. Raises UsageError, InputError."""
     from fairlead.decide.sim.experiments.trace import compared_on
 

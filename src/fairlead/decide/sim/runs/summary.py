@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from fairlead.decide.sim.experiments.cases import case_of
 from fairlead.decide.sim.experiments.conclusions import Conclusion, conclusions
-from fairlead.decide.sim.experiments.results import Simulated, told
-from fairlead.decide.sim.experiments.spec import Experiment, Published
+from fairlead.decide.sim.experiments.results import SimulationAnswer, told
+from fairlead.decide.sim.experiments.spec import Experiment, PublishedWorkload
 from fairlead.decide.sim.runs.results import results
 from fairlead.store.lake import Lake
 
 
-def simulated(lake: Lake, experiments: Sequence[Experiment], *, concluding: bool = False) -> Simulated:
+def simulated(lake: Lake, experiments: Sequence[Experiment], *, concluding: bool = False) -> SimulationAnswer:
     """Everything asked of some experiments; with `concluding` they are the study's figures. Raises LakeError."""
     found = results(lake, experiments)
     said: list[Conclusion] = []
@@ -24,8 +24,8 @@ def simulated(lake: Lake, experiments: Sequence[Experiment], *, concluding: bool
             cases: dict[str, str] = {}
             numbers: tuple[int, ...] = ()
             for one in experiments:
-                if one.window.kind == window and one.chosen and isinstance(one.workload, Published):
+                if one.window.kind == window and one.chosen and isinstance(one.workload, PublishedWorkload):
                     cases[one.workload.profiles] = case_of(one).digest
                     numbers = one.workload.applications
             said += conclusions(found, cases.get("forge", ""), cases.get("osts"), numbers, window)
-    return Simulated(experiments=[told(one, found) for one in experiments], conclusions=said)
+    return SimulationAnswer(experiments=[told(one, found) for one in experiments], conclusions=said)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.replay.jobs import Jobs
-from fairlead.decide.sim.workloads.history_curves import Curves, Looked
+from fairlead.decide.sim.workloads.history_curves import CurveLookup, Curves
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -80,7 +80,7 @@ class Bursts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dropped:
+class Omission:
     """What is left out: how many `jobs` (or, where `of` says so, phases), and why."""
 
     why: str
@@ -97,7 +97,7 @@ class Sound:
     bursts: Bursts
     row: I64
     quiet: int
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[Omission, ...]
 
 
 def sound(runs: Runs, bursts: Bursts) -> Sound:
@@ -106,21 +106,21 @@ def sound(runs: Runs, bursts: Bursts) -> Sound:
     Raises UsageError where nothing is left, naming what is missing."""
     if not len(runs):
         raise UsageError("no job that ended is known in this time", where="job_summary", remedy=_FEED)
-    dropped: list[Dropped] = []
+    dropped: list[Omission] = []
     strange = (bursts.job < 0) | (bursts.job >= len(runs))
     if strange.any():
-        dropped.append(Dropped(why="phases of jobs that are not known", count=int(strange.sum()), of="phases"))
+        dropped.append(Omission(why="phases of jobs that are not known", count=int(strange.sum()), of="phases"))
         bursts = bursts.only(~strange)
     left = np.ones(len(runs), np.bool_)
     for why, bad in (*_of_runs(runs), *_of_bursts(runs, bursts)):
         new = bad & left
         if new.any():
-            dropped.append(Dropped(why=why, count=int(new.sum())))
+            dropped.append(Omission(why=why, count=int(new.sum())))
             left &= ~new
     busy = np.bincount(bursts.job, minlength=len(runs)) > 0
     unknown = left & ~runs.recorded & ~busy
     if unknown.any():
-        dropped.append(Dropped(why="no layer recorded their I/O", count=int(unknown.sum())))
+        dropped.append(Omission(why="no layer recorded their I/O", count=int(unknown.sum())))
     kept = left & busy
     if not kept.any():
         told = "; ".join(f"{one.count} {one.of}: {one.why}" for one in dropped)
@@ -246,7 +246,7 @@ class History:
     jobs: Jobs
     io_s: F64
     volume: F64
-    looked: Looked
+    looked: CurveLookup
 
 
 def jobs_of(runs: Runs, phases: Phases, curves: Curves) -> History:

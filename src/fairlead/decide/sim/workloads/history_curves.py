@@ -49,7 +49,7 @@ class Defaults:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
+class CurveLookup:
     """Curves of J jobs and P phases as `sim.replay.jobs.Jobs` names them; `phase_basis` (P,) OWN, CLASS or MACHINE."""
 
     phase_rate: F64
@@ -99,7 +99,7 @@ class Curves:
     own_cost: _Table
     own_targets: dict[int, int]
 
-    def look(self, runs: Runs, phases: Phases) -> Looked:
+    def look(self, runs: Runs, phases: Phases) -> CurveLookup:
         """Curves of these jobs, which need not be those that were learnt from."""
         keys = _keys(runs, phases)
         scale = _scale(runs, phases)
@@ -133,7 +133,7 @@ class Curves:
         told = np.array([self.own_targets.get(int(p), 0) for p in runs.program], np.int64)
         seen = np.where((runs.targets >= 1) & (runs.targets <= _MOST), runs.targets, 0).astype(np.int64)
         wide = np.where(np.isin(runs.mode, ALONE_MODES), 1, processes).astype(np.int64)
-        return Looked(
+        return CurveLookup(
             phase_rate=phase_rate,
             phase_basis=basis.astype(np.int64),
             client_rate=np.where(client > 0, client, self.node_rate * io_nodes),

@@ -19,7 +19,7 @@ MOST_NUMBER = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ImportResult:
     """`season`: the jobs, and what is known of each. `lines` (J,): the line each is from, the first is 1. `rows` that
     were to be jobs, `dropped` of them by reason; `assumed`: what the table does not hold, in words."""
 

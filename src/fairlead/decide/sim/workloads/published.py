@@ -25,7 +25,7 @@ CORES = ((0.1, 0.75), (0.3, 0.20), (0.6, 0.05))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class DrawnSet:
     """One set: what policies are told (`applications`), what runs (`cycles`), the scenario of each (K,), and the
     machine: `resources` (N) and `cores` (Q_cpu)."""
 
@@ -69,7 +69,7 @@ def draw(
     *,
     resources: int = 20,
     cores: float = 480.0,
-) -> Drawn:
+) -> DrawnSet:
     """A set of K applications whose load at n = 1 is `theta` in the mean. The same seed gives the same set."""
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
     k = applications
@@ -82,7 +82,7 @@ def draw(
     held = _cores(k, cores)
     streams[3].shuffle(held)
     skip_s = streams[4].uniform(0.0, 1.0, k) * compute_s / phases
-    return Drawn(
+    return DrawnSet(
         applications=Applications.of(
             own.counts,
             own.bandwidth,

@@ -12,7 +12,7 @@ import numpy as np
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.platform import taihulight
 from fairlead.decide.sim.workloads import sunway
-from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, Taken, nothing_left, unpacked
+from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, ImportResult, nothing_left, unpacked
 from fairlead.decide.sim.workloads.io_rules import (
     F64,
     I64,
@@ -36,7 +36,7 @@ def read(
     processors_per_node: int = 1,
     volume_scale: float = 1.0,
     where: str = "swf",
-) -> Taken:
+) -> ImportResult:
     """The jobs of a trace, plain or gzip. Lines that are no job are dropped and counted.
 
     Jobs of one user and executable at one size are runs of one program, where the trace names executables. Of the
@@ -78,7 +78,7 @@ def read(
     ]
     if unknown_wait:
         assumed.append(f"{unknown_wait:,} jobs without a known wait begin when handed in")
-    return Taken(season=season, lines=tuple(lines.tolist()), rows=rows, dropped=dropped, assumed=tuple(assumed))
+    return ImportResult(season=season, lines=tuple(lines.tolist()), rows=rows, dropped=dropped, assumed=tuple(assumed))
 
 
 def _rows(text: str) -> tuple[F64, I64, int, dict[str, int], int]:

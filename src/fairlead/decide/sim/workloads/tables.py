@@ -17,7 +17,7 @@ from fairlead.core.errors import InputError
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.workloads import sunway
-from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, Taken, nothing_left, unpacked
+from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, ImportResult, nothing_left, unpacked
 from fairlead.decide.sim.workloads.io_rules import F64, I64, SHARED_FILE_STRIPES, TRIVIAL, Season
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
 
@@ -63,7 +63,7 @@ def read(
     processes_per_node: int = 42,
     write_phases: int = WRITE_PHASES,
     where: str = "table",
-) -> Taken:
+) -> ImportResult:
     """The records of a table, plain or gzip, as jobs of `machine`. Rows that are no record are dropped and counted.
     Raises InputError where a column is missing, naming it, or where no job is left.
 
@@ -89,7 +89,9 @@ def read(
         "nodes of a job are in a row, where the last left off",
         "records of one application at one size are runs of one program",
     )
-    return Taken(season=season, lines=tuple(row.line for row in rows), rows=total, dropped=dropped, assumed=assumed)
+    return ImportResult(
+        season=season, lines=tuple(row.line for row in rows), rows=total, dropped=dropped, assumed=assumed
+    )
 
 
 def _rows(text: str, where: str) -> tuple[list[_Row], int, dict[str, int]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_duration
@@ -44,7 +44,7 @@ def build_health_findings(
     jobs: pa.Table | None = None,
     limits: HealthLimits | None = None,
     advise: Advise | None = None,
-) -> list[Told]:
+) -> list[StoredFinding]:
     """Findings of incidents, in their order. `now_ns` only tells how long an open one has lasted; `jobs`: rows of JOBS,
     which tell how large the jobs are that were served."""
     limits = limits or HealthLimits()
@@ -77,7 +77,7 @@ def _told(
     sizes: Mapping[str, int],
     limits: HealthLimits,
     advise: Advise | None,
-) -> Told:
+) -> StoredFinding:
     rule = "component.dead" if one.kind == "dead" else "component.degraded"
     largest = max((sizes.get(job, 0) for job in one.jobs), default=0)
     subject = Subject(SUBJECTS.get(one.layer, one.layer), one.component)
@@ -105,7 +105,7 @@ def _told(
         else [],
         analysis_version=str(DIAGNOSIS_VERSION),
     )
-    return Told(finding=finding, cluster=cluster, components=[subject])
+    return StoredFinding(finding=finding, cluster=cluster, components=[subject])
 
 
 def _title(one: Incident) -> str:

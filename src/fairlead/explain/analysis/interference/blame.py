@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.explain.analysis.interference.congestion import Congestion, Held, compute_use
+from fairlead.explain.analysis.interference.congestion import ComponentCongestion, Congestion, compute_use
 from fairlead.explain.analysis.interference.loads import F64, Component, Loads
 
 
@@ -75,7 +75,7 @@ def assign_blame(loads: Loads, found: Congestion) -> Blame:
     )
 
 
-def compute_held_shares(one: Component, held: Held) -> F64:
+def compute_held_shares(one: Component, held: ComponentCongestion) -> F64:
     """How much of what was had of a component each job had, by interval (J, T); columns add up to 1 or are 0."""
     by_cost = _shares(np.nan_to_num(compute_use(one.parts, one.kind)))
     busy = np.nan_to_num(one.parts.busy_s)
@@ -92,7 +92,7 @@ def _shares(amounts: F64) -> F64:
     return shares
 
 
-def _fault_share(held: Held, mine: F64, others: F64) -> F64:
+def _fault_share(held: ComponentCongestion, mine: F64, others: F64) -> F64:
     """Of what was lost here, what the missing capacity explains: it against what others had of the rest."""
     left = 1.0 - held.faulty
     crowd = left * others / np.where(mine + others > 0, mine + others, 1.0)

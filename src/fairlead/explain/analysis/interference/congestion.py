@@ -33,7 +33,7 @@ LEAST_SEEN_PEAK = 0.7
 
 
 @dataclass(frozen=True)
-class Held:
+class ComponentCongestion:
     """One component of the path. By interval (T,): `at` how much of a second's loss falls to it, in [0, 1]; `util` its
     use (NaN: no peak known). The waits of the victim there (else of everybody, `mine` False) are means a request."""
 
@@ -62,7 +62,7 @@ class Congestion:
     """Share of what the victim should have got that it did not get, in [0, 1]."""
     lost_share: float
     """Share of the phase that was lost."""
-    held: Sequence[Held]
+    held: Sequence[ComponentCongestion]
     missing: list[str] = field(default_factory=list)
 
 
@@ -190,7 +190,7 @@ def _lost(inside: F64, rate: F64, victim: Victim) -> tuple[F64, F64, list[str]]:
 
 @dataclass(frozen=True)
 class _Signs:
-    held: Held
+    held: ComponentCongestion
     stage: str
     waited: F64 | None
     """Share of the victim's request time it waited here beyond the usual; None where waits are not recorded."""
@@ -225,7 +225,7 @@ def _signs(
     weight = time if time[here].sum() > 0 else np.nan_to_num(compute_use(mine, one.kind))
     if weight[here].sum() <= 0:
         weight = here.astype(float)
-    held = Held(
+    held = ComponentCongestion(
         place=place,
         at=np.zeros(len(inside)),
         util=util,
@@ -344,7 +344,7 @@ def _front_share(front: Sequence[_Signs], behind: F64, loss: F64) -> F64:
     return ahead
 
 
-def _spread(stage: Sequence[_Signs], share: F64, inside: F64) -> list[Held]:
+def _spread(stage: Sequence[_Signs], share: F64, inside: F64) -> list[ComponentCongestion]:
     """A stage's share of each second's loss over its components: by how much of the victim was there and how congested
     it was. What no congestion supports stays with nobody."""
     if not stage:
@@ -359,7 +359,9 @@ def _spread(stage: Sequence[_Signs], share: F64, inside: F64) -> list[Held]:
     total = pull.sum(axis=0)
     each = pull / np.maximum(total, 1e-12) * pull.max(axis=0) * share * (inside > 0)
     return [
-        Held(**{**{name: getattr(one.held, name) for name in Held.__dataclass_fields__}, "at": each[k]})
+        ComponentCongestion(
+            **{**{name: getattr(one.held, name) for name in ComponentCongestion.__dataclass_fields__}, "at": each[k]}
+        )
         for k, one in enumerate(stage)
     ]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, identity
 from fairlead.core.model.finding import Evidence, Finding, Severity, Subject
 from fairlead.core.model.tables import ROLLUP, TABLES
 from fairlead.core.model.units import NS_PER_S
@@ -33,7 +33,7 @@ _SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "
 class SystemFindings:
     """The findings, and what could not be checked because no data is there."""
 
-    told: list[Told] = field(default_factory=list)
+    told: list[StoredFinding] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
     def __add__(self, other: SystemFindings) -> SystemFindings:
@@ -158,7 +158,7 @@ class Scope:
             advice=build_advice(self.advice, rule, word, known, layer=layer, gains=self.gains),
             analysis_version=str(DIAGNOSIS_VERSION),
         )
-        one = Told(finding=finding, cluster=self.cluster, components=list(components[:MOST_NAMED]))
+        one = StoredFinding(finding=finding, cluster=self.cluster, components=list(components[:MOST_NAMED]))
         return SystemFindings([one], [])
 
 

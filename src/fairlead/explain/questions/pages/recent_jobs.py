@@ -36,7 +36,7 @@ Key = tuple[str | None, str, int]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _RunFindings:
     """What was found about one run."""
 
     count: int
@@ -87,7 +87,7 @@ def key_of(row: JobRow) -> Key:
     return row.cluster, row.job_id, row.start_ns or 0
 
 
-def _shown(row: JobRow, spark: list[float | None], lost: float | None, found: _Found | None) -> MyJob:
+def _shown(row: JobRow, spark: list[float | None], lost: float | None, found: _RunFindings | None) -> MyJob:
     lost_s = lost if lost is not None else (found.cost_s if found else None)
     return MyJob(
         job=row,
@@ -211,7 +211,7 @@ def _lost(lake: Tables, rows: Sequence[JobRow]) -> dict[Key, float]:
     return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in records(found)}
 
 
-def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> dict[Key, _Found]:
+def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> dict[Key, _RunFindings]:
     """Findings about each run: how many, what they cost, and the gravest in words this reader may hear."""
     if not any(row.start_ns is not None for row in rows):
         return {}
@@ -253,5 +253,5 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     made = {}
     for (key, these), one in zip(some.items(), told, strict=True):
         costs = [row["cost_s"] for row in these if row["cost_s"] is not None]
-        made[key] = _Found(len(these), sum(costs) if costs else None, these[0]["severity"], one.finding.title)
+        made[key] = _RunFindings(len(these), sum(costs) if costs else None, these[0]["severity"], one.finding.title)
     return made

@@ -17,7 +17,7 @@ from fairlead.decide.sim.engine import Engine, Phases, Segments, joined, togethe
 from fairlead.decide.sim.faults import Fault, changes
 from fairlead.decide.sim.steps import I64, Laid, Step, at_share, lay_out
 from fairlead.kit.testing.machine.files import Files
-from fairlead.kit.testing.machine.population import Drawn
+from fairlead.kit.testing.machine.population import DrawnJob
 
 LOCKS = 1024
 TICK_S = 1.0
@@ -28,10 +28,10 @@ INTERFACES = ("POSIX", "MPIIO")
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedJob:
     """A job that began: its nodes by number, when (seconds; `end_s` NaN while it runs), and its phases of I/O."""
 
-    drawn: Drawn
+    drawn: DrawnJob
     nodes: I32
     start_s: float
     end_s: float
@@ -39,7 +39,7 @@ class Placed:
     io_phases: tuple[int, ...]
 
 
-Choose = Callable[[Drawn, I32, Site], I32]
+Choose = Callable[[DrawnJob, I32, Site], I32]
 """The forwarder of every node of the machine, as a job on some nodes finds it: what a policy decides."""
 Noise = Callable[[int, int, Step], float]
 """The share of its usual rate that a step reaches in this run, of the job's number, the step's place in it and the
@@ -55,7 +55,7 @@ class Course:
     """
 
     machine: Site
-    jobs: list[Placed]
+    jobs: list[PlacedJob]
     files: Files
     to_s: float
     segments: Segments
@@ -90,7 +90,7 @@ class MachineRun:
     def __init__(
         self,
         machine: Site,
-        jobs: Sequence[Drawn],
+        jobs: Sequence[DrawnJob],
         seed: int,
         *,
         faults: Sequence[Fault] = (),
@@ -110,10 +110,10 @@ class MachineRun:
         begins = {job.number: job.submit_s if placed is None else placed[job.number][0] for job in jobs}
         self._coming = sorted(jobs, key=lambda job: (begins[job.number], job.number))
         self._begins = begins
-        self._queue: list[Drawn] = []
+        self._queue: list[DrawnJob] = []
         self._free = np.ones(machine.nodes, np.bool_)
         self._seed = seed
-        self._jobs: list[Placed] = []
+        self._jobs: list[PlacedJob] = []
         self._running: set[int] = set()
         self._laid: list[tuple[int, Step, Laid, I32]] = []
         self._files = Files(machine)
@@ -150,7 +150,7 @@ class MachineRun:
                 self._free[job.nodes] = True
                 self._running.remove(place)
 
-    def _begin(self, job: Drawn, now: float) -> bool:
+    def _begin(self, job: DrawnJob, now: float) -> bool:
         if self._placed_before is None:
             nodes = self._fitting(job.program.nodes)
             if nodes is None:
@@ -168,7 +168,7 @@ class MachineRun:
         ]
         first = self._add_chain(parts, now, job.tail_s)
         io = tuple(first + i for i, (step, _) in enumerate(parts) if step.moves_data or step.each > 1)
-        self._jobs.append(Placed(job, nodes, now, np.nan, first + len(parts), io))
+        self._jobs.append(PlacedJob(job, nodes, now, np.nan, first + len(parts), io))
         self._running.add(place)
         return True
 
@@ -184,7 +184,7 @@ class MachineRun:
     def _parts(
         self,
         place: int,
-        job: Drawn,
+        job: DrawnJob,
         number: int,
         step: Step,
         nodes: I32,

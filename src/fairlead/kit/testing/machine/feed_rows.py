@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, batch_of, word_column
 from fairlead.kit.testing.machine.client_rows import NS, words
-from fairlead.kit.testing.machine.course import Course, Placed
+from fairlead.kit.testing.machine.course import Course, PlacedJob
 from fairlead.kit.testing.machine.files import job_id
 
 HEALTH_S = 60
@@ -23,7 +23,7 @@ def job_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Recor
     return batch_of(JOBS, columns, 0)
 
 
-def _job(course: Course, job: Placed, origin_ns: int, *, ended: bool) -> dict[str, Any]:
+def _job(course: Course, job: PlacedJob, origin_ns: int, *, ended: bool) -> dict[str, Any]:
     machine, drawn = course.machine, job.drawn
     cores = len(job.nodes) * machine.cores_per_node
     return {

@@ -7,13 +7,13 @@ import numpy as np
 from fairlead.core.model.identity import file_ids
 from fairlead.core.model.site import I32, Site
 from fairlead.decide.sim.steps import I64, Step
-from fairlead.kit.testing.machine.population import Drawn
+from fairlead.kit.testing.machine.population import DrawnJob
 
 POOL = 64
 """Targets the files of one step are spread over at most."""
 
 
-def job_id(job: Drawn) -> str:
+def job_id(job: DrawnJob) -> str:
     """The scheduler's number of a job."""
     return str(100_000 + job.number)
 
@@ -40,7 +40,9 @@ class Files:
             self._ids = np.concatenate([self._ids, file_ids([self.fs] * len(new), new)])
         return self._ids
 
-    def of_step(self, place: int, job: Drawn, step: Step, number: int, rng: np.random.Generator, now_s: float) -> I32:
+    def of_step(
+        self, place: int, job: DrawnJob, step: Step, number: int, rng: np.random.Generator, now_s: float
+    ) -> I32:
         """Numbers of a step's files: those of the last step of the same label, or new ones when it is `fresh`."""
         key = (place, step.label)
         if not step.fresh and key in self._last:

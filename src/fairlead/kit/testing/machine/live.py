@@ -26,7 +26,7 @@ _LONGEST_WAIT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Told:
+class IntervalSummary:
     """What one interval came to: seconds of the play that are sent, rows and jobs that run, as of then."""
 
     to_s: int
@@ -45,7 +45,7 @@ def send(
     from_s: int = 0,
     heard: Callable[[str, int], bool] = lambda _node, _at_s: True,
     besides: Callable[[int, int], Mapping[str, pa.Table]] = lambda _from_s, _to_s: {},
-) -> Iterator[Told]:
+) -> Iterator[IntervalSummary]:
     """Send interval after interval from `from_s` on, each when it is over by `now_ns`: what lies in the past goes at
     once. `heard`: whether a node's agent says anything at that second. `besides`: tables of an interval that a feed of
     the site sends besides the play's own.
@@ -73,7 +73,7 @@ def send(
         if held:
             _posted(line, b"".join(held), sleep_s)
         running = sum(1 for job in play.course.jobs if job.start_s <= stop and not job.end_s <= stop)
-        yield Told(stop, rows, size, running)
+        yield IntervalSummary(stop, rows, size, running)
 
 
 def line_to(server: str, token: str, ca: str, wall_ns: Callable[[], int]) -> Line:

@@ -15,7 +15,7 @@ from fairlead.decide.sim.steps import Step
 from fairlead.decide.sim.workloads.sunway import NODES
 from fairlead.kit.testing.machine import client_rows
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.population import Drawn, Mix
+from fairlead.kit.testing.machine.population import DrawnJob, Mix
 from fairlead.kit.testing.machine.scenes import job
 
 __all__ = ["MACHINES", "random_share", "steady"]
@@ -65,7 +65,7 @@ def _play(
     pauses = int(np.clip(np.ceil(wanted / (0.6 * processes)), 1, PAUSES))
     lanes, single = wanted / pauses, rows_per_s * random * scattered / 4
     sizes, shares = np.array([n for n, _ in NODES]), np.array([share for _, share in NODES])
-    jobs: list[tuple[Drawn, int]] = []
+    jobs: list[tuple[DrawnJob, int]] = []
     free, number = 0, 0
     # Jobs at random first: they are the fewer, and both kinds share forwarders as they come to lie.
     left = {"random": single, "runs": lanes}

@@ -19,7 +19,7 @@ from fairlead.decide.sim.engine import Engine, Phases
 from fairlead.decide.sim.faults import Fault, changes
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.cause_words import cause_features, word_of
-from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, Placed
+from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, PlacedJob
 from fairlead.kit.testing.machine.files import job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.truth import component_name
@@ -120,7 +120,7 @@ class _Truth:
             neighbours=tuple(job_id(course.jobs[n].drawn) for n in self.beside(phase)),
         )
 
-    def _share(self, job: Placed, phase: int) -> float:
+    def _share(self, job: PlacedJob, phase: int) -> float:
         """The share of its usual rate the phase reached by itself."""
         if self.play.noise is None:
             return 1.0

@@ -18,7 +18,7 @@ from fairlead.decide.sim.engine import Segments
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine import client_rows, feed_rows, server_rows
 from fairlead.kit.testing.machine.course import Choose, Course, MachineRun, Noise
-from fairlead.kit.testing.machine.population import Drawn, Mix, draw
+from fairlead.kit.testing.machine.population import DrawnJob, Mix, draw
 from fairlead.kit.testing.machine.traffic import Traffic, traffic
 
 ORIGIN_NS = 1_717_200_000_000_000_000
@@ -35,7 +35,7 @@ class Play:
     seconds: int
     origin_ns: int = ORIGIN_NS
     faults: Sequence[Fault] = ()
-    jobs: Sequence[Drawn] | None = None
+    jobs: Sequence[DrawnJob] | None = None
     """The jobs, where they are not to be drawn."""
     choose: Choose | None = None
     noise: Noise | None = None
@@ -44,7 +44,7 @@ class Play:
     """Targets that are idle are told of in one of so many seconds."""
 
     @cached_property
-    def drawn(self) -> Sequence[Drawn]:
+    def drawn(self) -> Sequence[DrawnJob]:
         """The jobs handed in within the time."""
         if self.jobs is not None:
             return self.jobs

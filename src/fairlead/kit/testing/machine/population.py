@@ -84,7 +84,7 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class DrawnJob:
     """A job to come: its program, when it is handed in, what it does and computes."""
 
     number: int
@@ -196,7 +196,7 @@ def draw(
     *,
     site: dict[str, list[Program]] | None = None,
     first: int = 0,
-) -> list[Drawn]:
+) -> list[DrawnJob]:
     """`jobs` jobs in the order they are handed in, numbered from `first`; times between arrivals are exponential.
     `site`: its programs, where they are not to be drawn."""
     site = programs(machine, mix, rng) if site is None else site
@@ -220,7 +220,9 @@ def draw(
     return out
 
 
-def _run_of(machine: Site, mix: Mix, number: int, program: Program, submit_s: float, rng: np.random.Generator) -> Drawn:
+def _run_of(
+    machine: Site, mix: Mix, number: int, program: Program, submit_s: float, rng: np.random.Generator
+) -> DrawnJob:
     # Runs of a program differ; a lognormal of mean 1 keeps the mean of the mode.
     spread = rng.lognormal(-(mix.run_sigma**2) / 2, mix.run_sigma)
     read, write = (int(max(v * spread * mix.volume_scale, 1 << 20)) for v in (program.mean_read, program.mean_write))
@@ -233,7 +235,7 @@ def _run_of(machine: Site, mix: Mix, number: int, program: Program, submit_s: fl
     steps = steps_of(machine, program, read, write, rng, mix.storm_each)
     slack = program.run_time_s * float(rng.uniform(0.9, 1.1)) / (len(steps) + 1)
     timed = tuple(replace(s, compute_s=slack * float(rng.uniform(0.7, 1.3))) for s in steps)
-    return Drawn(number=number, program=program, submit_s=submit_s, steps=timed, tail_s=slack * 0.5)
+    return DrawnJob(number=number, program=program, submit_s=submit_s, steps=timed, tail_s=slack * 0.5)
 
 
 def steps_of(

@@ -15,7 +15,7 @@ from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import small
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.population import Drawn, Mix, Program
+from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program
 
 
 def job(
@@ -27,7 +27,7 @@ def job(
     mode: str = "N-N",
     submit_s: float = 0.0,
     tail_s: float = 1.0,
-) -> Drawn:
+) -> DrawnJob:
     """A job that does `steps` on that many nodes."""
     label = name or f"prog{number}"
     program = Program(
@@ -43,11 +43,11 @@ def job(
         mean_write=0.0,
         run_time_s=60.0,
     )
-    return Drawn(number=number, program=program, submit_s=submit_s, steps=tuple(steps), tail_s=tail_s)
+    return DrawnJob(number=number, program=program, submit_s=submit_s, steps=tuple(steps), tail_s=tail_s)
 
 
 def play(
-    jobs: Sequence[tuple[Drawn, float, int]],
+    jobs: Sequence[tuple[DrawnJob, float, int]],
     seconds: int,
     *,
     machine: Site | None = None,
@@ -108,6 +108,6 @@ def bad_day(seed: int = 7) -> Play:
     )
 
 
-def _of(number: int, steps: Sequence[Step], user: str, name: str, mode: str, nodes: int) -> Drawn:
+def _of(number: int, steps: Sequence[Step], user: str, name: str, mode: str, nodes: int) -> DrawnJob:
     made = job(number, steps, nodes, name=name, mode=mode)
     return replace(made, program=replace(made.program, user=user))

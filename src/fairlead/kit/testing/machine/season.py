@@ -18,7 +18,7 @@ from fairlead.decide.sim import platform
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine.noise import RunNoise
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
-from fairlead.kit.testing.machine.population import Drawn, Mix, Program, draw, programs
+from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program, draw, programs
 
 JOBS_OF_PLAY = 1000
 """Job numbers a play has for itself; more jobs are not handed in."""
@@ -89,7 +89,7 @@ class Season:
         """The plays in order."""
         return (self.play(number) for number in range(self.plays))
 
-    def _jobs(self, number: int) -> list[Drawn]:
+    def _jobs(self, number: int) -> list[DrawnJob]:
         rng = np.random.default_rng([self.seed, 22, number])
         many = min(self.mix.backlog + int(self.mix.arrivals_per_s * self.seconds * 1.5) + 8, JOBS_OF_PLAY)
         drawn = draw(self.machine, self.mix, many, rng, site=self.site, first=number * JOBS_OF_PLAY)

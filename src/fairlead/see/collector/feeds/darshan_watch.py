@@ -15,7 +15,7 @@ from fairlead.core import clock
 from fairlead.core.errors import InputError
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.collector.feed import Sink
-from fairlead.see.collector.feeds.file_import import Stopped, import_file
+from fairlead.see.collector.feeds.file_import import CollectorStop, import_file
 from fairlead.see.collector.feeds.settings import DarshanWatch
 from fairlead.see.sources.inputs import read_head
 from fairlead.see.sources.registry import load_source
@@ -60,7 +60,7 @@ class DarshanFeed:
                 return True
             try:
                 rows += self._take(sink, path, key, stop)
-            except Stopped:
+            except CollectorStop:
                 return False
             taken += 1
             if stop.is_set():

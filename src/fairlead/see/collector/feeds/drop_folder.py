@@ -18,7 +18,7 @@ from fairlead.core.errors import ConfigError, FairleadError, InputError, LakeErr
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
-from fairlead.see.collector.feeds.file_import import Stopped, Taken, import_file, set_time_zone
+from fairlead.see.collector.feeds.file_import import CollectorStop, ImportedFile, import_file, set_time_zone
 from fairlead.see.collector.feeds.settings import Drop
 from fairlead.see.sources.inputs import detect_source
 
@@ -62,7 +62,7 @@ class DropFeed:
                 return
             try:
                 found = self._take(sink, path, stop)
-            except Stopped:
+            except CollectorStop:
                 return
             except LakeError as fault:
                 sink.health(self.name, "failing", f"the lake takes nothing: {fault.what}")
@@ -93,7 +93,7 @@ class DropFeed:
         self._told &= {name for _, name in found}
         return [self._folder / name for _, name in sorted(found)]
 
-    def _take(self, sink: Sink, path: Path, stop: threading.Event) -> Taken | None:
+    def _take(self, sink: Sink, path: Path, stop: threading.Event) -> ImportedFile | None:
         """Reads one file and puts it away; None when it could not be taken."""
         try:
             source = set_time_zone(detect_source(path), self.settings.time_zone)

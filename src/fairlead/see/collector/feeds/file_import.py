@@ -36,7 +36,7 @@ _MINUTE_NS = 60_000_000_000
 
 
 @dataclass
-class Taken:
+class ImportedFile:
     """What became of a file: its rows, of which kinds nothing could be told, and whether the lake had it already."""
 
     rows: int = 0
@@ -44,7 +44,7 @@ class Taken:
     missing: list[Missing] = field(default_factory=list)
 
 
-class Stopped(Exception):  # noqa: N818
+class CollectorStop(Exception):  # noqa: N818
     """The collector ends: what is being read is left for the next time."""
 
 
@@ -77,7 +77,7 @@ def compute_stream(path: Path, source: Source) -> str:
     return f"{source.name}:{digest.hexdigest()}"
 
 
-def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -> Taken:
+def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -> ImportedFile:
     """Reads a whole file into the sink; the lake has all of it when this returns. Raises InputError (nothing can be
     used, or it changed while it was read), LakeError, Stopped."""
     if source.name == "spool":
@@ -85,12 +85,12 @@ def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -
     before = read_stamp(path)
     name = compute_stream(path, source)
     if sink.known(name, 0):
-        return Taken(known=True)
-    taken = Taken()
+        return ImportedFile(known=True)
+    taken = ImportedFile()
     pieces = _Pieces(sink, name, source.name, str(path))
     for rows in _records(source, path, taken):
         if stop.is_set():
-            raise Stopped
+            raise CollectorStop
         pieces.add(rows)
     if read_stamp(path) != before:
         raise InputError(
@@ -129,7 +129,7 @@ class _Pieces:
         return self._sink.batch(self._stream, seq, held, source=self._source, path=self._path)
 
 
-def _records(source: Source, path: Path, taken: Taken) -> Iterator[pa.RecordBatch]:
+def _records(source: Source, path: Path, taken: ImportedFile) -> Iterator[pa.RecordBatch]:
     """Rows of a file: operations merged into runs, its job as a row, what is missing as events."""
     merger = Merger(by_time=True)
     ops: list[pa.RecordBatch] = []
@@ -182,15 +182,15 @@ def _missing_events(missing: list[Missing], path: Path, job: Job | None, first_n
     )
 
 
-def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> Taken:
+def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile:
     """A file of batches: each is taken under its own name, so that one that came over the network too counts once."""
     where = str(path)
-    taken = Taken(known=True)
+    taken = ImportedFile(known=True)
     try:
         with path.open("rb") as stream:
             for batch in batches(stream, where):
                 if stop.is_set():
-                    raise Stopped
+                    raise CollectorStop
                 header = batch.header
                 name = f"{header.node}/{header.boot_id}/{header.table}"
                 if sink.known(name, header.seq):

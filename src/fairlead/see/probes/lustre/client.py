@@ -5,7 +5,7 @@ Not here: servers. llite, osc and lmv tell of the same traffic at three heights:
 
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.histograms import (
     MODIFY,
     Tables,
@@ -17,7 +17,7 @@ from fairlead.see.probes.lustre.histograms import (
 from fairlead.see.probes.lustre.lustre_probe import (
     LustreProbe,
     Tally,
-    Unchanged,
+    TextCache,
     find_fs,
     find_target,
     merge_row,
@@ -61,7 +61,7 @@ class LliteProbe(LustreProbe):
     kind = "Lustre client"
     wants = ("llite/*/stats", "llite/*/read_ahead_stats")
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Counters of every mount."""
         mounts = place.find(self.wants[0])
         if not mounts:
@@ -89,7 +89,7 @@ class LliteProbe(LustreProbe):
                 add_counters(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
             ]
             merge_row(rows, key, moved + cache)
-        return Found([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
+        return ProbeResult([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
 
 
 class OscProbe(LustreProbe):
@@ -105,10 +105,10 @@ class OscProbe(LustreProbe):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._stats: "Unchanged[Stats]" = Unchanged()
-        self._tables: "Unchanged[Tables]" = Unchanged()
+        self._stats: "TextCache[Stats]" = TextCache()
+        self._tables: "TextCache[Tables]" = TextCache()
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Counters of every connection to an OST."""
         texts = {one.stars[0]: one for one in place.find(self.wants[0])}
         tables = {one.stars[0]: one for one in place.find(self.wants[1])}
@@ -133,7 +133,7 @@ class OscProbe(LustreProbe):
             merge_row(rows, (target, find_fs(target)), values)
         if not rows:
             return None
-        return Found([self.reading("pfs_client", ("target", "fs"), _OSC, rows, "osc", tally, epochs)])
+        return ProbeResult([self.reading("pfs_client", ("target", "fs"), _OSC, rows, "osc", tally, epochs)])
 
 
 class MdcProbe(LustreProbe):
@@ -143,7 +143,7 @@ class MdcProbe(LustreProbe):
     kind = "Lustre client"
     wants = ("mdc/*/md_stats", "mdc/*/rpc_stats", "lmv/*/md_stats")
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Counters of every connection to an MDT, and of every mount."""
         tally = Tally()
         by_target: Dict[Key, Sequence[Any]] = {}
@@ -164,7 +164,7 @@ class MdcProbe(LustreProbe):
             merge_row(by_mount, (mount_of(one.stars[0]),), [_requests(place.read(one), tally)])
         if not by_target and not by_mount:
             return None
-        return Found(
+        return ProbeResult(
             [
                 self.reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
                 self.reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),

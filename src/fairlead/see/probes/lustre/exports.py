@@ -7,7 +7,7 @@ nothing but keep their connection are passed over unread.
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.client import count_unknown_names
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, OST_METADATA, OST_OTHER
@@ -29,7 +29,7 @@ class OstExportsProbe(LustreProbe):
     timeout_s = 30.0
     wants = ("obdfilter/*/exports/*/stats",)
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Clients of every OST; one that has counted nothing is left out."""
         exports = place.find(self.wants[0])
         if not exports:
@@ -48,7 +48,9 @@ class OstExportsProbe(LustreProbe):
                 rows[one.stars] = row
                 if stats.times.start_ns is not None:
                     epochs[one.stars] = stats.times.start_ns
-        return Found([self.reading("target", _KEYS, TARGET_ROW, rows, "exports", tally, epochs, born_at_zero=True)])
+        return ProbeResult(
+            [self.reading("target", _KEYS, TARGET_ROW, rows, "exports", tally, epochs, born_at_zero=True)]
+        )
 
 
 class MdtExportsProbe(LustreProbe):
@@ -60,7 +62,7 @@ class MdtExportsProbe(LustreProbe):
     timeout_s = 30.0
     wants = ("mdt/*/exports/*/stats",)
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Clients of every MDT; one that has counted nothing is left out."""
         exports = place.find(self.wants[0])
         if not exports:
@@ -92,7 +94,7 @@ class MdtExportsProbe(LustreProbe):
             made.append(
                 self.reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True)
             )
-        return Found(made)
+        return ProbeResult(made)
 
 
 def build_mdt_row(counts: Dict[str, int]) -> List[int]:

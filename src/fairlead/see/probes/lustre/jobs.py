@@ -3,7 +3,7 @@
 from array import array
 from typing import Any, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
-from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.job_ids import JobIds
 from fairlead.see.probes.lustre.job_stats import Memory, Shape, scan_job_stats
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
@@ -119,14 +119,14 @@ class OstJobsProbe(_JobsProbe):
     kind = "OSS"
     wants = ("obdfilter/*/job_stats", "jobid_name")
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Jobs of every OST; one that has counted nothing is left out."""
         tally = Tally()
         found = self.gather(place, tally)
         if found is None:
             return None
         rows: Dict[Key, Sequence[Any]] = dict(found[0])
-        return Found(
+        return ProbeResult(
             [
                 self.reading(
                     "target", ("target", "job_id"), TARGET_ROW, rows, "job_stats", tally, found[1], born_at_zero=True
@@ -143,7 +143,7 @@ class MdtJobsProbe(_JobsProbe):
     wants = ("mdt/*/job_stats", "jobid_name")
     shape = MDT_SHAPE
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Jobs of every MDT; one that has counted nothing is left out."""
         tally = Tally()
         found = self.gather(place, tally)
@@ -167,4 +167,4 @@ class MdtJobsProbe(_JobsProbe):
             made.append(
                 self.reading("target", keys, TARGET_ROW[:4], moved, "job_stats", None, epochs, born_at_zero=True)
             )
-        return Found(made)
+        return ProbeResult(made)

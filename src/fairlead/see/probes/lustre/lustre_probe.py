@@ -9,7 +9,7 @@ from abc import abstractmethod
 from shutil import which
 from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
+from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
 from fairlead.see.probes.lustre.parameters import BASES, Place, Tree, ask_lctl
 from fairlead.see.probes.lustre.stats_lines import add_counters
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _HEADS = (b"elapsed_time", b"snapshot_time")
 
 
-class Unchanged(Generic[T]):
+class TextCache(Generic[T]):
     """What was read of texts, for as long as they stay the same below their times."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class LustreProbe(Probe):
             lctl = ("lctl",) if root == "/" else ()
         self.lctl = tuple(lctl.split() if isinstance(lctl, str) else lctl)
 
-    def read(self, now_ns: int) -> Found:
+    def read(self, now_ns: int) -> ProbeResult:
         """One look. Raises AbsentError, OSError."""
         if self.place is not None:
             return self._looked(self.place, now_ns)
@@ -95,7 +95,7 @@ class LustreProbe(Probe):
             finally:
                 dump.file.close()
 
-    def _looked(self, place: Place, now_ns: int) -> Found:
+    def _looked(self, place: Place, now_ns: int) -> ProbeResult:
         found = self.collect(place, now_ns)
         if found is not None:
             return found
@@ -105,7 +105,7 @@ class LustreProbe(Probe):
         raise AbsentError("no {} in {}: this node is no {}".format(self.wants[0], ", ".join(BASES), self.kind))
 
     @abstractmethod
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:
         """What is there, or None when nothing is. Raises OSError."""
 
     def reading(

@@ -5,7 +5,7 @@ Not here: what is split by job (`jobs`) or by client (`exports`).
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.client import count_unknown_names, count_unknown_requests
 from fairlead.see.probes.lustre.histograms import Table, bin_bytes, bin_pages, bin_times, parse_histograms, sum_buckets
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
@@ -28,7 +28,7 @@ class OstProbe(LustreProbe):
         super().__init__(*arguments, **options)
         self._queue = _Queue()
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Counters of every OST."""
         targets = place.find(self.wants[0])
         if not targets:
@@ -44,7 +44,7 @@ class OstProbe(LustreProbe):
             if stats.times.start_ns is not None:
                 epochs[one.stars] = stats.times.start_ns
         gauges = ("queue_len_mean",)
-        return Found([self.reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)])
+        return ProbeResult([self.reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)])
 
 
 class BrwProbe(LustreProbe):
@@ -55,7 +55,7 @@ class BrwProbe(LustreProbe):
     period_s = 10.0
     wants = ("osd-*/*/brw_stats", "obdfilter/*/brw_stats")
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Histograms of every target."""
         by_name = {one.stars[-1]: one for pattern in reversed(self.wants) for one in place.find(pattern)}
         if not by_name:
@@ -70,7 +70,7 @@ class BrwProbe(LustreProbe):
             if read.times.start_ns is not None:
                 epochs[target,] = read.times.start_ns
         counters = ("read_sizes", "write_sizes", "service_ns_histogram")
-        return Found([self.reading("target", ("target",), counters, rows, "brw_stats", tally, epochs)])
+        return ProbeResult([self.reading("target", ("target",), counters, rows, "brw_stats", tally, epochs)])
 
 
 class MdtProbe(LustreProbe):
@@ -84,7 +84,7 @@ class MdtProbe(LustreProbe):
         super().__init__(*arguments, **options)
         self._queue = _Queue()
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Counters of every MDT."""
         targets = place.find(self.wants[0])
         if not targets:
@@ -107,8 +107,8 @@ class MdtProbe(LustreProbe):
             "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
         )
         if waiting is None and not any(any(row[:4]) for row in moved.values()):
-            return Found([whole])
-        return Found(
+            return ProbeResult([whole])
+        return ProbeResult(
             [
                 whole,
                 self.reading("target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)),

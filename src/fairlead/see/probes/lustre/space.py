@@ -6,7 +6,7 @@ A server tells of its own targets (`osd-*`). With `everywhere` the targets that 
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_target, is_on
 from fairlead.see.probes.lustre.parameters import Parameter, Place
 from fairlead.see.probes.lustre.stats_lines import MOST, format_line
@@ -29,7 +29,7 @@ class SpaceProbe(LustreProbe):
         super().__init__(*arguments, **options)
         self._everywhere = is_on(everywhere)
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Gauges of every target."""
         tally = Tally()
         own: Dict[Key, List[Optional[int]]] = {}
@@ -45,7 +45,7 @@ class SpaceProbe(LustreProbe):
             if others:
                 rows = _bytes(others)
                 made.append(self.reading("target", ("target",), (), rows, device[:3], tally, gauges=GAUGES))
-        return Found(made) if made else None
+        return ProbeResult(made) if made else None
 
 
 def _fill(

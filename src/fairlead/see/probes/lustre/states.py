@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from fairlead.see.probes.base import Event, Found, Key, Reading
+from fairlead.see.probes.base import Event, Key, ProbeResult, Reading
 from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_target, is_on
 from fairlead.see.probes.lustre.parameters import Parameter, Place, Tree
 from fairlead.see.probes.lustre.space import number_of
@@ -128,7 +128,7 @@ class StatesProbe(LustreProbe):
         self._looked_before = False
         self._last: Dict[str, Any] = {}
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:
         """What happened since the last look. Readings are empty."""
         tally = Tally()
         look = _Look([], tally, 0 if self._history else now_ns - _RECENT_NS, now_ns)
@@ -147,7 +147,7 @@ class StatesProbe(LustreProbe):
         if not any_there:
             return None
         counted = Reading("events", (), (), (), {}, None, tally.unknown, tally.example)
-        return Found([counted] if tally.unknown else [], look.events)
+        return ProbeResult([counted] if tally.unknown else [], look.events)
 
     def health(self, _one: Parameter, text: bytes, before: Any, look: _Look) -> str:
         """health_check: a change, or that it is not well at the first look."""
@@ -264,7 +264,7 @@ class LnetProbe(LustreProbe):
         self.tree = Tree(root)
         self.tree.bases = [os.path.join(root, base) for base in self.bases]
 
-    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+    def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """The counters of this node."""
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
@@ -278,7 +278,9 @@ class LnetProbe(LustreProbe):
             return None
         counters = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets", "errors")
         constant = (("switch", self.node or None),)
-        return Found([Reading("port", ("port",), counters, (), rows, None, tally.unknown, tally.example, constant)])
+        return ProbeResult(
+            [Reading("port", ("port",), counters, (), rows, None, tally.unknown, tally.example, constant)]
+        )
 
 
 def parse_lnet_stats(text: bytes) -> Optional[List[int]]:

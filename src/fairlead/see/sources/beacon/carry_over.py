@@ -69,7 +69,7 @@ class Pending:
 
 
 @dataclass
-class Carried:
+class SeriesState:
     """State of one series of files, read in order of time."""
 
     hosts: Words = field(default_factory=Words)

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import METADATA, batch_of
 from fairlead.see.sources.beacon import layout as k
-from fairlead.see.sources.beacon.carry_over import Carried
+from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Lines, Tally
 from fairlead.see.sources.beacon.rpc_counts import Polling
 from fairlead.see.sources.beacon.scan_counters import read_metadata
 
 
-def read_metadata_ops(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the metadata lines of one block. Operations that did not happen have no row."""
     rows = lines.rows(k.METADATA)
     if not len(rows):

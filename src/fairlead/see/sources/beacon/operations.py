@@ -15,7 +15,7 @@ from fairlead.core.model.identity import file_ids
 from fairlead.core.model.tables import FILES, OPS, batch_of, word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.beacon import layout as k
-from fairlead.see.sources.beacon.carry_over import Carried
+from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.see.sources.beacon.scan_trace import read_operations, resolve_handles
@@ -28,7 +28,7 @@ OffsetIs = Literal["last", "first"]
 
 
 def build_operations(
-    lines: Lines, carried: Carried, tally: Tally, *, zone: str, offset_is: OffsetIs, fs: str, host: str | None
+    lines: Lines, carried: SeriesState, tally: Tally, *, zone: str, offset_is: OffsetIs, fs: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the operation lines of one block. `host` names the node where lines do not."""
     rows = lines.rows(k.OPERATION)
@@ -69,7 +69,7 @@ def build_operations(
 
 
 def _paths(
-    lines: Lines, begins: Ints, ends: Ints, first_ns: Ints, carried: Carried, fs: str
+    lines: Lines, begins: Ints, ends: Ints, first_ns: Ints, carried: SeriesState, fs: str
 ) -> tuple[Ints, pa.RecordBatch | None]:
     """File ids of path spans, and a `files` batch of those not given before."""
     spans = lines.spans(np.ascontiguousarray(begins), np.ascontiguousarray(ends))
@@ -106,7 +106,7 @@ def _batch(
     hosts: Ints,
     files: Ints,
     *,
-    carried: Carried,
+    carried: SeriesState,
     tally: Tally,
     offset_is: OffsetIs,
     fs: str,

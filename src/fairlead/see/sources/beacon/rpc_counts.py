@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import PFS_CLIENT, TARGET, batch_of
 from fairlead.see.sources.beacon import layout as k
-from fairlead.see.sources.beacon.carry_over import Carried
+from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.see.sources.beacon.scan_counters import read_cache, read_rpcs
@@ -42,7 +42,7 @@ class Polling:
         return gap_ns if self.poll_ns is None else np.minimum(gap_ns, self.poll_ns)
 
 
-def read_rpc_counts(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_rpc_counts(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the pages-per-RPC lines of one block, of clients and of targets."""
     for kind, series in ((k.CLIENT_RPCS, carried.client_rpcs), (k.TARGET_RPCS, carried.target_rpcs)):
         rows = lines.rows(kind)
@@ -53,7 +53,7 @@ def read_rpc_counts(lines: Lines, carried: Carried, tally: Tally, polling: Polli
 
 
 def _rpcs(
-    lines: Lines, rows: Ints, series: Series, carried: Carried, tally: Tally, polling: Polling
+    lines: Lines, rows: Ints, series: Series, carried: SeriesState, tally: Tally, polling: Polling
 ) -> pa.RecordBatch | None:
     table = np.empty((len(rows), 4), np.int64)
     counts = np.empty((len(rows), 2, k.BUCKETS), np.int64)
@@ -106,7 +106,7 @@ def _times(lines: Lines, rows: Ints, stamp_ns: Ints, local_s: Ints, zone: str) -
     return ts, ts != k.NONE
 
 
-def _targets(indices: Ints, carried: Carried, polling: Polling) -> Ints:
+def _targets(indices: Ints, carried: SeriesState, polling: Polling) -> Ints:
     """Codes of target names: `OST0012`, or the file's own name where lines have no index."""
     distinct, inverse = np.unique(indices, return_inverse=True)
     names = [polling.prefix + (f"OST{i:04x}" if i >= 0 else polling.target) for i in distinct.tolist()]
@@ -141,7 +141,7 @@ def _lists(values: Ints) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values.ravel()))
 
 
-def read_cache_counts(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_cache_counts(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the read-ahead lines of one block: pages hit, missed and discarded."""
     rows = lines.rows(k.CACHE)
     if not len(rows):

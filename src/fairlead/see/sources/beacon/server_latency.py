@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.tables import FORWARDER, batch_of, word_column
 from fairlead.see.sources.beacon import layout as k
-from fairlead.see.sources.beacon.carry_over import Carried, Pending
+from fairlead.see.sources.beacon.carry_over import Pending, SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.see.sources.beacon.scan_counters import read_latency
@@ -25,7 +25,7 @@ _EIGHT = 8
 
 
 def read_latencies(
-    lines: Lines, carried: Carried, tally: Tally, *, zone: str, host: str | None
+    lines: Lines, carried: SeriesState, tally: Tally, *, zone: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the histogram and queue lines of one block."""
     rows = lines.rows(k.LATENCY)
@@ -53,7 +53,7 @@ def read_latencies(
         yield batch
 
 
-def _queue(ts: Ints, hosts: Ints, length: Ints, carried: Carried) -> pa.RecordBatch:
+def _queue(ts: Ints, hosts: Ints, length: Ints, carried: SeriesState) -> pa.RecordBatch:
     return batch_of(
         FORWARDER,
         {
@@ -66,7 +66,7 @@ def _queue(ts: Ints, hosts: Ints, length: Ints, carried: Carried) -> pa.RecordBa
     )
 
 
-def _histograms(ts: Ints, hosts: Ints, table: Ints, carried: Carried, tally: Tally) -> pa.RecordBatch | None:
+def _histograms(ts: Ints, hosts: Ints, table: Ints, carried: SeriesState, tally: Tally) -> pa.RecordBatch | None:
     keys = (hosts * 3 + table[:, 1]) * 2 + table[:, 2]
     deltas = carried.latency.deltas(keys, ts, np.ascontiguousarray(table[:, 3:11]))
     tally.add("counter_resets", deltas.resets)
@@ -90,13 +90,13 @@ def _is_newest(columns: Ints) -> NDArray[np.bool_]:
     return newest
 
 
-def flush_pending(carried: Carried) -> pa.RecordBatch | None:
+def flush_pending(carried: SeriesState) -> pa.RecordBatch | None:
     """What is still held of the last snapshots, at the end of the last file; nothing is held afterwards."""
     pending, carried.pending = carried.pending, Pending()
     return _joined(pending.columns, pending.values, carried)
 
 
-def _joined(columns: Ints, values: Ints, carried: Carried) -> pa.RecordBatch | None:
+def _joined(columns: Ints, values: Ints, carried: SeriesState) -> pa.RecordBatch | None:
     """One row per host, time, interval and class from its wait and its service differences."""
     if not len(columns):
         return None

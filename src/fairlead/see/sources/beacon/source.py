@@ -19,7 +19,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import MAPPING, batch_of, word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon import layout as k
-from fairlead.see.sources.beacon.carry_over import Carried
+from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.gaps import list_gaps
 from fairlead.see.sources.beacon.job_records import JobForm, format_node_address, read_job_records
 from fairlead.see.sources.beacon.lines import Lines, Tally, scan_block_lines
@@ -80,17 +80,17 @@ class BeaconSource:
     def read(self, path: Path) -> Iterator[Item]:
         """Records of one file, streamed. Handles and counters start afresh: see `read_series` for files of several
         days. Raises InputError, UnknownFormatError."""
-        return self._read(_Reading(path), Carried(), last=True)
+        return self._read(_Reading(path), SeriesState(), last=True)
 
     def read_series(self, paths: Iterable[Path]) -> Iterator[Item]:
         """Records of files that follow one another in time (a day each, in order): the file behind an open handle and
         the last value of every counter are carried from each to the next."""
-        carried = Carried()
+        carried = SeriesState()
         given = list(paths)
         for path in given:
             yield from self._read(_Reading(path), carried, last=path is given[-1])
 
-    def _read(self, reading: _Reading, carried: Carried, *, last: bool) -> Iterator[Item]:
+    def _read(self, reading: _Reading, carried: SeriesState, *, last: bool) -> Iterator[Item]:
         tally = Tally()
         reading.carried = carried
         kept = 0
@@ -159,7 +159,7 @@ class _Reading:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.host = path.stem if _ADDRESS.fullmatch(path.stem) else None
-        self.carried = Carried()
+        self.carried = SeriesState()
         self.jobs = JobForm()
         self.fast = False
         self.mapped = False

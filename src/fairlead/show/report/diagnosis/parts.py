@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from fairlead.core.model import units
-from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
@@ -151,7 +151,7 @@ def when(from_ns: int | None, to_ns: int | None) -> str:
     return f"{units.format_time(from_ns)} {end}"
 
 
-def findings_table(rows: Sequence[Told]) -> str:
+def findings_table(rows: Sequence[StoredFinding]) -> str:
     """A line a finding."""
     return table(
         ["severity", "what", "when", ">cost", ">sure", "id"],
@@ -246,7 +246,7 @@ def lost(seconds: float | None) -> str:
     return units.format_duration(0.0 if seconds is not None and seconds < 1e-3 else seconds)
 
 
-def known_by(told: Told, headline: str) -> str:
+def known_by(told: StoredFinding, headline: str) -> str:
     """The heading of a finding's evidence on a page with this headline, which is not said twice."""
     return "How that is known" if told.finding.title == headline else told.finding.title
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlead.decide.sim.experiments.conclusions import Conclusion
-from fairlead.decide.sim.experiments.papers import Told as ToldPaper
-from fairlead.decide.sim.experiments.results import Simulated
-from fairlead.decide.sim.experiments.results import Told as ToldExperiment
+from fairlead.decide.sim.experiments.papers import PaperReport as ToldPaper
+from fairlead.decide.sim.experiments.results import ExperimentResult as ToldExperiment
+from fairlead.decide.sim.experiments.results import SimulationAnswer
 from fairlead.show.report.diagnosis import parts
 from fairlead.show.report.diagnosis.parts import Cell, box, said
 
@@ -21,7 +21,7 @@ PLAIN = (
 PLAIN += " 90th percentile of sets; load is load(π_sys) of the sets of a point."
 
 
-def simulated_page(title: str, answer: Simulated, pictures: Sequence[Sequence[tuple[str, str]]]) -> str:
+def simulated_page(title: str, answer: SimulationAnswer, pictures: Sequence[Sequence[tuple[str, str]]]) -> str:
     """The page of some experiments. `pictures`: of each experiment headings and `<svg>` texts, in order."""
     held = sum(one.verdict == "pass" for one in answer.conclusions)
     word = f"{held} of {len(answer.conclusions)} as published" if answer.conclusions else "simulated"

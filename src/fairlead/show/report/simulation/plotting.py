@@ -13,9 +13,9 @@ import numpy as np
 from fairlead.core.errors import UsageError
 from fairlead.decide.registry import policy
 from fairlead.decide.sim.experiments.cases import case_of, outcome_of, prepared, stream
-from fairlead.decide.sim.experiments.papers import STUDY, Told
+from fairlead.decide.sim.experiments.papers import STUDY, PaperReport
 from fairlead.decide.sim.experiments.scheduling_study import figures
-from fairlead.decide.sim.experiments.spec import Experiment, Listed
+from fairlead.decide.sim.experiments.spec import Experiment, ListedWorkload
 from fairlead.decide.sim.runs import results as kept
 from fairlead.decide.sim.runs.run import read_spec
 from fairlead.decide.sim.runs.summary import simulated
@@ -39,7 +39,7 @@ def plotted(result: str, root: Path, folder: Path) -> list[Path]:
         experiments = _study(lake)
         return _write(folder, "The scheduling study, simulated", lake, experiments, concluding=True)
     found = kept.experiment(lake, result)
-    if isinstance(found, Told):
+    if isinstance(found, PaperReport):
         return _save(folder, {"index.html": paper_page(found)})
     return _write(folder, found.title or found.name, lake, [found], concluding=False)
 
@@ -71,7 +71,7 @@ def _write(folder: Path, title: str, lake: Lake, experiments: Sequence[Experimen
 def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """The first set of a small workload under each policy, as lanes."""
     workload = experiment.workload
-    if not isinstance(workload, Listed) or len(workload.rows) > LANES:
+    if not isinstance(workload, ListedWorkload) or len(workload.rows) > LANES:
         return
     case = case_of(experiment)
     names = [one.name or str(number) for number, one in enumerate(workload.rows)]

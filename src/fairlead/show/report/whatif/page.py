@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlead.core.model import units
-from fairlead.explain.questions.answers_whatif import Check, DroppedLine, HeldOut, Moved, Sides, WhatIf
+from fairlead.explain.questions.answers_whatif import ChangedCost, Check, DroppedLine, HeldOut, Sides, WhatIf
 from fairlead.show.report.diagnosis import parts
 from fairlead.show.report.diagnosis.parts import Cell, box, said
 from fairlead.show.report.whatif.drawings import before_and_after, measured_and_replayed
@@ -141,7 +141,7 @@ def _sides(side: Sides) -> str:
     return inner + _moved("wins", side.kind, side.winners) + _moved("loses", side.kind, side.losers)
 
 
-def _moved(word: str, kind: str, rows: Sequence[Moved]) -> str:
+def _moved(word: str, kind: str, rows: Sequence[ChangedCost]) -> str:
     lines: list[list[Cell]] = [
         [
             said(word),

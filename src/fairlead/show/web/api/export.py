@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from fairlead.explain.questions.answers_diagnosis import Course, CourseLine, PhaseLine, Why
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line
 from fairlead.explain.questions.catalog import asked_of
-from fairlead.explain.questions.question import Asked, Asking, Name, Points
+from fairlead.explain.questions.question import Asking, Name, Points, TimeParameters
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.api.settings import ApiSettings
@@ -67,7 +67,7 @@ _HEADERS = {
 }
 
 
-class ExportAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ExportAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which run of a job number; a span exports a part of it. `points`: of each layer."""
 
     cluster: Name = ""

@@ -22,7 +22,7 @@ _MOST = 30_000
 
 
 @dataclass(slots=True)
-class _Failed:
+class _FailedAttempts:
     count: int
     at_s: float
 
@@ -32,7 +32,7 @@ class Attempts:
 
     def __init__(self, steady_s: Callable[[], float] = monotonic_s) -> None:
         self._steady_s = steady_s
-        self._failed: OrderedDict[tuple[str, str, str], _Failed] = OrderedDict()
+        self._failed: OrderedDict[tuple[str, str, str], _FailedAttempts] = OrderedDict()
 
     def begin(self, name: str, address: str) -> float:
         """Begins an attempt: it counts as failed until `succeeded` says otherwise, so that many at once are no way
@@ -45,8 +45,8 @@ class Attempts:
         for key in keys:
             found = self._failed.pop(key, None)
             if found is None or now - found.at_s > _FORGOTTEN_S:
-                found = _Failed(0, now)
-            self._failed[key] = _Failed(found.count + 1, now)
+                found = _FailedAttempts(0, now)
+            self._failed[key] = _FailedAttempts(found.count + 1, now)
         while len(self._failed) > _MOST:
             self._failed.popitem(last=False)
         return 0.0

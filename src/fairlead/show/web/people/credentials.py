@@ -24,7 +24,7 @@ WELCOME_NS = 3600 * 10**9
 _MOST = {"session": 100, "token": 50, "link": 500}
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class CredentialHolder(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds a credential, as the account is now. `hash` names it; `how` the session was begun; `scopes` of a token;
     `run` of a link, whose `id` it is, with the `user` and `project` of that run."""
 
@@ -87,7 +87,7 @@ def begin_session(store: Store, name: str, how: str) -> str:
     return secret
 
 
-def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> Held | None:
+def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> CredentialHolder | None:
     """Whose session it is; None for one that is unknown, over, or of an account that is disabled."""
     if not secret.startswith(SESSION):
         return None
@@ -103,7 +103,7 @@ def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> Held
     expires = min(begun + longest_ns, seen + idle_ns)
     if store.now >= expires:
         return None
-    return Held(
+    return CredentialHolder(
         hash=key,
         name=name,
         role=role,
@@ -171,7 +171,7 @@ def make_token(store: Store, name: str, *, title: str, scopes: tuple[str, ...], 
     return secret, made
 
 
-def token(store: Store, secret: str) -> Held | None:
+def token(store: Store, secret: str) -> CredentialHolder | None:
     """Whose API token it is; None for one that is unknown, over, or of an account that is disabled."""
     key = hashed(secret)
     found = store.rows(
@@ -182,7 +182,7 @@ def token(store: Store, secret: str) -> Held | None:
     if not found or store.now >= found[0][4]:
         return None
     name, role, projects, made, expires, seen, number, scopes = found[0]
-    return Held(
+    return CredentialHolder(
         hash=key,
         name=name,
         role=role,
@@ -240,7 +240,7 @@ def make_link(
     return secret, made
 
 
-def link(store: Store, secret: str) -> Held | None:
+def link(store: Store, secret: str) -> CredentialHolder | None:
     """What a link shows, and who made it; None for one that is unknown, over, or of an account that is disabled."""
     key = hashed(secret)
     found = store.rows(
@@ -251,7 +251,7 @@ def link(store: Store, secret: str) -> Held | None:
     if not found or store.now >= found[0][3]:
         return None
     name, role, made, expires, seen, number, cluster, job, start, projects, user, project = found[0]
-    return Held(
+    return CredentialHolder(
         hash=key,
         name=name,
         role=role,

@@ -15,7 +15,7 @@ from fairlead.explain.questions.visibility import visible
 from fairlead.show.web.guard.client_address import cookie, headers
 from fairlead.show.web.identity import ACT, ADMIN, READ, SCOPES, Person, RefusedError, Role
 from fairlead.show.web.people import credentials
-from fairlead.show.web.people.credentials import LINK, TOKEN, TOUCH_NS, Held
+from fairlead.show.web.people.credentials import LINK, TOKEN, TOUCH_NS, CredentialHolder
 from fairlead.show.web.signin.context import Office
 from fairlead.show.web.signin.trusted_header import Portal
 from fairlead.show.web.token_authentication import TokenDoor
@@ -71,7 +71,7 @@ class FrontDoor:
             )
         raise RefusedError(401, "nobody is signed in", "sign in, or send Authorization: Bearer TOKEN", _CHALLENGE)
 
-    def session(self, request: Request) -> Held | None:
+    def session(self, request: Request) -> CredentialHolder | None:
         """The session this request's cookie belongs to."""
         secret = cookie(request.scope, self._office.places.of(request.scope).cookie)
         if secret is None or len(secret) > _LONGEST:
@@ -104,7 +104,7 @@ class FrontDoor:
             name=f"link:{held.id}", role="user", key=f"link:{held.id}", scopes=(READ,), how="link", only=held.run
         )
 
-    def _touch(self, table: str, held: Held) -> None:
+    def _touch(self, table: str, held: CredentialHolder) -> None:
         """Writes down that it is used, at most once a minute; looking must not write each time."""
         now = self._office.course.now()
         key = held.hash
@@ -116,7 +116,7 @@ class FrontDoor:
         self._office.later(lambda store: credentials.touch(store, table, key))
 
 
-def _still_shown(held: Held) -> bool:
+def _still_shown(held: CredentialHolder) -> bool:
     """Whether who made a link may see its run as the account is now: a link shows no more than its maker sees."""
     sight = Sight() if held.role != "user" else Sight(user=held.name, projects=held.projects)
     return visible({"user": held.user, "project": held.project}, sight)

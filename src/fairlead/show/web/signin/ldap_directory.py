@@ -29,7 +29,7 @@ class DirectoryError(Exception):
     """The directory cannot be asked now; the log says why."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class DirectoryEntry(msgspec.Struct, frozen=True):
     """Somebody who showed the right password: the name of his entry, and his groups."""
 
     name: str
@@ -45,7 +45,7 @@ class Directory:
         self._password = secret(ldap.bind_password_file, "web.ldap.bind_password_file") if ldap.bind else ""
         self._server = _server(ldap)
 
-    def check(self, name: str, password: str) -> Found | None:
+    def check(self, name: str, password: str) -> DirectoryEntry | None:
         """Who it is; None for a wrong name or password. Raises DirectoryError."""
         from ldap3.core.exceptions import LDAPException
 
@@ -58,7 +58,7 @@ class Directory:
             _LOG.warning("the directory %s: %s", self._ldap.url, fault)
             raise DirectoryError from fault
 
-    def _check(self, name: str, password: str) -> Found | None:
+    def _check(self, name: str, password: str) -> DirectoryEntry | None:
         from ldap3.utils.dn import escape_rdn
 
         if self._ldap.user:
@@ -119,7 +119,7 @@ class Directory:
             if connection.socket is not None:  # ldap3 leaves it open where something fails
                 connection.socket.close()
 
-    def _found(self, asking: Connection, place: str) -> Found | None:
+    def _found(self, asking: Connection, place: str) -> DirectoryEntry | None:
         ldap = self._ldap
         asking.search(place, "(objectClass=*)", "BASE", attributes=[ldap.name, "memberOf"], time_limit=10)
         entries = _entries(asking)
@@ -131,11 +131,11 @@ class Directory:
             _LOG.warning("the entry %s has %d values of %s: one is wanted", place, len(names), ldap.name)
             return None
         if not ldap.group_base:
-            return Found(names[0], tuple(_first(group) for group in _values(held, "memberOf")[:_MOST_GROUPS]))
+            return DirectoryEntry(names[0], tuple(_first(group) for group in _values(held, "memberOf")[:_MOST_GROUPS]))
         asked = _filter(ldap.group_filter, name=names[0], dn=place)
         asking.search(ldap.group_base, asked, attributes=[ldap.group_name], size_limit=_MOST_GROUPS, time_limit=10)
         groups = [value for entry in _entries(asking) for value in _values(entry["attributes"], ldap.group_name)]
-        return Found(names[0], tuple(groups))
+        return DirectoryEntry(names[0], tuple(groups))
 
 
 def load() -> None:

@@ -36,7 +36,7 @@ class ProviderError(Exception):
     """The provider cannot be asked, or does not answer as one; the text is for the log."""
 
 
-class Vouched(msgspec.Struct, frozen=True):
+class ProviderIdentity(msgspec.Struct, frozen=True):
     """Who the provider says came: what it knows him by, the name jobs are known by, and groups."""
 
     subject: str
@@ -98,7 +98,7 @@ class Provider:
         }
         return known.authorization_endpoint + ("&" if "?" in known.authorization_endpoint else "?") + urlencode(asked)
 
-    async def vouched(self, browser: str, answer: Mapping[str, str]) -> Vouched:
+    async def vouched(self, browser: str, answer: Mapping[str, str]) -> ProviderIdentity:
         """Who came back, with the parameters of the address he came to. Raises ProviderError, ForgedError."""
         if not hmac.compare_digest(answer.get("state", "").encode(), self.made_of(browser, "state").encode()):
             raise ForgedError("the state is not this browser's")
@@ -118,7 +118,9 @@ class Provider:
                 if more.get("sub") != subject:
                     raise ForgedError("userinfo is of somebody else")
                 claims = {**more, **claims}
-        return Vouched(subject, _name(claims, self._oidc.name_claim), _groups(claims.get(self._oidc.groups_claim)))
+        return ProviderIdentity(
+            subject, _name(claims, self._oidc.name_claim), _groups(claims.get(self._oidc.groups_claim))
+        )
 
     def _client(self) -> AsyncClient:
         import httpx

@@ -169,7 +169,7 @@ class PeopleRoutes:
 
         if await self._office.write(work) is None:
             raise RefusedError(404, f"there is no such {what} of yours", f"GET {ROOT}/{what}s lists them")
-        return answer(told.Ended(id=key))
+        return answer(told.CredentialEnd(id=key))
 
     async def _whose(self, request: Request, person: Person) -> str | None:
         """Whose are listed: one's own, None for everybody's."""
@@ -229,7 +229,7 @@ class PeopleRoutes:
                 line(store)
 
             await self._office.write(leave)
-            return answer(told.Removed(name=name))
+            return answer(told.AccountRemoval(name=name))
         asked = await body(request, Changes)
         before = accounts.known(self._office.reading, name)
         kept = await self._hashed(asked.password, name, asked.way or before.way)

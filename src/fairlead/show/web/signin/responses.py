@@ -12,11 +12,11 @@ from fairlead.show.web.people.credentials import Link, Token
 from fairlead.show.web.signin.request_bodies import Changes, NewAccount, NewLink, NewPassword, NewToken, SignIn
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _Response(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class WayTold(_Told, frozen=True, kw_only=True):
+class WayTold(_Response, frozen=True, kw_only=True):
     """One way to sign in: `url` is where a browser goes for it, where that is not the form."""
 
     kind: str
@@ -24,7 +24,7 @@ class WayTold(_Told, frozen=True, kw_only=True):
     url: str | None = None
 
 
-class Ways(_Told, frozen=True, kw_only=True):
+class Ways(_Response, frozen=True, kw_only=True):
     """`fairlead.signin/1`. `first_run`: nobody can sign in yet but by a welcome address."""
 
     schema: str = "fairlead.signin/1"
@@ -34,7 +34,7 @@ class Ways(_Told, frozen=True, kw_only=True):
     first_run: bool
 
 
-class RunShown(_Told, frozen=True, kw_only=True):
+class RunShown(_Response, frozen=True, kw_only=True):
     """The one run a share link shows."""
 
     job: str
@@ -42,7 +42,7 @@ class RunShown(_Told, frozen=True, kw_only=True):
     start_ns: int | None
 
 
-class Session(_Told, frozen=True, kw_only=True):
+class Session(_Response, frozen=True, kw_only=True):
     """`fairlead.session/1`. `how`: session, header, link, token or open; `csrf` goes with every change (X-CSRF-Token);
     `way` and `has_password` where there is a session."""
 
@@ -60,28 +60,28 @@ class Session(_Told, frozen=True, kw_only=True):
     run: RunShown | None = None
 
 
-class SignedOut(_Told, frozen=True, kw_only=True):
+class SignedOut(_Response, frozen=True, kw_only=True):
     """Whether there was somebody to sign out."""
 
     schema: str = "fairlead.signed-out/1"
     signed_out: bool
 
 
-class Changed(_Told, frozen=True, kw_only=True):
+class PasswordChange(_Response, frozen=True, kw_only=True):
     """The password is another one now."""
 
     schema: str = "fairlead.changed/1"
     changed: bool = True
 
 
-class Links(_Told, frozen=True, kw_only=True):
+class Links(_Response, frozen=True, kw_only=True):
     """`fairlead.links/1`."""
 
     schema: str = "fairlead.links/1"
     links: list[Link]
 
 
-class LinkMade(_Told, frozen=True, kw_only=True):
+class LinkMade(_Response, frozen=True, kw_only=True):
     """A new link; `token` and `url` are told this once."""
 
     schema: str = "fairlead.link/1"
@@ -94,14 +94,14 @@ class LinkMade(_Told, frozen=True, kw_only=True):
     expires_ns: int
 
 
-class Tokens(_Told, frozen=True, kw_only=True):
+class Tokens(_Response, frozen=True, kw_only=True):
     """`fairlead.tokens/1`."""
 
     schema: str = "fairlead.tokens/1"
     tokens: list[Token]
 
 
-class TokenMade(_Told, frozen=True, kw_only=True):
+class TokenMade(_Response, frozen=True, kw_only=True):
     """A new API token; `token` is told this once."""
 
     schema: str = "fairlead.token/1"
@@ -112,7 +112,7 @@ class TokenMade(_Told, frozen=True, kw_only=True):
     expires_ns: int
 
 
-class Ended(_Told, frozen=True, kw_only=True):
+class CredentialEnd(_Response, frozen=True, kw_only=True):
     """A link or token that is worth nothing now."""
 
     schema: str = "fairlead.ended/1"
@@ -120,7 +120,7 @@ class Ended(_Told, frozen=True, kw_only=True):
     ended: bool = True
 
 
-class AccountTold(_Told, frozen=True, kw_only=True):
+class AccountTold(_Response, frozen=True, kw_only=True):
     """`fairlead.account/1`: an account as administrators see it."""
 
     schema: str = "fairlead.account/1"
@@ -134,14 +134,14 @@ class AccountTold(_Told, frozen=True, kw_only=True):
     signed_in_ns: int | None
 
 
-class Accounts(_Told, frozen=True, kw_only=True):
+class Accounts(_Response, frozen=True, kw_only=True):
     """`fairlead.accounts/1`."""
 
     schema: str = "fairlead.accounts/1"
     accounts: list[AccountTold]
 
 
-class Removed(_Told, frozen=True, kw_only=True):
+class AccountRemoval(_Response, frozen=True, kw_only=True):
     """An account that is no more."""
 
     schema: str = "fairlead.removed/1"
@@ -149,7 +149,7 @@ class Removed(_Told, frozen=True, kw_only=True):
     removed: bool = True
 
 
-class Welcome(_Told, frozen=True, kw_only=True):
+class Welcome(_Response, frozen=True, kw_only=True):
     """`fairlead.welcome/1`: an address that lets in once; told this once."""
 
     schema: str = "fairlead.welcome/1"
@@ -158,7 +158,7 @@ class Welcome(_Told, frozen=True, kw_only=True):
     expires_ns: int
 
 
-class AuditPage(_Told, frozen=True, kw_only=True):
+class AuditPage(_Response, frozen=True, kw_only=True):
     """`fairlead.audit/1`, latest first; `next` is `before` of the next page, null at the end."""
 
     schema: str = "fairlead.audit/1"
@@ -204,15 +204,15 @@ OPERATIONS: tuple[Operation, ...] = (
         "session/password",
         "Change one's own password; other sessions end.",
         body=NewPassword,
-        answer=Changed,
+        answer=PasswordChange,
         statuses=(409, 413),
     ),
     _of("GET", "links", "Share links.", asked=AllAsked, answer=Links),
     _of("POST", "links", "Share one run.", body=NewLink, answer=LinkMade, status=201, statuses=(404, 409, 413)),
-    _of("DELETE", "links/{id}", "End a share link.", answer=Ended, statuses=(404,)),
+    _of("DELETE", "links/{id}", "End a share link.", answer=CredentialEnd, statuses=(404,)),
     _of("GET", "tokens", "API tokens.", asked=AllAsked, answer=Tokens),
     _of("POST", "tokens", "Make an API token.", body=NewToken, answer=TokenMade, status=201, statuses=(409, 413)),
-    _of("DELETE", "tokens/{id}", "End an API token.", answer=Ended, statuses=(404,)),
+    _of("DELETE", "tokens/{id}", "End an API token.", answer=CredentialEnd, statuses=(404,)),
     _of("GET", "accounts", "Accounts; for administrators.", answer=Accounts),
     _of(
         "POST",
@@ -231,7 +231,13 @@ OPERATIONS: tuple[Operation, ...] = (
         answer=AccountTold,
         statuses=(404, 409, 413),
     ),
-    _of("DELETE", "accounts/{name}", "Remove an account; for administrators.", answer=Removed, statuses=(404, 409)),
+    _of(
+        "DELETE",
+        "accounts/{name}",
+        "Remove an account; for administrators.",
+        answer=AccountRemoval,
+        statuses=(404, 409),
+    ),
     _of(
         "POST",
         "accounts/{name}/welcome",

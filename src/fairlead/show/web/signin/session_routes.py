@@ -21,7 +21,7 @@ from fairlead.show.web.signin.authenticate import SCOPES_OF, FrontDoor
 from fairlead.show.web.signin.context import Office
 from fairlead.show.web.signin.password_sign_in import Ways as LetIn
 from fairlead.show.web.signin.request_bodies import NewPassword, SignIn, answer, answering, body, only
-from fairlead.show.web.signin.responses import Changed, RunShown, Session, SignedOut, Ways, WayTold
+from fairlead.show.web.signin.responses import PasswordChange, RunShown, Session, SignedOut, Ways, WayTold
 
 ROOT = "/api/v1"
 
@@ -150,7 +150,7 @@ class SessionRoutes:
             line(store)
 
         await self._office.write(work)
-        return answer(Changed())
+        return answer(PasswordChange())
 
 
 async def begin(office: Office, request: Request, found: Account, how: str) -> str:

@@ -1,6 +1,6 @@
 """One client's connection: bytes into frames, answers into bytes, and when to stop listening to it.
 
-Frames are checked here; a wrong one raises `Malformed`, and the server ends the connection. Not here: what is asked.
+Frames are checked here; a wrong one raises `FrameError`, and the server ends the connection. Not here: what is asked.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _new = tuple.__new__
 """Makes a `Frame` at the price of a tuple."""
 
 
-class Malformed(Exception):  # noqa: N818  a fault of the other side, not of ours
+class FrameError(Exception):
     """The client sent what no client sends."""
 
 
@@ -149,7 +149,7 @@ class Connection:
         if left >= PREFIX_BYTES:
             length, flags, job, number, handle, slot, crc = REQUEST.unpack_from(view, place)
             if not _HEADER_BYTES <= length <= MAX_FRAME:
-                raise Malformed(f"a frame of {length} bytes")
+                raise FrameError(f"a frame of {length} bytes")
             start = place + PREFIX_BYTES
             end = start + length
             if end <= self._filled:

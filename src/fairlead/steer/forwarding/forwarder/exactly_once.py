@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns, now_ns
 from fairlead.steer.forwarding.forwarder.intent_log import (
-    Found,
+    EntryState,
     Intent,
     IntentFile,
     choose_intent,
@@ -303,12 +303,12 @@ class Guard:
             return Intent(number, op, node, name, 0, b"", found.inode, found.mark, 0, 0, now_ns())
         return Intent(number, op, node, name, second=found.inode, when_ns=now_ns())
 
-    def _found(self, parent: int, name: bytes) -> Found:
+    def _found(self, parent: int, name: bytes) -> EntryState:
         try:
             node, st = self._tree.lookup(parent, name)
         except OSError:
-            return Found(0, 0)
-        return Found(node - 1, st.st_ctime_ns)
+            return EntryState(0, 0)
+        return EntryState(node - 1, st.st_ctime_ns)
 
     def _create(self, intents: SessionIntents, request: Request) -> bytes | int:
         """An exclusive creation whose inode is known before its name exists: made without a name, then linked."""
@@ -420,13 +420,13 @@ class Guard:
             return entry + bodies.pack_open(handle, self._operations.open_flags)
         return self._operations.enter_node(handles, node, st)
 
-    def _now(self, intent: Intent) -> Found:
+    def _now(self, intent: Intent) -> EntryState:
         if intent.op == Op.CREATE:
             try:
                 node, st = self._tree.lookup(intent.parent, intent.name)
             except OSError:
-                return Found(0, 0)
-            return Found(node - 1, st.st_mtime_ns)
+                return EntryState(0, 0)
+            return EntryState(node - 1, st.st_mtime_ns)
         found = self._found(intent.parent, intent.name)
         if intent.op in (Op.RENAME, Op.RENAME2):
             return found._replace(new_inode=self._found(intent.other, intent.new_name).inode)

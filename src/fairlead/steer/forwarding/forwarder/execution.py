@@ -22,7 +22,7 @@ from fairlead.steer.forwarding.forwarder.buffers import SMALL, BufferPool
 from fairlead.steer.forwarding.forwarder.confinement import NAMED
 from fairlead.steer.forwarding.forwarder.exactly_once import GUARDED, Guard
 from fairlead.steer.forwarding.forwarder.intake import get_errno
-from fairlead.steer.forwarding.forwarder.lease_grants import Begun, LeaseGrants
+from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants, RunningRequest
 from fairlead.steer.forwarding.forwarder.request import HANDED, NAMING, OPENING, REPEATABLE, SILENT, UNLOCKING, Request
 from fairlead.steer.fs.fuse.abi import WRITE_OUT, Op
 from fairlead.steer.fs.fuse.messages import pack_attributes
@@ -168,7 +168,7 @@ class Execution:
             session.running[request.number] = request
         if request.connection.dead and self._abandon(request):
             return None
-        begun: Begun | None = None
+        begun: RunningRequest | None = None
         error = 0
         body: bytes | memoryview = b""
         try:

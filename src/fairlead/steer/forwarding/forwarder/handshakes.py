@@ -12,7 +12,7 @@ from fairlead.steer.fs.wire.handshake import (
     HELLO,
     MAX_JSON,
     Hello,
-    Refused,
+    Refusal,
     choose_version,
     pack_answer,
     parse_hello_prefix,
@@ -93,7 +93,7 @@ class PendingHandshake:
         """Says no and closes."""
         try:
             if self._secured:
-                self.sock.send(pack_answer(Refused(reason, remedy)))
+                self.sock.send(pack_answer(Refusal(reason, remedy)))
                 self.sock.recv(MAX_JSON)  # a socket closed with bytes unread takes back what it has sent
         except OSError:
             pass  # it has gone already

@@ -1,4 +1,4 @@
-"""A frame becomes a request, or is answered at once, or ends the connection (`Malformed`).
+"""A frame becomes a request, or is answered at once, or ends the connection (`FrameError`).
 
 The leader does this for every frame. Nothing a client sends is used before it has been checked here:
 
@@ -22,7 +22,7 @@ from zlib import crc32
 
 import msgspec
 
-from fairlead.steer.forwarding.forwarder.connection import Connection, Frame, Malformed
+from fairlead.steer.forwarding.forwarder.connection import Connection, Frame, FrameError
 from fairlead.steer.forwarding.forwarder.request import CLASS_OF, KNOWN, SILENT, Request
 from fairlead.steer.fs.fuse.abi import IN_HEADER, INTERRUPT_IN, MAX_WRITE, RELEASE_FLOCK_UNLOCK, RELEASE_IN, Op
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, REVOKE, Flag, Own, Refusal
@@ -80,7 +80,7 @@ class Intake:
                 return None
         elif number == 0 or number in connection.pending or number in connection.parked:
             # Invariant: a number has at most one request, so every answer finds the one it belongs to.
-            raise Malformed(f"request {number} is under way already")
+            raise FrameError(f"request {number} is under way already")
         session = connection.session
         only = session.authority.uid
         name = connection.jobs.get(job)
@@ -137,7 +137,7 @@ class Intake:
         size = 0
         if op in _MOVING:
             if length < HEAD_BYTES:
-                raise Malformed("a READ or WRITE that is too short")
+                raise FrameError("a READ or WRITE that is too short")
             (size,) = _size_of(body)
             body = message[_HEADER:HEAD_BYTES]
             whole = HEAD_BYTES + size if op == _WRITE else HEAD_BYTES
@@ -146,19 +146,19 @@ class Intake:
             elif op == _WRITE:
                 data = message[HEAD_BYTES:]
                 if len(data) != size:
-                    raise Malformed("a WRITE whose data is not as long as it says")
+                    raise FrameError("a WRITE whose data is not as long as it says")
         elif slotted:
-            raise Malformed("a slot with a request that has no data")
+            raise FrameError("a slot with a request that has no data")
         elif op in _LISTED and len(body) >= 20:
             (size,) = _size_of(body)
         if stated != whole:
-            raise Malformed("a message whose length is not that of its frame")
+            raise FrameError("a message whose length is not that of its frame")
         if flags & _CHECKSUM or connection.checksum:
             found = crc32(message)
             if op == _WRITE and slotted and data is not None:
                 found = crc32(data, found)
             if not flags & _CHECKSUM or found != frame.crc:
-                raise Malformed("a frame whose checksum is wrong or missing")
+                raise FrameError("a frame whose checksum is wrong or missing")
         return body, data, size
 
     def _unlock(self, handles: Handles, body: memoryview) -> None:
@@ -173,9 +173,9 @@ class Intake:
     def _find_slot(self, connection: Connection, slot: int, size: int, length: int) -> memoryview:
         slots = connection.slots
         if slots is None or slot >= slots.count:
-            raise Malformed(f"slot {slot} is not there")
+            raise FrameError(f"slot {slot} is not there")
         if length != HEAD_BYTES:
-            raise Malformed("data both in a slot and in the frame")
+            raise FrameError("data both in a slot and in the frame")
         return slots.data[slot][: min(size, MAX_WRITE)]
 
     def _refuse(self, connection: Connection, number: int, op: int, error: int, buffer: bytearray | None) -> None:
@@ -186,7 +186,7 @@ class Intake:
 
     def _interrupt_request(self, connection: Connection, body: memoryview) -> None:
         if len(body) < INTERRUPT_IN.size:
-            raise Malformed("an INTERRUPT that is too short")
+            raise FrameError("an INTERRUPT that is too short")
         (number,) = INTERRUPT_IN.unpack_from(body)
         request = connection.parked.get(number) or connection.pending.get(number)
         if request is not None:
@@ -196,7 +196,7 @@ class Intake:
         error = 0
         if op == _JOB:
             if len(body) < JOB_IN.size:
-                raise Malformed("an announcement that is too short")
+                raise FrameError("an announcement that is too short")
             index, _ = JOB_IN.unpack_from(body)
             error = self._announce(connection, index, body[JOB_IN.size :])
         elif op == _DESTROY:

@@ -58,7 +58,7 @@ class Intent(NamedTuple):
     """When done: -errno, or the inode made, or the bytes written."""
 
 
-class Found(NamedTuple):
+class EntryState(NamedTuple):
     """What is there now: inode and mark of the name and the inode of the new name, 0 where there is none."""
 
     inode: int
@@ -85,7 +85,7 @@ class Verdict(Enum):
         return self in (Verdict.DONE, Verdict.AGAIN)
 
 
-def judge_intent(intent: Intent, found: Found) -> Verdict:
+def judge_intent(intent: Intent, found: EntryState) -> Verdict:
     """Whether an intent without an outcome was carried out, from what is there now. Not for appends."""
     if intent.op == Op.CREATE:
         if not intent.expected:
@@ -108,14 +108,14 @@ def judge_intent(intent: Intent, found: Found) -> Verdict:
     return Verdict.AGAIN
 
 
-def _made(intent: Intent, found: Found) -> Verdict:
+def _made(intent: Intent, found: EntryState) -> Verdict:
     """A name that was absent and is there now; whose it is cannot be seen."""
     if intent.second or not found.inode:
         return Verdict.AGAIN
     return Verdict.LIKELY
 
 
-def _renamed(intent: Intent, found: Found) -> Verdict:
+def _renamed(intent: Intent, found: EntryState) -> Verdict:
     if not intent.expected:
         return Verdict.AGAIN
     if intent.flags & RENAME_EXCHANGE:

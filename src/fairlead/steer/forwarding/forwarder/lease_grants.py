@@ -45,7 +45,7 @@ _CHANGING = frozenset(int(op) for op in (Op.WRITE, Op.SETATTR, Op.FALLOCATE, Op.
 _MADE = frozenset(int(op) for op in (Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.CREATE, Op.TMPFILE))
 
 
-class Begun:
+class RunningRequest:
     """A request that is being carried out."""
 
     __slots__ = ("named", "nodes", "since")
@@ -69,14 +69,14 @@ class LeaseGrants:
         self._naming = Lock()
         """What is under a name must not change between the look at it and its removal."""
 
-    def begin(self, request: Request) -> Begun:
+    def begin(self, request: Request) -> RunningRequest:
         """Before it is carried out, as its user."""
         op = request.op
         leases = self.leases
         client = request.connection
         if op == _READ and client.leases:
             leases.record_read(client, request.node)
-        begun = Begun(leases.changes)
+        begun = RunningRequest(leases.changes)
         if op in _CHANGING:
             begun.nodes = {request.node}
         elif op in NAMING:
@@ -126,7 +126,7 @@ class LeaseGrants:
 
     def end(
         self,
-        begun: Begun,
+        begun: RunningRequest,
         request: Request,
         error: int,
         body: bytes | memoryview,

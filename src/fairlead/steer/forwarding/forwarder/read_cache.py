@@ -52,7 +52,7 @@ class _Block:
         self.used = False
 
 
-class _Known:
+class _NodeCache:
     """What the cache holds of one node."""
 
     __slots__ = ("blocks", "changes", "fetching", "handles", "stamp")
@@ -71,8 +71,8 @@ class ReadCache:
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
-        self._nodes: dict[int, _Known] = {}
-        self._order: OrderedDict[tuple[int, int], _Known] = OrderedDict()
+        self._nodes: dict[int, _NodeCache] = {}
+        self._order: OrderedDict[tuple[int, int], _NodeCache] = OrderedDict()
         self._lock = Lock()
         self._hits = self._misses = self._discards = self._asked = self._from_tree = 0
 
@@ -81,16 +81,16 @@ class ReadCache:
         with self._lock:
             return Counters(self._hits, self._misses, self._discards, self._asked, self._from_tree)
 
-    def open_node(self, node: int) -> _Known:
+    def open_node(self, node: int) -> _NodeCache:
         """What is known of a node that has been opened once more."""
         with self._lock:
             known = self._nodes.get(node)
             if known is None:
-                known = self._nodes[node] = _Known()
+                known = self._nodes[node] = _NodeCache()
             known.handles += 1
             return known
 
-    def close_node(self, node: int, known: _Known) -> None:
+    def close_node(self, node: int, known: _NodeCache) -> None:
         """One handle less. Blocks stay for the next opening; a node without blocks is forgotten."""
         with self._lock:
             known.handles -= 1
@@ -105,14 +105,14 @@ class ReadCache:
                 known.changes += 1
                 self._drop(node, known)
 
-    def _drop(self, node: int, known: _Known) -> None:
+    def _drop(self, node: int, known: _NodeCache) -> None:
         for number, block in known.blocks.items():
             del self._order[node, number]
             self.bytes -= len(block.data)
             self._discards += not block.used
         known.blocks.clear()
 
-    def copy(self, node: int, known: _Known, stamp: Stamp, buffer: memoryview, offset: int) -> int | None:
+    def copy(self, node: int, known: _NodeCache, stamp: Stamp, buffer: memoryview, offset: int) -> int | None:
         """Bytes copied from blocks; None when one is missing or does not hold any more."""
         with self._lock:
             if known.stamp != stamp:
@@ -137,7 +137,7 @@ class ReadCache:
             buffer[low - offset : high - offset] = memoryview(block.data)[low - begin : high - begin]
         return end - offset
 
-    def keep(self, node: int, known: _Known, stamp: Stamp, changes: int, first: int, data: memoryview) -> None:
+    def keep(self, node: int, known: _NodeCache, stamp: Stamp, changes: int, first: int, data: memoryview) -> None:
         """Keeps what was read from block `first` on, unless the file changed meanwhile."""
         blocks = [bytes(data[place : place + BLOCK]) for place in range(0, len(data), BLOCK)]
         with self._lock:

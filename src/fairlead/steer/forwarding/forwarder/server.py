@@ -16,7 +16,7 @@ from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Session, Sessions
-from fairlead.steer.forwarding.forwarder.connection import Connection, Malformed
+from fairlead.steer.forwarding.forwarder.connection import Connection, FrameError
 from fairlead.steer.forwarding.forwarder.exactly_once import Guard
 from fairlead.steer.forwarding.forwarder.execution import Execution, Records
 from fairlead.steer.forwarding.forwarder.intake import Intake
@@ -243,7 +243,7 @@ class Server:
                 return
             open_still = connection.receive()
             self._take_in(connection, requests)
-        except Malformed as fault:
+        except FrameError as fault:
             self._lose(connection, f"ended: {fault}", warn=True)
         except OSError as error:
             self._lose(connection, str(error))

@@ -19,7 +19,7 @@ from fairlead.steer.fs.trees.identity import forwarder_identity
 from fairlead.steer.fs.trees.local_file import LocalFile
 from fairlead.steer.fs.trees.locks import Locks
 from fairlead.steer.fs.trees.node_paths import PIN, Places, build_stale_error
-from fairlead.steer.fs.trees.unlinked_files import Kept, Removed
+from fairlead.steer.fs.trees.unlinked_files import UnlinkedAttributes, UnlinkedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class DirectoryTree:
         self.name = os.fsdecode(path)
         self._places = Places(os.fspath(path), folders)
         self.root = self._places.root.fd
-        self._kept = Kept(self.root)
+        self._kept = UnlinkedFiles(self.root)
         self.locks = Locks()
         self._open: dict[int, list[LocalFile]] = {}
         self._guard = threading.Lock()
@@ -205,7 +205,7 @@ class DirectoryTree:
     def show_stat(self, node: int, st: os.stat_result) -> Stat:
         """Attributes as clients are to see them: the names under OWN_FOLDER do not count."""
         if node in self._kept.nodes:
-            return Removed(st)
+            return UnlinkedAttributes(st)
         return st
 
     def stat(self, node: int) -> Stat:

@@ -27,7 +27,7 @@ _WITHOUT = (EACCES, EDQUOT, EMLINK, ENOENT, ENOSPC, EOPNOTSUPP, EPERM, EROFS, EX
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Removed:
+class UnlinkedAttributes:
     """Attributes of a kept file as clients see them: without the name that keeps it."""
 
     __slots__ = (
@@ -77,7 +77,7 @@ def open_own_folder(root: int, name: bytes) -> int:
             os.close(outer)
 
 
-class Kept:
+class UnlinkedFiles:
     """The kept files of a tree whose root is open as `root`."""
 
     def __init__(self, root: int) -> None:
@@ -96,7 +96,7 @@ class Kept:
             except OSError:
                 return st
             self._there = True
-        return Removed(st) if st.st_nlink > 2 else st
+        return UnlinkedAttributes(st) if st.st_nlink > 2 else st
 
     def _folder(self) -> int:
         with self._guard:

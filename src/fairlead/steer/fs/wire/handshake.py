@@ -94,7 +94,7 @@ class Welcome(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = VERSION
 
 
-class Refused(msgspec.Struct, frozen=True, omit_defaults=True):
+class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a forwarder does not want the client."""
 
     refused: str
@@ -117,7 +117,7 @@ def pack_hello(hello: Hello, oldest: int = OLDEST, newest: int = VERSION) -> byt
     return HELLO.pack(MAGIC, oldest, newest, len(text)) + text
 
 
-def pack_answer(answer: Welcome | Refused) -> bytes:
+def pack_answer(answer: Welcome | Refusal) -> bytes:
     """The forwarder's message."""
     text = msgspec.json.encode(answer)
     version = answer.version if isinstance(answer, Welcome) else 0
@@ -180,7 +180,7 @@ def exchange_hello(
 def _read_answer(text: bytes, version: int, where: str) -> Welcome:
     try:
         if version == 0:
-            no = msgspec.json.decode(text, type=Refused)
+            no = msgspec.json.decode(text, type=Refusal)
             raise RefusedError(no.refused, where=where, remedy=no.remedy or None)
         welcome = msgspec.json.decode(text, type=Welcome)
     except msgspec.DecodeError as error:

@@ -30,7 +30,7 @@ _HEALTH_NS = 10_000_000_000
 
 
 @dataclass(frozen=True)
-class Received:
+class WriteResult:
     """What became of a body: rows stored, or `known` (it was there already)."""
 
     rows: int = 0
@@ -83,13 +83,13 @@ class RemoteWriteFeed:
         with self._lock:
             return self._rows(body)
 
-    def take(self, body: bytes, sink: Sink) -> Received:
+    def take(self, body: bytes, sink: Sink) -> WriteResult:
         """Stores a body's rows; they are on disk when this returns. Raises CorruptInputError (answer 400: it must not
         be sent again), LakeError (503: it is sent again, and its rows are kept for that)."""
         name = blake2b(body, digest_size=16).digest()
         with self._lock:
             if name in self._recent:
-                return Received(known=True)
+                return WriteResult(known=True)
             left = self._left.get(name)
             if left is None:
                 left = (self._seq, self._rows(body))
@@ -109,7 +109,7 @@ class RemoteWriteFeed:
                 self._recent.popitem(last=False)
             count = sum(one.num_rows for one in rows)
             self._tell(sink, count)
-            return Received(count)
+            return WriteResult(count)
 
     def _rows(self, body: bytes) -> list[pa.RecordBatch]:
         # All of it is read before the first sample counts: a body that is broken at its end changes nothing.

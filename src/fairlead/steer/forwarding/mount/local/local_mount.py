@@ -13,7 +13,7 @@ from itertools import count
 from threading import Lock
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.mount.local.lock_waiters import Parked, WaitingLocks
+from fairlead.steer.forwarding.mount.local.lock_waiters import ParkedLock, WaitingLocks
 from fairlead.steer.forwarding.mount.local.readers import DATA, Reader, Readers
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ENTRIES, NEW_NODES, Op, OpenReply
@@ -127,7 +127,7 @@ class LocalMount:
         except BlockingIOError as refused:
             if op == Op.SETLKW:
                 # A lock that waits holds no thread: it is parked and tried again.
-                if self._waiting.park(Parked(unique, node, uid, gid, job, started, bytes(view[:size]))):
+                if self._waiting.park(ParkedLock(unique, node, uid, gid, job, started, bytes(view[:size]))):
                     return
                 error = errno.EINTR
             else:
@@ -277,7 +277,7 @@ class LocalMount:
                 self._retrying.release()
         return len(self._waiting) > 0
 
-    def _retry(self, request: Parked) -> None:
+    def _retry(self, request: ParkedLock) -> None:
         error = 0
         try:
             switch_user(request.uid, request.gid)

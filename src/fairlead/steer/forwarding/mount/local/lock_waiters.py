@@ -16,7 +16,7 @@ _REMEMBERED = 256
 """Interrupts of requests not parked yet: another thread may be about to park one."""
 
 
-class Parked(NamedTuple):
+class ParkedLock(NamedTuple):
     """A SETLKW that was not granted yet: the kernel's number of it, whose it is, its message."""
 
     unique: int
@@ -33,13 +33,13 @@ class WaitingLocks:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._waiting: dict[int, Parked] = {}
+        self._waiting: dict[int, ParkedLock] = {}
         self._interrupted: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def park(self, request: Parked) -> bool:
+    def park(self, request: ParkedLock) -> bool:
         """Keeps the request; false if it was interrupted already (the caller answers EINTR)."""
         with self._lock:
             if request.unique in self._interrupted:
@@ -58,7 +58,7 @@ class WaitingLocks:
             self._interrupted[unique] = None
             return False
 
-    def take(self) -> list[Parked]:
+    def take(self) -> list[ParkedLock]:
         """Removes and returns all requests, to be tried again (and parked again if that fails)."""
         with self._lock:
             taken = list(self._waiting.values())

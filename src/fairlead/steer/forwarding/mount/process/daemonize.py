@@ -26,7 +26,7 @@ from fairlead.steer.fs.fuse.mount_table import probe_folder, resolve_mountpoint
 _ANSWER_S = 30.0
 
 
-class _Told(msgspec.Struct):
+class _ChildMessage(msgspec.Struct):
     """What the child writes to the pipe: an error to raise; empty if the mount works."""
 
     kind: str = ""
@@ -79,7 +79,7 @@ def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], N
     def ready() -> None:
         nonlocal waiting
         _turn_away(log)
-        os.write(writing, msgspec.json.encode(_Told()))
+        os.write(writing, msgspec.json.encode(_ChildMessage()))
         os.close(writing)
         waiting = False
 
@@ -89,7 +89,7 @@ def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], N
         if not waiting:
             say(str(error))
             return error.exit_code
-        told = _Told(type(error).__name__, error.what, error.where, error.remedy)
+        told = _ChildMessage(type(error).__name__, error.what, error.where, error.remedy)
         os.write(writing, msgspec.json.encode(told))
         return error.exit_code
     except BaseException:  # noqa: BLE001 (last frame of the process: an error not printed here is lost)
@@ -113,14 +113,14 @@ def _turn_away(log: str) -> None:
     os.close(written)
 
 
-def _hear(reading: int) -> _Told | None:
+def _hear(reading: int) -> _ChildMessage | None:
     said = b""
     while part := os.read(reading, 1 << 16):
         said += part
-    return msgspec.json.decode(said, type=_Told) if said else None
+    return msgspec.json.decode(said, type=_ChildMessage) if said else None
 
 
-def _as_error(told: _Told) -> FairleadError:
+def _as_error(told: _ChildMessage) -> FairleadError:
     kind = getattr(errors, told.kind, MountError)
     if not (isinstance(kind, type) and issubclass(kind, FairleadError)):
         kind = MountError
