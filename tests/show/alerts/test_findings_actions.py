@@ -243,7 +243,7 @@ def test_silences_are_for_operators_and_the_same_as_the_command_lines(site: Site
     assert site.ask("viewer", "POST", "silences", wish)[0] == 403
     status, made = site.ask("sue", "POST", "silences", wish)
     assert (status, made["silences"][0]["who"]) == (200, "sue")
-    args = ["alerts", "silence", "--match", "rule=component.*", "--for", "1000d", "--why", "x"]
+    args = ["alert", "silence", "--match", "rule=component.*", "--for", "1000d", "--why", "x"]
     config = ["--config", str(root / "server.toml")]
     assert CliRunner().invoke(cli, [*args, *config]).exit_code == 0
     _, both = site.ask("viewer", "GET", "silences")
