@@ -33,19 +33,21 @@ def _name(path: Path) -> str:
 
 def test_contract_house_page_and_readme_name_the_same_rooms() -> None:
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    faces = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
     loop = next(contract for contract in contracts if contract.get("containers") == ["fairlead"])
     assert loop["exhaustive"]
-    layers = [layer.split(" | ") for layer in loop["layers"]]
+    layers = [re.split(" [|:] ", layer) for layer in loop["layers"]]
     page = (ROOT / "docs" / "explanation" / "the-house.md").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     tree = readme.partition("```text\nsrc/fairlead/\n")[2].partition("```")[0]
-    assert {room for layer in layers for room in layer} == rooms
+    assert {room for layer in layers for room in layer} == rooms | faces
+    assert set(re.findall(r"^\| `fairlead\.(\w+)` \|", page, re.MULTILINE)) == faces
     assert set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == rooms
     assert set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)) == rooms
-    order = " < ".join(" | ".join(layer) if len(layer) == 1 else f"({' | '.join(layer)})" for layer in reversed(layers))
+    order = " < ".join(layer if re.fullmatch(r"\w+", layer) else f"({layer})" for layer in reversed(loop["layers"]))
     assert f"`{order}`" in page
     assert loop["name"] == f"the loop: {order}"
     assert Path(fairlead.__file__).parent == PACKAGE

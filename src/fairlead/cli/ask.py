@@ -175,12 +175,12 @@ class Asker:
     def _ask_server(self, server: str, question: str, name: str, words: dict[str, str]) -> Answer:
         import msgspec
 
-        from fairlead.explain.questions.catalog import QUESTIONS
+        from fairlead.explain.questions.catalog import list_questions
 
-        url = _build_url(server, QUESTIONS[question].path, question, name, words)
+        url = _build_url(server, list_questions()[question].path, question, name, words)
         body = self._get(url)
         try:
-            return msgspec.json.decode(body, type=QUESTIONS[question].answer)
+            return msgspec.json.decode(body, type=list_questions()[question].answer)
         except msgspec.DecodeError as error:
             raise ServerError(
                 f"not an answer of fairlead: {error}", where=url, remedy="check --server, or upgrade fairlead"

@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "up": ("fairlead.cli.up:up", "Run the server: collector, lake, analysis and API."),
     "ingest": ("fairlead.cli.ingest:ingest", "Read traces, counters and accounting into a lake."),
     "top": ("fairlead.cli.top:top", "Who moves most right now, refreshed."),
+    "ask": ("fairlead.cli.question:ask", "Any question by its name, those of plug-ins too, as JSON."),
     "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why; nothing is applied."),
     "whatif": ("fairlead.cli.whatif:whatif", "Your own past under other policies and capacities, simulated."),
     "simulate": ("fairlead.cli.simulate:simulate", "Policies on published or own workloads, simulated."),

@@ -60,6 +60,10 @@ class OversizeError(CorruptInputError):
     """It holds, or announces, more than is taken at once."""
 
 
+class SourceDefectError(InputError):
+    """A source failed on a file: its own defect, not the file's. The file is left out."""
+
+
 class UnsupportedVersionError(InputError):
     """The format is known, its version is newer than this fairlead."""
 
@@ -150,3 +154,9 @@ class PlanError(FairleadError):
 
 class UnsoundPlanError(PlanError):
     """A plan grants what does not exist, is sick, kept for others or barred, or is beyond a limit."""
+
+
+class PluginError(FairleadError):
+    """A plug-in of this site has a defect; its package is named."""
+
+    exit_code = 12

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead.core.extensions import find_extensions, load_object
+from fairlead.core.extensions import find_extensions, find_maker, load_object, make_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def placement_names() -> list[str]:
 def placement_class(name: str) -> Callable[[int], Placement]:
     """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
     target = PLACEMENTS.get(name)
-    return load_object(target) if target else find_extensions("fairlead.placements")[name].load()  # type: ignore[return-value]
+    return load_object(target) if target else find_maker("fairlead.placements", name)  # type: ignore[return-value]
 
 
 def request_order_names() -> list[str]:
@@ -101,7 +101,7 @@ def request_order_names() -> list[str]:
 def request_order(name: str) -> Callable[[str, int], Order]:
     """What makes the order of that name from the text after it and a seed. Raises KeyError for an unknown name."""
     target = REQUEST_ORDERS.get(name)
-    return load_object(target) if target else find_extensions("fairlead.request_orders")[name].load()  # type: ignore[return-value]
+    return load_object(target) if target else find_maker("fairlead.request_orders", name)  # type: ignore[return-value]
 
 
 def policy_names() -> list[str]:
@@ -119,7 +119,7 @@ def policy(name: str) -> Policy:
     allocation, plus, placing = name.partition("+")
     if plus:
         return Pair(load_object(ALLOCATIONS[allocation])(), load_object(PLACINGS[placing])())  # type: ignore[operator]
-    return find_extensions("fairlead.policies")[name].load()()  # type: ignore[no-any-return]
+    return make_extension("fairlead.policies", name)  # type: ignore[no-any-return]
 
 
 def path_policy_names() -> list[str]:
@@ -132,7 +132,7 @@ def path_policy(name: str) -> PathPolicy:
     if name in PATH_POLICIES:
         return load_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
     if name in find_extensions("fairlead.path_policies"):
-        return find_extensions("fairlead.path_policies")[name].load()()  # type: ignore[no-any-return]
+        return make_extension("fairlead.path_policies", name)  # type: ignore[no-any-return]
     from fairlead.decide.policies.paths.from_allocation import PathFromAllocation
 
     return PathFromAllocation(policy(name))
@@ -146,5 +146,4 @@ def predictor_names() -> list[str]:
 def predictor(name: str) -> Predictor:
     """A fresh predictor of that name, which has seen nothing. Raises KeyError for an unknown name."""
     target = PREDICTORS.get(name)
-    made = load_object(target) if target else find_extensions("fairlead.predictors")[name].load()
-    return made()  # type: ignore[operator, no-any-return]
+    return load_object(target)() if target else make_extension("fairlead.predictors", name)  # type: ignore[operator, no-any-return]

@@ -19,6 +19,7 @@ from fairlead.run.config import Config, kept
 from fairlead.run.whatif import routes as whatif_routes
 from fairlead.run.whatif.queue import whatif_runs
 from fairlead.show.alerts import routes as alerts
+from fairlead.show.web import site_pages
 from fairlead.show.web.api import export
 from fairlead.show.web.api.app import application
 from fairlead.show.web.api.endpoint import Operation
@@ -61,6 +62,7 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
         *alerts.routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
         *export.routes(asking, settings, people.door, clock),
         *setup.routes(config, people.door, clock, lake),
+        *site_pages.routes(asking, settings, people.door, clock),
     ]
     described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
     replays = whatif_runs(config)

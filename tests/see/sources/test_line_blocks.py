@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import InputError, UsageError
 from fairlead.see.sources import line_blocks as module
-from fairlead.see.sources.line_blocks import end_gaps, read_line_blocks
+from fairlead.see.sources.line_blocks import list_end_gaps, read_line_blocks
 from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns, parse_fixed_offset
 
 
@@ -52,7 +52,7 @@ def test_broken_gzip_gives_what_came_before(tmp_path: Path, cut: int) -> None:
     got = b"".join(block.data for block in blocks)
     assert data.startswith(got)
     assert len(got) > len(data) // 2
-    assert [gap.kind for gap in end_gaps(blocks[-1], kept=False)] == ["truncated"]
+    assert [gap.kind for gap in list_end_gaps(blocks[-1], kept=False)] == ["truncated"]
 
 
 def test_rubbish_after_gzip_data_is_said(tmp_path: Path) -> None:

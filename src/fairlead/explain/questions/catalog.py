@@ -6,11 +6,13 @@ The command line and the HTTP API are both made of this table, so that they cann
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Literal
 
 import msgspec
 
-from fairlead.core.errors import UsageError
+from fairlead.core.errors import FairleadError, PluginError, UsageError
+from fairlead.core.extensions import build_defect, guard_function, load_extensions, report_faults
 from fairlead.explain.questions import (
     answers,
     answers_behaviour,
@@ -35,7 +37,7 @@ from fairlead.explain.questions import (
 from fairlead.explain.questions import space_usage as space
 from fairlead.explain.questions import why as whole_job
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
-from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.question import (
     Answering,
     Asking,
@@ -50,6 +52,8 @@ from fairlead.explain.questions.question import (
 )
 from fairlead.explain.questions.restricted_lake import KeptFor, RestrictedLake
 from fairlead.explain.questions.visibility import must_be_for
+
+GROUP = "fairlead.questions"
 
 
 class JobsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -366,11 +370,45 @@ QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
 """Name → question. Longer paths come before those that would take them for a name."""
 
 
+@cache
+def list_questions() -> dict[str, Question]:
+    """Every question: fairlead's, then those of installed plug-ins (`fairlead.questions`), which are guarded and have a
+    path below `site/`. Plug-ins that cannot be used are reported and left out."""
+    loaded, faults = load_extensions(GROUP, QUESTIONS)
+    found = dict(QUESTIONS)
+    for name, question in loaded.items():
+        try:
+            found[name] = _guard_question(name, question)
+        except PluginError as fault:
+            faults.append(fault)
+    report_faults(faults)
+    return found
+
+
+def _guard_question(name: str, question: object) -> Question:
+    def explain(fault: Exception, called_with: object) -> FairleadError:  # noqa: ARG001
+        return build_defect(GROUP, name, fault)
+
+    if not isinstance(question, Question):
+        raise build_defect(GROUP, name, TypeError(f"{type(question).__name__} is not a fairlead.plugins.Question"))
+    if not question.path.startswith("site/"):
+        raise build_defect(GROUP, name, ValueError(f"its path {question.path!r} does not begin with site/"))
+
+    def run(asking: Asking, subject: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
+        answer = question.run(asking, subject, asked, sight, now_ns)
+        if not isinstance(answer, question.answer):
+            raise TypeError(f"it answered {type(answer).__name__}, not {question.answer.__name__}")
+        return answer
+
+    return replace(question, run=guard_function(run, explain, passing=(UnknownNameError,)))
+
+
 def ask(asking: Asking, question: str, name: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
     """The answer, of the part of the lake that is for this reader's eyes. Raises UsageError, UnknownNameError,
     NotForYouError, LakeError."""
-    must_be_for(question, name, sight)
-    return QUESTIONS[question].run(narrowed(asking, sight, now_ns), name, asked, sight, now_ns)
+    wanted = list_questions()[question]
+    must_be_for(question, name, sight, None if question in QUESTIONS else wanted.decision)
+    return wanted.run(narrowed(asking, sight, now_ns), name, asked, sight, now_ns)
 
 
 def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
@@ -384,7 +422,7 @@ def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
 def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:
     """Parameters as text (a query string, options) → the struct of the question. Raises UsageError naming the wrong
     one."""
-    kind = QUESTIONS[question].asked
+    kind = list_questions()[question].asked
     try:
         return msgspec.convert(words, kind, strict=False)
     except msgspec.ValidationError as error:

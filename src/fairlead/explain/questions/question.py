@@ -17,6 +17,7 @@ from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.freshness import shifted
 from fairlead.explain.questions.lake_queries import Sight, Tables
 from fairlead.explain.questions.span import LONGEST_NS, MAX_POINTS, Span, span_of
+from fairlead.explain.questions.visibility import Decision
 from fairlead.store.retention import Policy
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
@@ -101,6 +102,9 @@ class Question:
     answer: type[answers.Answer]
     about: str
     run: Answering
+    decision: Decision = "machine"
+    """Of a plug-in's question: who besides support and administrators may ask it. `own`: users, of the lake that holds
+    what is theirs. Those of fairlead are in `visibility.DECISIONS`."""
 
 
 def live_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:

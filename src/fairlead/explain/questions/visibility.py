@@ -72,9 +72,9 @@ _INSTEAD = {
 }
 
 
-def must_be_for(question: str, name: str, sight: Sight) -> None:
-    """Raises NotForYouError where this reader may not ask a question (about `name`)."""
-    decision = DECISIONS.get(question, MACHINE)
+def must_be_for(question: str, name: str, sight: Sight, decision: Decision | None = None) -> None:
+    """Raises NotForYouError where this reader may not ask a question (about `name`); `decision` None: by its name."""
+    decision = decision or DECISIONS.get(question, MACHINE)
     if sight.everything or (decision != MACHINE and sight.only is None):
         return
     if decision == MACHINE:

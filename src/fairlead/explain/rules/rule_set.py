@@ -7,19 +7,43 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from fairlead.core.errors import ConfigError
+from fairlead.core.errors import ConfigError, FairleadError, PluginError
+from fairlead.core.extensions import build_defect, load_extensions, report_faults
 from fairlead.explain.rules.rule import Rule, contradicted, decode, read
+
+GROUP = "fairlead.rules"
 
 
 def load(site: Path | None = None) -> dict[str, Rule]:
-    """Built-in rules, then those of the site's folder. A site's rule of the same id replaces the keys it gives (so
-    `id` and `enabled = false` turn one off). Raises ConfigError for the first fault, naming file, key and remedy."""
+    """Built-in rules, then those of plug-ins (`fairlead.rules`), then those of the site's folder. A later rule of the
+    same id replaces the keys it gives (so `id` and `enabled = false` turn one off). Raises ConfigError for the first
+    fault of the folder, naming file, key and remedy; a faulty plug-in is reported and left out."""
     rules = _read(files("fairlead.explain.rules") / "builtin", {})
+    added, faults = load_plugin_rules(rules)
+    rules |= added
+    report_faults(faults)
     if site is not None:
         rules |= _read(_folder(site), rules)
     for fault in _crossed(rules, site):
         raise fault
     return rules
+
+
+def load_plugin_rules(built_in: Mapping[str, Rule]) -> tuple[dict[str, Rule], list[PluginError]]:
+    """Rules of the packages that entry points of `fairlead.rules` name, and the errors of those left out: one faulty
+    rule, and none of its package is taken."""
+    packages, faults = load_extensions(GROUP)
+    rules: dict[str, Rule] = {}
+    for name, package in packages.items():
+        try:
+            known = {**built_in, **rules}
+            added = _read(files(package), known)
+            for fault in _crossed(known | added, None):
+                raise fault
+            rules |= added
+        except (FairleadError, TypeError, OSError) as fault:
+            faults.append(build_defect(GROUP, name, fault))
+    return rules, faults
 
 
 def check(site: Path) -> tuple[list[str], list[ConfigError]]:

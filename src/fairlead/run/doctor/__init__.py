@@ -5,7 +5,7 @@ Not here: how it is shown (`fairlead.cli.doctor`).
 
 from __future__ import annotations
 
-from fairlead.run.doctor import compute, monitoring, site, storage, tools
+from fairlead.run.doctor import compute, monitoring, plugins, site, storage, tools
 from fairlead.run.doctor.check import Check
 from fairlead.run.doctor.machine import Machine
 
@@ -14,7 +14,7 @@ __all__ = ["Check", "Machine", "examine", "usable"]
 
 def examine(machine: Machine) -> list[Check]:
     """Every check, in the order people read them. Takes at most a few seconds: commands it runs are cut off."""
-    areas = (compute, storage, site, monitoring, tools)
+    areas = (compute, storage, site, monitoring, tools, plugins)
     return [check for area in areas for check in area.checks(machine)]
 
 

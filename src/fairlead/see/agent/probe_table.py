@@ -1,9 +1,10 @@
 """The probes by name, and how they are made when they are wanted. Not here: what they read (`fairlead.see.probes`)."""
 
 from importlib import import_module
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple, Type
 
 from fairlead.see.agent.settings import ProbeSettings, SettingError
+from fairlead.see.agent.site_probes import FILE, find_entry_point, make_site_probe
 from fairlead.see.probes.base import Probe
 
 _LUSTRE = "fairlead.see.probes.lustre."
@@ -47,8 +48,9 @@ _LISTS = ("lctl", "command", "commands", "paths", "files", "targets", "mds")
 _TRUTH = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def expand_names(wanted: Sequence[str]) -> List[str]:
-    """The probes meant by a list of names, groups and `auto`. Raises SettingError for one that is not known."""
+def expand_names(wanted: Sequence[str], site: Sequence[str] = ()) -> List[str]:
+    """The probes meant by a list of names, groups and `auto`, then `site`: those a section names a file for. Raises
+    SettingError for one that is not known, not even as an entry point of an installed package."""
     found: List[str] = []
     for said in wanted:
         name = said.replace("-", "_")
@@ -56,28 +58,25 @@ def expand_names(wanted: Sequence[str]) -> List[str]:
             found += [one for one in PROBES if one not in ON_REQUEST]
         elif name in GROUPS:
             found += GROUPS[name]
-        elif name in PROBES:
+        elif name in PROBES or name in site or find_entry_point(name) is not None:
             found.append(name)
         else:
             there = ", ".join(sorted([*PROBES, *GROUPS]))
             raise SettingError("no probe {!r}; there are auto, {}".format(said, there))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *site]))
 
 
 def list_named(wanted: Sequence[str]) -> List[str]:
     """The probes asked for by name or group, not by `auto`: their absence is worth telling."""
-    return expand_names([one for one in wanted if one != "auto"])
+    named = [said.replace("-", "_") for said in wanted if said != "auto"]
+    return expand_names(named, [name for name in named if name not in PROBES and name not in GROUPS])
 
 
 def make_probe(name: str, root: str, node: str, told: ProbeSettings) -> Probe:
     """A probe. Raises SettingError for an option it does not take, ImportError when it is not in this build."""
-    module, _, attribute = PROBES[name].partition(":")
-    found = import_module(module)
-    if not hasattr(found, attribute):
-        raise ImportError("{} has no {}".format(module, attribute))
     options = {option: _value(option, text) for option, text in told.options}
     try:
-        probe: Probe = getattr(found, attribute)(root, node, **options)
+        probe = _kind(name)(root, node, **options) if name in PROBES else make_site_probe(name, root, node, options)
     except (TypeError, ValueError) as fault:
         if not options:
             raise
@@ -87,6 +86,15 @@ def make_probe(name: str, root: str, node: str, told: ProbeSettings) -> Probe:
     if told.timeout_s is not None:
         probe.timeout_s = told.timeout_s
     return probe
+
+
+def _kind(name: str) -> Type[Probe]:
+    module, _, attribute = PROBES[name].partition(":")
+    found = import_module(module)
+    if not hasattr(found, attribute):
+        raise ImportError("{} has no {}".format(module, attribute))
+    kind: Type[Probe] = getattr(found, attribute)
+    return kind
 
 
 def _value(option: str, text: str) -> Any:
@@ -102,11 +110,11 @@ def make_probes(
     sections: Dict[str, ProbeSettings] = {}
     for said, settings in told:
         name = said.replace("-", "_")
-        if name not in PROBES:
+        if name not in PROBES and FILE not in dict(settings.options) and find_entry_point(name) is None:
             raise SettingError("[probe {}]: no such probe; there are {}".format(said, ", ".join(sorted(PROBES))))
         sections[name] = settings
     made = []
-    for name in expand_names(wanted):
+    for name in expand_names(wanted, [name for name in sections if name not in PROBES]):
         try:
             made.append((name, make_probe(name, root, node, sections.get(name, ProbeSettings()))))
         except ImportError:

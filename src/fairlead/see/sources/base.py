@@ -29,7 +29,7 @@ class Source(Protocol):
 
     def accepts(self, head: bytes, path: Path) -> bool:
         """Whether content that begins with `head` (at most HEAD_BYTES; gunzipped when the file is gzip) is of this
-        format. `path` is only for messages; the name never decides."""
+        format. `path` is for messages, and for a format that its head does not decide (a database); never its name."""
         ...
 
     def read(self, path: Path) -> Iterator[Item]:
@@ -59,7 +59,7 @@ class JoinableSource(Protocol):
     ranks_per_log: bool
     """Whether each file numbers its ranks from 0, so that those of files that ran at the same time would collide."""
 
-    def origin(self, path: Path, head: bytes) -> Origin:
+    def find_origin(self, path: Path, head: bytes) -> Origin:
         """Where a file belongs; cheap. `head` is what `accepts` was given. Raises as `read`."""
         ...
 

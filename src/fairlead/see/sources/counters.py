@@ -81,7 +81,7 @@ class CountersSource:
         """Counters of a node are of all its jobs."""
         return True
 
-    def origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
+    def find_origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
         """The host, told by its targets and mounts. Raises as `read`."""
         with _opened(path) as dumps:
             key = _host_of(dumps[0])

@@ -63,8 +63,8 @@ class GpfsSource:
 
     def accepts(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         """Whether the content begins with mmperfmon's legend."""
-        text = head.lstrip()
-        return text.startswith(b"Legend:") and b"|" in text.split(b"\n", 2)[1]
+        legend, _, rest = head.lstrip().partition(b"\n")
+        return legend.startswith(b"Legend:") and b"|" in rest.partition(b"\n")[0]
 
     def read(self, path: Path) -> Iterator[Item]:
         """`pfs_client`, `target` and `port` rows of each bucket. Raises InputError, CorruptInputError."""

@@ -20,7 +20,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError
+from fairlead.core.errors import (
+    CorruptInputError,
+    FairleadError,
+    InputError,
+    PluginError,
+    SourceDefectError,
+    UnknownFormatError,
+)
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import HEAD_BYTES, Item, JoinableSource, Origin, SeriesSource, Source
@@ -98,14 +105,23 @@ def explain_unreadable(path: Path, fault: OSError) -> InputError:
 
 
 def detect_source(path: Path) -> Source:
-    """The source that accepts a file's content. Raises UnknownFormatError, InputError."""
+    """The source that accepts a file's content. A source that fails to look is passed over. Raises UnknownFormatError,
+    InputError; SourceDefectError when no other source knows the file either."""
     head = read_head(path)
     if not head:
         raise CorruptInputError("the file is empty", where=str(path), remedy="check whether its writer finished")
+    defect: SourceDefectError | None = None
     for name in list_source_names():
-        candidate = load_source(name)
-        if candidate.accepts(head, path):
-            return candidate
+        try:
+            candidate = load_source(name)
+            if candidate.accepts(head, path):
+                return candidate
+        except SourceDefectError as fault:
+            defect = fault
+        except PluginError as fault:
+            defect = SourceDefectError(f"{fault.what}; the file is left out", where=str(path), remedy=fault.remedy)
+    if defect is not None:
+        raise defect
     raise UnknownFormatError(
         "not a trace that fairlead knows",
         where=str(path),
@@ -147,6 +163,9 @@ def _try(path: Path, found: list[InputFile], failures: list[Failure], *, named: 
         found.append(InputFile(path, detect_source(path), named))
     except (UnknownFormatError, CorruptInputError) as error:
         if named or path.name.endswith(_TRACE_NAMES):
+            failures.append(Failure(path, error))
+    except SourceDefectError as error:  # in a folder once: it may be unable to look at any file
+        if named or all(failure.error.what != error.what for failure in failures):
             failures.append(Failure(path, error))
     except FairleadError as error:
         failures.append(Failure(path, error))
@@ -205,7 +224,7 @@ def _origin(file: InputFile) -> Origin:
     if not isinstance(file.source, JoinableSource):
         return Origin(None, 0, None, 0)
     try:
-        return file.source.origin(file.path, read_head(file.path))
+        return file.source.find_origin(file.path, read_head(file.path))
     except FairleadError:
         return Origin(f"file {file.path}", None, None, 0)
 

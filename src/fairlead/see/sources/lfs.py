@@ -17,7 +17,7 @@ from fairlead.core.model.tables import EVENTS, MAPPING, TARGET, batch_of, word_c
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.probes.lfs import Away, Device, Parser, Space
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import end_gaps, read_line_blocks
+from fairlead.see.sources.line_blocks import list_end_gaps, read_line_blocks
 
 SERVED_BY = "target→server"
 """Kind of `mapping` rows: `a` is a target, `b` the network address of its server."""
@@ -51,7 +51,7 @@ class LfsSource:
             undated += sum(isinstance(line, Device) or line.at_s is None for line in lines)
             yield from _batches(lines, written_ns)
             if block.last:
-                yield from end_gaps(block, kept=True)
+                yield from list_end_gaps(block, kept=True)
         if not found:
             raise CorruptInputError(
                 "it names no target", where=where, remedy="write it again with lfs df or lctl dl -t"

@@ -52,7 +52,7 @@ def read_line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Blo
     return _blocks(read_chunks(path), block_bytes)
 
 
-def end_gaps(block: Block, *, kept: bool) -> list[Missing]:
+def list_end_gaps(block: Block, *, kept: bool) -> list[Missing]:
     """What the last block says of a damaged end. `kept`: whether the unterminated last line was read all the same."""
     gaps: list[Missing] = []
     if block.fault is not None:

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, cast
 
-from fairlead.core.extensions import find_extensions, load_object
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from fairlead.see.sources.base import Source
+from fairlead.core.errors import FairleadError, SourceDefectError
+from fairlead.core.extensions import (
+    OWN,
+    Guarded,
+    build_defect,
+    describe_defect,
+    describe_package,
+    find_extensions,
+    load_extension,
+    load_object,
+)
+from fairlead.core.model.job import Job
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import TABLES
+from fairlead.see.sources.base import Source
 
+GROUP = "fairlead.sources"
 SOURCES: dict[str, str] = {
     "darshan": "fairlead.see.sources.darshan:DarshanSource",
     "dftracer": "fairlead.see.sources.dftracer:DFTracerSource",
@@ -29,15 +44,44 @@ SOURCES: dict[str, str] = {
 
 def list_source_names() -> list[str]:
     """Names of all sources in the order they are tried: built-ins, then entry points of `fairlead.sources`."""
-    return [*SOURCES, *sorted(find_extensions("fairlead.sources").keys() - SOURCES.keys())]
+    return [*SOURCES, *sorted(find_extensions(GROUP).keys() - SOURCES.keys())]
 
 
 @cache
 def load_source(name: str) -> Source:
-    """The source of that name; its module is imported now. Raises KeyError for an unknown name."""
+    """The source of that name, guarded; its module is imported now. Raises KeyError for an unknown name, PluginError
+    for a plug-in that cannot be loaded."""
     if name in SOURCES:
-        return load_object(SOURCES[name])()  # type: ignore[operator, no-any-return]
-    return find_extensions("fairlead.sources")[name].load()()  # type: ignore[no-any-return]
+        return guard_source(name, load_object(SOURCES[name])(), OWN)  # type: ignore[operator]
+    kind = load_extension(GROUP, name)
+    package = describe_package(find_extensions(GROUP)[name])
+    try:
+        return guard_source(name, kind(), package)
+    except Exception as fault:
+        raise build_defect(GROUP, name, fault) from fault
+
+
+def guard_source(name: str, source: object, package: str) -> Source:
+    """`source`, whose failures are `SourceDefectError` with the file they left out, and say whose defect it is."""
+
+    def explain(fault: Exception, arguments: tuple[Any, ...]) -> FairleadError:
+        paths = [str(argument) for argument in arguments if isinstance(argument, Path)]
+        what = f"{describe_defect(GROUP, name, package, fault)}; the file is left out"
+        return SourceDefectError(
+            what, where=paths[0] if paths else None, remedy=f"report it to the authors of {package}"
+        )
+
+    return cast("Source", Guarded(source, explain, check_item))
+
+
+def check_item(item: object) -> None:
+    """Raises TypeError for what no source may yield."""
+    if isinstance(item, pa.RecordBatch):
+        name = (item.schema.metadata or {}).get(b"fairlead.table", b"").decode()
+        if name not in TABLES:
+            raise TypeError(f"it yields a batch of no record table ({name or 'no name'})")
+    elif not isinstance(item, Job | Missing):
+        raise TypeError(f"it yields {type(item).__name__}, not a batch, Job or Missing")
 
 
 def load_sources() -> dict[str, Source]:

@@ -33,7 +33,7 @@ class SpoolSource:
         """Whether `head` begins a batch, of whatever version."""
         return head.startswith(MAGIC[:-1])
 
-    def origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
+    def find_origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
         """The job a client's file is of, or the server it is of; headers are read only. Raises as `read`."""
         first = self._first(path)
         if first.layer != CLIENT:

@@ -5,12 +5,12 @@ Not here: where files come from (`drop`, `darshan_watch`).
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from fairlead.core.batches.decoding import batches
 from fairlead.core.batches.rows import rows_of
 from fairlead.core.compression.merger import Merger
 from fairlead.core.errors import CorruptInputError, InputError
+from fairlead.core.extensions import Guarded
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, table_of
@@ -50,9 +51,7 @@ class CollectorStop(Exception):  # noqa: N818
 
 def set_time_zone(source: Source, zone: str | None) -> Source:
     """The source, with local times taken as of `zone` where it has any."""
-    if zone is None or not dataclasses.is_dataclass(source) or not hasattr(source, "time_zone"):
-        return source
-    return dataclasses.replace(source, time_zone=zone)
+    return cast("Source", source.replace_fields(time_zone=zone)) if zone and isinstance(source, Guarded) else source
 
 
 def read_stamp(path: Path) -> tuple[int, int, int]:

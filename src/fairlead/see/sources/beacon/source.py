@@ -27,7 +27,7 @@ from fairlead.see.sources.beacon.metadata_ops import read_metadata_ops
 from fairlead.see.sources.beacon.operations import OffsetIs, build_operations
 from fairlead.see.sources.beacon.rpc_counts import Polling, read_cache_counts, read_rpc_counts
 from fairlead.see.sources.beacon.server_latency import flush_pending, read_latencies
-from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, end_gaps, read_line_blocks
+from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, list_end_gaps, read_line_blocks
 from fairlead.see.sources.local_time import check_zone
 
 _SMALL_BYTES = 1 << 18
@@ -108,7 +108,7 @@ class BeaconSource:
             yield held
         if not tally.read:
             raise _nothing(reading, tally)
-        for gap in (*end_gaps(reading.ended, kept=False), *list_gaps(tally, reading.jobs.nodes, kept)):
+        for gap in (*list_end_gaps(reading.ended, kept=False), *list_gaps(tally, reading.jobs.nodes, kept)):
             yield _placed(gap, reading.path)
 
     def _tables(self, lines: Lines, reading: _Reading, tally: Tally) -> Iterator[pa.RecordBatch]:

@@ -68,7 +68,7 @@ class DarshanSource:
         """Whether `head` carries Darshan's magic number."""
         return is_darshan(head)
 
-    def origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
+    def find_origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
         """User and job number, and when it ran. Reads the job record only; raises as `read`."""
         with _open(path) as log:
             record = read_job(log, read_header(log))

@@ -59,7 +59,7 @@ class DFTracerSource:
             line.lstrip(c.TRIMMED).startswith(b"{") and all(mark in line for mark in _MARKS) for line in lines[:50]
         )
 
-    def origin(self, path: Path, head: bytes) -> Origin:
+    def find_origin(self, path: Path, head: bytes) -> Origin:
         """When the trace begins, from its first dated event; a trace names its job nowhere near its beginning. Traces
         with relative times are never taken together with others."""
         for line in head.split(b"\n"):

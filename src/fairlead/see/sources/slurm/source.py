@@ -13,7 +13,7 @@ import msgspec
 from fairlead.core.errors import CorruptInputError, UnknownFormatError, UsageError
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import HEAD_BYTES, Item
-from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, end_gaps, read_chunks, read_line_blocks
+from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, list_end_gaps, read_chunks, read_line_blocks
 from fairlead.see.sources.local_time import check_zone
 from fairlead.see.sources.node_lists import NodeLists
 from fairlead.see.sources.slurm.accounting import Accounts, Layout, detect_layout, skip_header
@@ -119,7 +119,7 @@ class SlurmSource:
             reading.overlong += block.overlong
             yield from reader.batches(block)
             if given.last:
-                for gap in end_gaps(given, kept=True):
+                for gap in list_end_gaps(given, kept=True):
                     yield msgspec.structs.replace(gap, where=str(path))
 
 

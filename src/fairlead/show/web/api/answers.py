@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.core.errors import FairleadError, LakeError, UsageError
+from fairlead.core.errors import FairleadError, LakeError, PluginError, UsageError
 from fairlead.core.safe_text import encodable_within
 from fairlead.explain.questions.catalog import ask, asked_of
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
@@ -71,6 +71,9 @@ class Answering:
             raise RefusedError(403, refused.what, refused.remedy or "") from None
         except UsageError as error:
             raise RefusedError(400, error.what, error.remedy or "") from None
+        except PluginError as defect:
+            _LOG.exception("%s", question)
+            raise RefusedError(500, defect.what, defect.remedy or "") from None
         except FairleadError as error:
             _LOG.warning("%s: %s", question, error)
             status = 503 if isinstance(error, LakeError) else 500

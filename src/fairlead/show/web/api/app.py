@@ -23,7 +23,7 @@ import fairlead
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import UsageError
 from fairlead.core.safe_text import encodable_within
-from fairlead.explain.questions.catalog import QUESTIONS, asked_of, words_of
+from fairlead.explain.questions.catalog import asked_of, list_questions, words_of
 from fairlead.explain.questions.question import Asking
 from fairlead.show.web.api import openapi
 from fairlead.show.web.api.answers import Answering
@@ -79,7 +79,7 @@ def application(
     routes += [
         # A name may hold slashes (a port of a switch): only where nothing follows it.
         Route(f"{ROOT}/{_LAST_NAME.sub('{name:path}', question.path)}", api.endpoint(name), methods=["GET"], name=name)
-        for name, question in QUESTIONS.items()
+        for name, question in list_questions().items()
     ]
     routes += [
         Route(f"{ROOT}/mds/{{name:path}}", api.endpoint("mds"), methods=["GET"]),
@@ -114,7 +114,7 @@ class _Api:
         self._clock = clock
         self._followed = followed
         self._board = Board(door, settings.live_at_once, settings.live_each)
-        paths = {**{name: question.path for name, question in QUESTIONS.items()}, "mds": "mds/{name}"}
+        paths = {**{name: question.path for name, question in list_questions().items()}, "mds": "mds/{name}"}
         self._paths = [(name, _pattern(path)) for name, path in paths.items()] + [("mds", _pattern("mds"))]
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002

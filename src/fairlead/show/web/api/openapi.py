@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import fairlead
-from fairlead.explain.questions.catalog import QUESTIONS
+from fairlead.explain.questions.catalog import list_questions
 from fairlead.show.web.api.endpoint import Operation, Refusal
 
 _NAMED = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -54,15 +54,15 @@ def questions() -> list[Operation]:
             statuses=(404,),
             tag="questions",
         )
-        for question in QUESTIONS.values()
+        for question in list_questions().values()
     ]
     found.append(
         Operation(
             method="GET",
             path="mds/{name}",
             about="One metadata server.",
-            answer=QUESTIONS["mds"].answer,
-            asked=QUESTIONS["mds"].asked,
+            answer=list_questions()["mds"].answer,
+            asked=list_questions()["mds"].asked,
             statuses=(404,),
             tag="questions",
         )

@@ -1,0 +1,1 @@
+"""Rules of this site: every .toml file beside this one."""
