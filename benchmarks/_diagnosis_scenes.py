@@ -57,7 +57,7 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
     """The scene of each of these rows, from the records of its play; peaks and usual waits from the plays before (in
     the first one, from itself)."""
     from fairlead.explain.diagnosing.diagnosis_step import with_judgement
-    from fairlead.explain.diagnosing.phase_scenes import Around, scene_of, victims_of, windows_of
+    from fairlead.explain.diagnosing.phase_scenes import Around, build_scene, build_victims, build_windows
 
     phases = with_judgement(one.phases, judged)
     play_of = one.labels["play"].to_numpy()
@@ -70,11 +70,11 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
             learn(loads, peaks, waits)
         mine = np.flatnonzero(play_of == play.number)
         here = [int(row) for row in rows if play_of[row] == play.number]
-        victims = victims_of(phases, here)
+        victims = build_victims(phases, here)
         known = incidents_of(play, one.season) if here else []
         own = phases.slice(int(mine[0]), len(mine)) if len(mine) else phases.slice(0, 0)
         ts, begun, ended = loads["ts_ns"].to_numpy(), own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-        for window in windows_of(victims):
+        for window in build_windows(victims):
             around = Around(
                 loads=loads.filter(pa.array((ts >= window.from_ns) & (ts < window.to_ns))),
                 phases=own.filter(pa.array((begun < window.to_ns) & (ended > window.from_ns))),
@@ -85,7 +85,7 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
                 waits={key: float(np.median(values)) for key, values in waits.items()},
             )
             for place in window.victims:
-                found = scene_of(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
+                found = build_scene(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
                 yield here[place], found
         learn(loads, peaks, waits)
 

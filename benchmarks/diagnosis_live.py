@@ -21,7 +21,7 @@ from _history import append
 
 from fairlead.core import clock
 from fairlead.core.model.tables import HEALTH, JOBS, ROLLUP, batch_of
-from fairlead.explain.diagnosing.analysis_loop import step
+from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
 from fairlead.store.lake import Lake
 
 S = 10**9
@@ -151,14 +151,14 @@ def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, in
     waited: list[float] = []
     findings, worked = 0, 0.0
     with lake.writer("analysis") as writer:
-        while step(lake, writer, first).more:  # the past, and what is compiled the first time
+        while summarise_ended_jobs(lake, writer, first).more:  # the past, and what is compiled the first time
             pass
         writer.flush()
         used = time.process_time()
         now, done = first, {job for job, end in ends.items() if end <= first}
         while now < T0 + (1800 + seconds + 60) * S and len(done) < len(ends):
             begun = clock.monotonic_s()
-            made = step(lake, writer, now, quick=True)
+            made = summarise_ended_jobs(lake, writer, now, quick=True)
             took = clock.monotonic_s() - begun
             findings, worked = findings + made.findings, worked + took
             there = lake.query("SELECT job_id FROM job_summary WHERE end_ns <= $now AND made_ns = $now", {"now": now})[

@@ -22,9 +22,9 @@ from fairlead.core import errors
 from fairlead.core.model.tables import TABLES
 from fairlead.explain.analysis.advice import CHANGES, FACTS
 from fairlead.explain.rules import describe as described
-from fairlead.explain.rules.advice_set import built_in_files
+from fairlead.explain.rules.advice_set import read_builtin_advice
 from fairlead.explain.rules.rule import FILE_COLUMNS, Rule
-from fairlead.explain.rules.rule_set import load
+from fairlead.explain.rules.rule_set import load_rules
 from fairlead.show.report import schema as report_contract
 
 DOCS = Path(__file__).resolve().parent
@@ -243,39 +243,39 @@ def records_page() -> str:
 def rules_page() -> str:
     """All rules by category, a line each."""
     parts = ["# Rules", MADE.rstrip(), _RULES_INTRO]
-    by_category = sorted(load().values(), key=lambda rule: (rule.category.lower(), rule.id))
+    by_category = sorted(load_rules().values(), key=lambda rule: (rule.category.lower(), rule.id))
     for category, rules in groupby(by_category, key=lambda rule: rule.category):
-        rows = [(f"[{rule.id}]({rule.id}.md)", rule.severity, described.pretty(rule.title)) for rule in rules]
+        rows = [(f"[{rule.id}]({rule.id}.md)", rule.severity, described.format_template(rule.title)) for rule in rules]
         parts += [f"## {category[0].upper()}{category[1:]}", _rows(("rule", "worst", "what it says"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def rule_page(rule: Rule) -> str:
     """One rule: what it means, when it fires, its evidence, what to do, what it is after."""
-    metrics = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.used_metrics(rule)]
+    metrics = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.list_used_metrics(rule)]
     parts = [
         f"# {rule.id}",
         MADE.rstrip(),
-        f"> {_cell(described.pretty(rule.title))}",
-        described.one_line(rule.about),
-        f"Category: {rule.category}. Severity: {described.severity_words(rule)}.",
-        f"Cost: {described.cost_words(rule)}.",
+        f"> {_cell(described.format_template(rule.title))}",
+        described.join_lines(rule.about),
+        f"Category: {rule.category}. Severity: {described.describe_severity(rule)}.",
+        f"Cost: {described.describe_cost(rule)}.",
         "## Fires when",
-        f"```text\n{described.one_line(rule.when)}\n```",
+        f"```text\n{described.join_lines(rule.when)}\n```",
         _rows(("metric", "unit", "meaning"), metrics),
         "## Evidence",
-        "\n".join(f"- {_cell(described.pretty(one.text))}{_only(one.when)}" for one in rule.evidence),
+        "\n".join(f"- {_cell(described.format_template(one.text))}{_only(one.when)}" for one in rule.evidence),
     ]
     if rule.advice:
         parts.append("## What to do")
     for advice in rule.advice:
-        parts.append(f"**{advice.audience}**{_only(advice.when)}: {_cell(described.pretty(advice.text))}")
+        parts.append(f"**{advice.audience}**{_only(advice.when)}: {_cell(described.format_template(advice.text))}")
         if advice.code:
             parts.append(f"```{advice.language or 'text'}\n{advice.code.strip()}\n```")
     if rule.covers:
         names = [f"- [{name}]({name}.md){_only(when)}" for name, when in described.covered_words(rule)]
         parts += ["## Says it instead of", "More general rules that stay silent when this one fires:", "\n".join(names)]
-    above = described.covering(load(), rule.id)
+    above = described.list_covering_rules(load_rules(), rule.id)
     if above:
         parts += ["## Silent where one of these fires", "\n".join(f"- [{name}]({name}.md)" for name in above)]
     parts += ["## After", "\n".join(f"- {_cell(one)}" for one in rule.references)]
@@ -284,7 +284,7 @@ def rule_page(rule: Rule) -> str:
 
 def metrics_page() -> str:
     """Every metric, cost and file column a rule may use."""
-    rows = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.metric_rows()]
+    rows = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.list_metrics()]
     metrics = [row for row in rows if not row[0].startswith("`cost_")]
     columns = [(f"`{name}`", meaning) for name, meaning in FILE_COLUMNS.items()]
     parts = [
@@ -305,7 +305,7 @@ def metrics_page() -> str:
 def advice_page() -> str:
     """What is advised, by rule, verdict and audience; and the facts it may speak of."""
     parts = ["# Advice", MADE.rstrip(), _ADVICE_INTRO]
-    for rule, found in sorted(built_in_files().items()):
+    for rule, found in sorted(read_builtin_advice().items()):
         parts.append(f"## {rule}")
         for one in found.advice:
             verdicts = ", ".join(f"`{word}`" for word in one.verdicts) or "any other verdict"
@@ -332,14 +332,14 @@ def report_json_page() -> str:
     for kind, meanings in report_contract.MEANINGS.items():
         rows = [
             (f"`{field.encode_name}`", _field_type(kind, field), meanings[field.encode_name])
-            for field in report_contract.fields(kind)
+            for field in report_contract.list_fields(kind)
         ]
         parts += [f"## {kind.__name__}", _rows(("field", "type", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def _field_type(kind: type[Struct], field: inspect.Field) -> str:
-    words = report_contract.words_of(kind, field.encode_name)
+    words = report_contract.list_allowed_words(kind, field.encode_name)
     if words is None:
         return _json_type(field.type)
     return " or ".join("null" if word is None else f"`{word}`" for word in words)
@@ -372,11 +372,11 @@ def _linked(kind: type) -> str:
 
 def report_schema() -> str:
     """The JSON Schema of the same."""
-    return json.dumps(report_contract.json_schema(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(report_contract.build_json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _only(when: str | None) -> str:
-    return f" (when `{described.one_line(when)}`)" if when else ""
+    return f" (when `{described.join_lines(when)}`)" if when else ""
 
 
 def _rows(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -403,7 +403,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/report-json.md": report_json_page,
     "reference/report.schema.json": report_schema,
     "reference/rules/index.md": rules_page,
-    **{f"reference/rules/{rule.id}.md": partial(rule_page, rule) for rule in load().values()},
+    **{f"reference/rules/{rule.id}.md": partial(rule_page, rule) for rule in load_rules().values()},
 }
 
 

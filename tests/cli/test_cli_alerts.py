@@ -13,7 +13,7 @@ from alert_receivers import WebSink
 from fairlead.cli.main import main
 from fairlead.core import clock
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.evaluation import look
+from fairlead.show.alerts.evaluation import evaluate_concerns
 from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
 from fairlead.show.alerts.state import State
 
@@ -79,7 +79,7 @@ def told(tmp_path: Path) -> Concern:
     )
     alerts = Alerts(routes={"hook": Webhook(url="http://127.0.0.1:9/")}, rules=[AlertRule(name="r", to=["hook"])])
     with State(tmp_path) as state:
-        look(state, alerts, [one], now_ns)
+        evaluate_concerns(state, alerts, [one], now_ns)
     return one
 
 
@@ -179,7 +179,7 @@ def test_subscriptions_on_the_servers_own_machine(run: Run, tmp_path: Path) -> N
 def test_a_user_has_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
     from fairlead.core.errors import RefusedError
     from fairlead.show.alerts.settings import Mail
-    from fairlead.show.alerts.subscription_routes import Wish, subscribe
+    from fairlead.show.alerts.subscription_routes import Wish, add_subscription
 
     alerts = Alerts(
         routes={"ops": Mail(host="h", sender="f@example.org")},
@@ -190,8 +190,8 @@ def test_a_user_has_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
     wish = Wish(to="a@example.org", user="alice")
     with State(tmp_path) as state:
         for job in ("1", "2", "2"):
-            subscribe(state, alerts, msgspec.structs.replace(wish, job=job), 0)
+            add_subscription(state, alerts, msgspec.structs.replace(wish, job=job), 0)
         with pytest.raises(RefusedError, match="alice has 2"):
-            subscribe(state, alerts, msgspec.structs.replace(wish, job="3"), 0)
+            add_subscription(state, alerts, msgspec.structs.replace(wish, job="3"), 0)
         with pytest.raises(RefusedError, match="takes no subscriptions"):
-            subscribe(state, msgspec.structs.replace(alerts, subscriptions=""), wish, 0)
+            add_subscription(state, msgspec.structs.replace(alerts, subscriptions=""), wish, 0)

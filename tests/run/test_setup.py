@@ -14,8 +14,8 @@ from starlette.requests import Request
 from diagnosed_lake import fill
 from fairlead.cli.main import cli
 from fairlead.explain.questions.answers_setup import Setup
-from fairlead.explain.questions.setup import LakeSeen, ServerSettings, TableActivity, setup
-from fairlead.explain.questions.setup_facts import lake_seen
+from fairlead.explain.questions.setup import LakeSeen, ServerSettings, TableActivity, list_setup_steps
+from fairlead.explain.questions.setup_facts import inspect_lake
 from fairlead.kit.testing.machine import scenes
 from fairlead.run import setup_route as served
 from fairlead.run.config import load, resolved
@@ -44,9 +44,9 @@ def every_answer() -> list[Setup]:
     )
     settings = ServerSettings(version="1", collector=["tcp:0.0.0.0:1"], site=True, alert_routes=1, ways=["portal"])
     return [
-        setup(settings, full, NOW),
-        setup(ServerSettings(version="1", analysis=False), LakeSeen(), NOW),
-        setup(ServerSettings(version="1"), LakeSeen(there=True, trouble="broken"), NOW),
+        list_setup_steps(settings, full, NOW),
+        list_setup_steps(ServerSettings(version="1", analysis=False), LakeSeen(), NOW),
+        list_setup_steps(ServerSettings(version="1"), LakeSeen(there=True, trouble="broken"), NOW),
     ]
 
 
@@ -72,8 +72,8 @@ def test_any_lake_gets_an_answer(tmp_path: Path, state: str) -> None:
         Lake.open(root, create=True)
     if state == "broken":
         (root / "lake.toml").write_text("format = 99\n")
-    seen = lake_seen(root, NOW)
-    answer = setup(ServerSettings(version="1"), seen, NOW)
+    seen = inspect_lake(root, NOW)
+    answer = list_setup_steps(ServerSettings(version="1"), seen, NOW)
     expected = {"none": "not", "empty": "quiet", "broken": "not"}[state]
     assert parts(answer)["lake"] == expected
     assert answer.first_run is (state != "broken")
@@ -85,14 +85,16 @@ def test_what_was_recorded_is_connected_then_quiet(tmp_path: Path) -> None:
     play = scenes.co_run(seconds=90)
     fill(lake, play.tables())
     soon, later = play.origin_ns + 120 * 10**9, play.origin_ns + 30 * 3600 * 10**9
-    fresh = parts(setup(ServerSettings(version="1"), lake_seen(lake.place.root, soon, lake), soon))
+    fresh = parts(list_setup_steps(ServerSettings(version="1"), inspect_lake(lake.place.root, soon, lake), soon))
     for key in ("clients", "forwarders", "pfs_clients", "targets", "metadata", "ports", "devices", "jobs", "agents"):
         assert fresh[key] == "connected", key
     assert fresh["usage"] == "not"
-    old = setup(ServerSettings(version="1"), lake_seen(lake.place.root, later, lake), later)
+    old = list_setup_steps(ServerSettings(version="1"), inspect_lake(lake.place.root, later, lake), later)
     assert parts(old)["targets"] == "quiet"
     assert parts(old)["agents"] == "quiet"
-    long_ago = setup(ServerSettings(version="1"), lake_seen(lake.place.root, later + 90 * 86400 * 10**9, lake), later)
+    long_ago = list_setup_steps(
+        ServerSettings(version="1"), inspect_lake(lake.place.root, later + 90 * 86400 * 10**9, lake), later
+    )
     assert parts(long_ago)["targets"] == "quiet"
 
 
@@ -100,7 +102,7 @@ class Doorman:
     def __init__(self) -> None:
         self.role = "admin"
 
-    def person(self, request: Request) -> Person:  # noqa: ARG002
+    def identify_person(self, request: Request) -> Person:  # noqa: ARG002
         if not self.role:
             raise RefusedError(401, "who are you?")
         return Person(name="alice", role=self.role, key="k")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.decide.sim.steps import Step
-from fairlead.explain.diagnosing.analysis_loop import step
+from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob
@@ -71,7 +71,7 @@ def look(lake: Lake, now_ns: int, most: int = 200) -> int:
     told = 0
     while True:
         with lake.writer("analysis") as writer:
-            made = step(lake, writer, now_ns, most=most)
+            made = summarise_ended_jobs(lake, writer, now_ns, most=most)
         told += made.findings
         if not made.more:
             return told

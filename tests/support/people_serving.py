@@ -10,13 +10,13 @@ import httpx
 import msgspec
 
 from fairlead.explain.questions.question import Asking
-from fairlead.show.web.api.app import application
+from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.people import accounts
 from fairlead.show.web.people.passwords import Passwords
 from fairlead.show.web.people.store import Store
 from fairlead.show.web.settings import Web
-from fairlead.show.web.signin.sign_in_app import entrance
+from fairlead.show.web.signin.sign_in_app import build_entrance
 from fairlead.store.lake import Lake
 from questions_site import NOW
 
@@ -37,8 +37,8 @@ class Site:
         self.open()
 
     def open(self) -> None:
-        self.entrance = entrance(self.folder, self.web, KEY, self.lake, wall=lambda: self.wall)
-        self.app = application(
+        self.entrance = build_entrance(self.folder, self.web, KEY, self.lake, wall=lambda: self.wall)
+        self.app = build_application(
             Asking(self.lake),
             ApiSettings(key=KEY, warm=False),
             clock=lambda: self.wall,
@@ -56,7 +56,7 @@ class Site:
         way = more.get("way", "local")
         kept = Passwords(MEMORY, 1).hash(PASSWORD) if way == "local" else None
         with Store(self.folder, wall=lambda: self.wall) as store:
-            accounts.add(store, name, role=role, password=kept, **more)  # type: ignore[arg-type]
+            accounts.add_account(store, name, role=role, password=kept, **more)  # type: ignore[arg-type]
 
     def browser(self, address: str = "127.0.0.1", origin: str = "http://127.0.0.1:8572") -> Browser:
         return Browser(self, address, origin)

@@ -29,10 +29,10 @@ from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.model.diagnosis import StoredFinding, told_of
 from fairlead.core.model.tables import JOBS, batch_of
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, step, take_site
-from fairlead.explain.diagnosing.health_round import health_round
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, take_site
+from fairlead.explain.diagnosing.health_round import run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.diagnosing.site_file import site_of
+from fairlead.explain.diagnosing.site_file import read_system_site
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_pace
 from fairlead.kit.demo.stage import READY_S, program, take_off
@@ -303,12 +303,12 @@ class Plane:
         sleep_s(1.0 if self._cleared else _SPOOLED_S)
         begun = monotonic_s()
         self._take()
-        peaks = site_of(str(self.site)).peaks
+        peaks = read_system_site(str(self.site)).peaks
         with self.lake.writer("analysis", derive=derive_rollups) as writer:
             now = now_ns()
-            health_round(self.lake, writer, now, SETTINGS, peaks)
+            run_health_round(self.lake, writer, now, SETTINGS, peaks)
             # No more is coming: jobs are due that would wait for what may come late.
-            while step(self.lake, writer, now + LAG_NS, diagnosis=SETTINGS, peaks=peaks).more:
+            while summarise_ended_jobs(self.lake, writer, now + LAG_NS, diagnosis=SETTINGS, peaks=peaks).more:
                 pass
         return monotonic_s() - begun
 

@@ -73,7 +73,7 @@ class Whole:
         with Store(folder / "state", wall=lambda: self.wall) as store:
             kept = Passwords(MEMORY, 1).hash(PASSWORD)
             for name, role, projects in PEOPLE:
-                accounts.add(store, name, role=role, projects=projects, password=kept)  # type: ignore[arg-type]
+                accounts.add_account(store, name, role=role, projects=projects, password=kept)  # type: ignore[arg-type]
         self.made: ApiApplication = assembled(self.config, KEY, self.lake, clock=lambda: self.wall)
         self.app = self.made.app
 

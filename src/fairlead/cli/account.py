@@ -89,14 +89,14 @@ def add_account(
 ) -> None:
     """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
     from fairlead.show.web.people import accounts
-    from fairlead.show.web.people.accounts import proper_name
+    from fairlead.show.web.people.accounts import check_name
 
-    name = proper_name(name)
+    name = check_name(name)
     if way != "local" and (password_file or no_password):
         raise UsageError(f"--way {way} has no password here", remedy="leave the password out")
     kept = None if way != "local" or no_password else _hashed(config, name, password_file)
     with _store(config) as store, store.change():
-        made = accounts.add(store, name, role=role, way=way, projects=projects, password=kept)
+        made = accounts.add_account(store, name, role=role, way=way, projects=projects, password=kept)
         _note(store, "add account", f"{name}: {role}")
     _show([made], as_json)
 
@@ -106,10 +106,10 @@ def add_account(
 @json_option
 def list_accounts(config: Config, as_json: bool) -> None:
     """All accounts."""
-    from fairlead.show.web.people.accounts import accounts
+    from fairlead.show.web.people.accounts import list_accounts
 
     with _store(config, create=False) as store:
-        found = accounts(store)
+        found = list_accounts(store)
     _show(found, as_json)
 
 
@@ -119,10 +119,10 @@ def list_accounts(config: Config, as_json: bool) -> None:
 @_server_options
 def set_password_of(name: str, password_file: Path | None, config: Config) -> None:
     """Give a local account another password. Its sessions end."""
-    from fairlead.show.web.people.accounts import known, set_password
+    from fairlead.show.web.people.accounts import get_account, set_password
 
     with _store(config, create=False) as store:
-        known(store, name)
+        get_account(store, name)
         kept = _hashed(config, name, password_file)
         with store.change():
             set_password(store, name, kept)
@@ -178,7 +178,7 @@ def remove_account(name: str, config: Config) -> None:
     from fairlead.show.web.people import accounts
 
     with _store(config, create=False) as store, store.change():
-        accounts.remove(store, name)
+        accounts.remove_account(store, name)
         _note(store, "remove account", name)
     say(f"removed {name}")
 
@@ -215,14 +215,14 @@ def issue_token(
     as_json: bool,
 ) -> None:
     """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
-    from fairlead.show.web.people.accounts import known
+    from fairlead.show.web.people.accounts import get_account
     from fairlead.show.web.people.credentials import make_token
     from fairlead.show.web.signin.authenticate import SCOPES_OF
 
     if days > config.web.token_days:
         raise UsageError(f"--days {days:g} is more than {config.web.token_days:g}", remedy="web.token_days is the most")
     with _store(config, create=False) as store, store.change():
-        there = known(store, name)
+        there = get_account(store, name)
         may = SCOPES_OF[there.role]
         if there.disabled or any(scope not in may for scope in scopes):
             raise UsageError(f"{name} may not do that itself", remedy=f"it may {', '.join(may)}, unless it is disabled")
@@ -260,10 +260,10 @@ def welcome_account(name: str, config: Config, as_json: bool) -> None:
     from fairlead.show.web.people.store import NobodyError
 
     with _store(config) as store, store.change():
-        name = accounts.proper_name(name)
-        there = accounts.account(store, name)
+        name = accounts.check_name(name)
+        there = accounts.find_account(store, name)
         if there is None:
-            if any(one.role == "admin" and not one.disabled for one in accounts.accounts(store)):
+            if any(one.role == "admin" and not one.disabled for one in accounts.list_accounts(store)):
                 raise NobodyError(f"there is no account {name!r}", remedy=f"fairlead account add {name}")
         elif there.disabled or there.way != "local":
             raise UsageError(f"{name} cannot be let in here", remedy="fairlead account list says why")
@@ -285,25 +285,25 @@ def print_audit(limit: int, who: str, config: Config, as_json: bool) -> None:
     """Who signed in, or tried to, and what was changed; latest first."""
     import msgspec
 
-    from fairlead.show.alerts.messages import when
-    from fairlead.show.web.people.audit import entries
+    from fairlead.show.alerts.messages import format_time
+    from fairlead.show.web.people.audit import list_entries
 
     with _store(config, create=False) as store:
-        found = entries(store, limit=limit, who=who)
+        found = list_entries(store, limit=limit, who=who)
     if as_json:
         print_json({"schema": "fairlead.audit/1", "entries": msgspec.to_builtins(found)})
         return
     for one in found:
         told = f" {one.what}" if one.what else ""
         refused = "" if one.done else "  [refused]"
-        print_lines(f"{when(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}")
+        print_lines(f"{format_time(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}")
 
 
 def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
-    from fairlead.show.web.people.accounts import change
+    from fairlead.show.web.people.accounts import change_account
 
     with _store(config, create=False) as store, store.change():
-        found = change(store, name, **wanted)
+        found = change_account(store, name, **wanted)
         _note(store, "change account", f"{name}: " + ", ".join(f"{key} {value}" for key, value in wanted.items()))
     _show([found], as_json)
 
@@ -329,7 +329,7 @@ def _store(config: Config, *, create: bool = True) -> Store:
 
 
 def _hashed(config: Config, name: str, file: Path | None) -> str:
-    from fairlead.show.web.people.passwords import Passwords, proper_password
+    from fairlead.show.web.people.passwords import Passwords, check_password
 
     if file is None:
         text = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -339,7 +339,7 @@ def _hashed(config: Config, name: str, file: Path | None) -> str:
                 text = lines.readline().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read: {error}", where=str(file), remedy="check the path") from error
-    return Passwords(config.web.hash_memory_bytes, config.web.hash_passes).hash(proper_password(text, name))
+    return Passwords(config.web.hash_memory_bytes, config.web.hash_passes).hash(check_password(text, name))
 
 
 def _listening(config: Config) -> list[str]:
@@ -359,19 +359,19 @@ def _note(store: Store, act: str, what: str) -> None:
     import os
     import pwd
 
-    from fairlead.show.web.people.audit import note
+    from fairlead.show.web.people.audit import write_entry
 
     try:
         me = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         me = str(os.geteuid())
-    note(store, me, act, what, how="command")
+    write_entry(store, me, act, what, how="command")
 
 
 def _show(found: list[Account], as_json: bool) -> None:
     import msgspec
 
-    from fairlead.show.alerts.messages import when
+    from fairlead.show.alerts.messages import format_time
 
     if as_json:
         rows = [{key: value for key, value in msgspec.to_builtins(one).items() if key != "subject"} for one in found]
@@ -379,7 +379,7 @@ def _show(found: list[Account], as_json: bool) -> None:
         return
     for one in found:
         state = "disabled" if one.disabled else "no password" if one.way == "local" and not one.has_password else ""
-        seen = when(one.signed_in_ns) if one.signed_in_ns else "never"
+        seen = format_time(one.signed_in_ns) if one.signed_in_ns else "never"
         words = [f"{one.name:20s} {one.role:8s} {one.way:7s} signed in {seen}", state, " ".join(one.projects)]
         print_lines("  ".join(word for word in words if word))
     if not found:

@@ -60,7 +60,7 @@ def alert() -> None:
     """Alerts: what was told to whom, and what is not to be told.
 
     The server (`fairlead up`) tells; these commands look at its state and change it, as the server's own user. Only
-    `subscribe`, `unsubscribe` and `subscriptions` work from elsewhere, with --server.
+    `add_subscription`, `unsubscribe` and `subscriptions` work from elsewhere, with --server.
     """
 
 
@@ -115,20 +115,20 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
 
 
 def _show(found: dict[str, Any], now_ns: int) -> None:
-    from fairlead.show.alerts.messages import when
+    from fairlead.show.alerts.messages import format_time
 
     acknowledged = found["acknowledged"]
     print_lines(f"{len(found['open'])} not over")
     for one in found["open"]:
         by = acknowledged.get(one.id)
         print_lines(
-            f"  {one.id}  {one.severity:8s} {when(one.from_ns)}  {one.title}"
+            f"  {one.id}  {one.severity:8s} {format_time(one.from_ns)}  {one.title}"
             + (f"  [taken on by {by.who}: {by.why}]" if by else "")
         )
     for one in found["silences"]:
         if now_ns < one.until_ns:
             what = " ".join(f"{field}={pattern}" for field, pattern in one.match.items())
-            print_lines(f"silence {one.id}  {what} until {when(one.until_ns)} by {one.who}: {one.why}")
+            print_lines(f"silence {one.id}  {what} until {format_time(one.until_ns)} by {one.who}: {one.why}")
     for route, counts in sorted(found["routes"].items()):
         print_lines(f"route {route}: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in _ROUTE_STATES))
     for one in found["retried"]:
@@ -136,7 +136,7 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
     for one in found["notices"]:
         to = f" to {one['recipient']}" if one["recipient"] else ""
         print_lines(
-            f"  {when(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
+            f"  {format_time(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
             f"  {one['route']}{to}: {one['state']}"
         )
 
@@ -203,8 +203,8 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
 
     from fairlead.core import clock
     from fairlead.core.model.diagnosis import identity
-    from fairlead.explain.questions.span import age_ns
-    from fairlead.show.alerts.messages import when
+    from fairlead.explain.questions.span import parse_age
+    from fairlead.show.alerts.messages import format_time
     from fairlead.show.alerts.silences import parse_match
     from fairlead.show.alerts.state import Silence
 
@@ -213,7 +213,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     one = Silence(
         id=identity("silence", *match, now_ns),
         match=fields,
-        until_ns=now_ns + age_ns(age),
+        until_ns=now_ns + parse_age(age),
         who=_me(),
         why=why,
         made_ns=now_ns,
@@ -223,7 +223,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     if as_json:
         print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
     else:
-        print_lines(f"silence {one.id} until {when(one.until_ns)}")
+        print_lines(f"silence {one.id} until {format_time(one.until_ns)}")
 
 
 @alert.command("unsilence")
@@ -246,7 +246,7 @@ def end_silence(silence_id: str, file: Path | None) -> None:
 def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
     """Take on a finding or incident: it is not told again, until it is over."""
     from fairlead.core import clock
-    from fairlead.show.alerts.acknowledgement_routes import known
+    from fairlead.show.alerts.acknowledgement_routes import find_acknowledgeable
     from fairlead.show.alerts.state import Acknowledged
     from fairlead.store.lake import Lake
 
@@ -254,7 +254,7 @@ def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, a
         raise UsageError("why is not said", remedy="--why TEXT")
     config = _config(file)
     root = Path(config.server.lake)
-    about = known(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
+    about = find_acknowledgeable(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
     with _state(config) as state, state.change():
         concern = state.concern(finding)
         by = (
@@ -269,7 +269,7 @@ def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, a
                 about.to_ns if about else concern.to_ns if concern else None,
             )
         )
-        there = about or concern if by else state.who_acknowledged(finding)
+        there = about or concern if by else state.find_acknowledged(finding)
         if not there:
             raise UsageError(
                 f"nothing known is called {finding!r}", remedy="`fairlead finding list` lists what was found"
@@ -289,10 +289,10 @@ def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, a
 def print_digest(every: str | None, file: Path | None, as_json: bool) -> None:
     """Print the digest of the last whole day, or week."""
     from fairlead.core import clock
-    from fairlead.show.alerts.digest import digest_of, span_before
+    from fairlead.show.alerts.digest import digest_of, find_digest_span
 
     config = _config(file)
-    from_ns, to_ns = span_before(every or config.alerts.digest_every, config.alerts.digest_hour, clock.now_ns())
+    from_ns, to_ns = find_digest_span(every or config.alerts.digest_every, config.alerts.digest_hour, clock.now_ns())
     with _state(config, create=False) as state:
         subject, text = digest_of(state, config.alerts, from_ns, to_ns)
     if as_json:
@@ -371,7 +371,7 @@ def subscribe_address(
         config = _config(file)
         with _state(config) as state:
             mine_by = msgspec.structs.replace(wish, user=user or _me())
-            made = subscribing.subscribe(state, config.alerts, mine_by, clock.now_ns())
+            made = subscribing.add_subscription(state, config.alerts, mine_by, clock.now_ns())
         found = {"schema": subscribing.SCHEMA, "subscriptions": [msgspec.to_builtins(made)]}
     _show_subscriptions(found, as_json)
 

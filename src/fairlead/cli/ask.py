@@ -149,17 +149,17 @@ class Asker:
 
         Raises UsageError (also for an unknown name), LakeError, NoAnswerError, RefusedError, ServerError.
         """
-        from fairlead.explain.questions.catalog import asked_of
+        from fairlead.explain.questions.catalog import parse_parameters
 
         given = {key.rstrip("_"): _format_word(value) for key, value in words.items() if value not in ("", None, False)}
-        asked = asked_of(question, given)
+        asked = parse_parameters(question, given)
         if self._server is not None:
             return self._ask_server(self._server, question, name, given)
         return self._ask_lake(question, name, asked)
 
     def _ask_lake(self, question: str, name: str, asked: msgspec.Struct) -> Answer:
         from fairlead.core import clock
-        from fairlead.explain.questions.catalog import ask
+        from fairlead.explain.questions.catalog import answer_question
         from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
         from fairlead.explain.questions.question import Asking
         from fairlead.store.folder import find_default_lake
@@ -168,7 +168,7 @@ class Asker:
         if self._asking is None:
             self._asking = Asking(Lake.open(self._root or find_default_lake()))
         try:
-            return ask(self._asking, question, name, asked, Sight(), clock.now_ns())
+            return answer_question(self._asking, question, name, asked, Sight(), clock.now_ns())
         except UnknownNameError as unknown:
             raise UsageError(str(unknown), remedy=_suggest(unknown.near, question)) from None
 

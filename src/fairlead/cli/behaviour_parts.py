@@ -18,10 +18,10 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
 
     from fairlead.core.model import units
     from fairlead.core.safe_text import inert
-    from fairlead.show.report.diagnosis.behaviour import facts_of, headline
+    from fairlead.show.report.diagnosis.behaviour import build_headline, list_facts
 
-    parts: list[RenderableType] = [Text(inert(headline(answer)), style="bold")]
-    parts += [Text(line, style="dim") for line in facts_of(answer)]
+    parts: list[RenderableType] = [Text(inert(build_headline(answer)), style="bold")]
+    parts += [Text(line, style="dim") for line in list_facts(answer)]
     moved = f"read {units.format_bytes(answer.read_bytes)}, written {units.format_bytes(answer.write_bytes)}"
     parts += [Text(moved), Text("")] if answer.known else [Text("")]
     if answer.nontrivial:
@@ -83,7 +83,7 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.core.model import units
-    from fairlead.show.report.diagnosis.behaviour import trend_of
+    from fairlead.show.report.diagnosis.behaviour import format_trend
 
     return fitted(
         [
@@ -91,7 +91,7 @@ def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
             Column("moved", lambda one: units.format_bytes(one.bytes), right=True),
             Column("share", lambda one: units.format_percent(one.share), right=True),
-            Column("trend", trend_of, right=True),
+            Column("trend", format_trend, right=True),
             Column("metadata ops", lambda one: units.format_count(one.metadata_ops), right=True, spare=2),
             Column("core-hours", lambda one: units.format_count(one.core_hours), right=True, spare=3),
         ],

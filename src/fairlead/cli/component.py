@@ -35,9 +35,9 @@ def list_components(request: Request, everything: bool) -> None:
 
     A component with no requests is idle, one without any data is unknown: neither is called healthy.
     """
-    from fairlead.show.report.diagnosis.page import health_page
+    from fairlead.show.report.diagnosis.page import build_health_page
 
-    request.show("component_health", parts=health_parts, page=health_page, all=everything)
+    request.show("component_health", parts=health_parts, page=build_health_page, all=everything)
 
 
 @component.command("show")
@@ -45,9 +45,9 @@ def list_components(request: Request, everything: bool) -> None:
 @question_options(html=True)
 def show_component(request: Request, name: str) -> None:
     """Show one component: its state, its load against its known peak, its incidents."""
-    from fairlead.show.report.diagnosis.page import health_page
+    from fairlead.show.report.diagnosis.page import build_health_page
 
-    request.show("component_health", parts=health_parts, page=health_page, component=name)
+    request.show("component_health", parts=health_parts, page=build_health_page, component=name)
 
 
 def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
@@ -58,7 +58,7 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.finding import finding_table
     from fairlead.core.model import units
-    from fairlead.show.report.diagnosis.parts import rate
+    from fairlead.show.report.diagnosis.parts import format_rate
 
     sick = sum(one.state in ("sick", "dead") for one in answer.components)
     said = f"{sick:,} sick component{'' if sick == 1 else 's'}" if sick else "No component is known to be sick"
@@ -77,7 +77,10 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
             Column("state", state),
             Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=1),
             Column(
-                "measured", lambda r: rate(r.measured, "metadata" if r.layer == "mds" else "write"), right=True, spare=3
+                "measured",
+                lambda r: format_rate(r.measured, "metadata" if r.layer == "mds" else "write"),
+                right=True,
+                spare=3,
             ),
             Column("since", lambda r: units.format_time(r.since_ns).removesuffix(" UTC"), spare=2),
             Column("why", lambda r: r.why, spare=4, longest=60),

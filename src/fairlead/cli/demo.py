@@ -139,13 +139,13 @@ def _fuse_works() -> bool:
 
 
 def _page(outcome: Outcome) -> str:
-    from fairlead.show.report.path.page import render
+    from fairlead.show.report.path.page import render_path_page
 
     lead = f"fairlead demo, seed {outcome.seed}: three jobs did real I/O through two forwarders on four targets."
     missing = []
     if outcome.lost_without_fuse:
         missing.append({"what": "a mount", "why": outcome.lost_without_fuse})
-    return render(
+    return render_path_page(
         {
             "judgement": outcome.judgement,
             "paths": outcome.paths,

@@ -71,9 +71,9 @@ def settings(lake: Path) -> Config:
 def analysed(lake: Path) -> None:
     """Summaries and findings of a run that is over: nobody has to wait for records that come late."""
     from fairlead.core import clock
-    from fairlead.explain.diagnosing.analysis_loop import step
+    from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
     from fairlead.store.lake import Lake
 
     held = Lake.open(lake)
     with held.writer("analysis") as writer:
-        step(held, writer, clock.now_ns(), lag_ns=0)
+        summarise_ended_jobs(held, writer, clock.now_ns(), lag_ns=0)

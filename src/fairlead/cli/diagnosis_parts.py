@@ -19,7 +19,7 @@ from fairlead.core.model.finding import Advice, Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import inert
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
-from fairlead.show.report.diagnosis.parts import AUDIENCE, others_got, rate, when
+from fairlead.show.report.diagnosis.parts import AUDIENCE, format_rate, format_span, format_usual_rates
 
 ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
 
@@ -125,7 +125,7 @@ def usual(rows: Sequence[Usual], width: int) -> list[RenderableType]:
         if not others:
             parts.append(Text(f"  {one.kind}: nothing like it is known", style="dim"))
             continue
-        said = f"  {one.kind}: {rate(mine.rate_per_s, one.kind)}; {others_got(one)}"
+        said = f"  {one.kind}: {format_rate(mine.rate_per_s, one.kind)}; {format_usual_rates(one)}"
         rates = [*(run.rate_per_s for run in others), mine.rate_per_s]
         picture = Text("  ") + line(rates, max(10, min(width - 20, len(rates))), style="grey62") + Text(" ← this run")
         parts += [Text(said), picture]
@@ -137,7 +137,7 @@ def incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> Rendera
     columns = [
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
         Column("state", lambda r: r.kind),
-        Column("when", lambda r: when(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
+        Column("when", lambda r: format_span(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
         Column("lasted", lambda r: units.format_duration(r.duration_s(now_ns)), right=True),
         Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=2),
         Column("likely cause", lambda r: r.hint.replace("_", " "), spare=3),

@@ -86,13 +86,13 @@ class Batch:
     @contextmanager
     def start_workers(self) -> Iterator[Workers]:
         """Start the workers, and stop them at the end. Raises ConfigError for wrong settings."""
-        from fairlead.explain.batch.settings import load
-        from fairlead.explain.batch.workers import workers
+        from fairlead.explain.batch.settings import load_batch_settings
+        from fairlead.explain.batch.workers import start_workers
 
-        settings = load(self.file)
+        settings = load_batch_settings(self.file)
         if self.where != "here":
             say(f"waiting for workers: {self.where}")
-        with workers(self.where, settings, count=self.count) as found:
+        with start_workers(self.where, settings, count=self.count) as found:
             yield found
 
 
@@ -156,10 +156,10 @@ def summarise_jobs(batch: Batch, **words: Any) -> None:
     Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
     and does nothing when all is done. A summary stays as it is if the records it was made of are gone.
     """
-    from fairlead.explain.batch.reanalysis import reanalyse
+    from fairlead.explain.batch.reanalysis import reanalyse_jobs
 
     with batch.start_workers() as workers, show_progress("jobs") as done:
-        found = reanalyse(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
+        found = reanalyse_jobs(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
     if batch.as_json:
         print_json(found)
         return
@@ -179,10 +179,10 @@ def diagnose_jobs(batch: Batch, **words: Any) -> None:
     Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
     and does nothing when all is done. Findings of an older version are no longer listed for what this one examined.
     """
-    from fairlead.explain.batch.rediagnosis import rediagnose
+    from fairlead.explain.batch.rediagnosis import rediagnose_jobs
 
     with batch.start_workers() as workers, show_progress("findings") as done:
-        found = rediagnose(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
+        found = rediagnose_jobs(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
     if batch.as_json:
         print_json(found)
         return
@@ -205,10 +205,12 @@ def describe_population(batch: Batch, peak: float | None) -> None:
     Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
     """
     from fairlead.cli.ask import show_answer
-    from fairlead.explain.batch.population import population
+    from fairlead.explain.batch.population import compute_population
 
     with batch.start_workers() as workers, show_progress("population") as done:
-        found = population(workers, batch.lake, batch.span, memory=batch.memory, peak_bytes_per_s=peak, done=done)
+        found = compute_population(
+            workers, batch.lake, batch.span, memory=batch.memory, peak_bytes_per_s=peak, done=done
+        )
     show_answer(found, _shown, None, None, as_json=batch.as_json)
 
 
@@ -256,11 +258,13 @@ def explain_slow_phases(
         for file in files:
             found[str(file)] = explain_slow_runs(read_tokio_runs(file), limits)
     else:
-        from fairlead.explain.batch.factors import history_of
-        from fairlead.explain.batch.pieces import lake_at
+        from fairlead.explain.batch.factors import read_phase_runs
+        from fairlead.explain.batch.pieces import open_piece_lake
 
         place = _lake(root)
-        runs = history_of(lake_at(place, None), _span(from_, to, clock.now_ns()), user=user, program=program)
+        runs = read_phase_runs(
+            open_piece_lake(place, None), _span(from_, to, clock.now_ns()), user=user, program=program
+        )
         found[place] = None if runs is None else explain_slow_runs(runs, limits)
     if as_json:
         from dataclasses import asdict
@@ -294,9 +298,9 @@ def _lake(root: Path | None) -> str:
 
 
 def _span(from_: str, to: str, now_ns: int) -> Span:
-    from fairlead.explain.questions.span import DAY_NS, span_of
+    from fairlead.explain.questions.span import DAY_NS, parse_span
 
-    return span_of(now_ns=now_ns, default="1d", from_=from_, to=to, longest_ns=LONGEST_DAYS * DAY_NS)
+    return parse_span(now_ns=now_ns, default="1d", from_=from_, to=to, longest_ns=LONGEST_DAYS * DAY_NS)
 
 
 @contextmanager
@@ -358,10 +362,10 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
 def _whole(days: list[LayerDay]) -> list[LayerDay]:
     """All days of each layer as one."""
     from fairlead.explain.questions.answers import LayerDay
-    from fairlead.explain.questions.rollup_sums import added
+    from fairlead.explain.questions.rollup_sums import add_sums
 
     layers = dict.fromkeys(day.layer for day in days)
-    return [LayerDay(day="", layer=name, sums=added([d.sums for d in days if d.layer == name])) for name in layers]
+    return [LayerDay(day="", layer=name, sums=add_sums([d.sums for d in days if d.layer == name])) for name in layers]
 
 
 def _rate(quantiles: dict[str, float]) -> str:

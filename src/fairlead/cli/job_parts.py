@@ -128,8 +128,8 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted, program_of
     from fairlead.core.model import units
     from fairlead.core.safe_text import inert
-    from fairlead.show.report.diagnosis.page import VERDICTS, runs_line
-    from fairlead.show.report.diagnosis.parts import known_by, lost, rate, when
+    from fairlead.show.report.diagnosis.page import VERDICTS, format_runs_line
+    from fairlead.show.report.diagnosis.parts import build_evidence_heading, format_lost_time, format_rate, format_span
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
     style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")
@@ -137,13 +137,16 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
     about = " · ".join(inert(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
     parts: list[RenderableType] = [
         Text.assemble(
-            (word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{when(job.start_ns, job.end_ns)}"
+            (word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{format_span(job.start_ns, job.end_ns)}"
         )
     ]
     if answer.phases:
         took = units.format_duration(sum(line.seconds for line in answer.phases))
         parts.append(
-            Text(f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)}; lost {lost(answer.lost_s)}")
+            Text(
+                f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)}; lost"
+                f" {format_lost_time(answer.lost_s)}"
+            )
         )
         columns = [
             Column("phase", lambda r: f"{r.kind} {r.number + 1}"),
@@ -155,9 +158,9 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
                 right=True,
                 spare=2,
             ),
-            Column("rate", lambda r: rate(r.rate_per_s, r.kind), right=True, spare=1),
+            Column("rate", lambda r: format_rate(r.rate_per_s, r.kind), right=True, spare=1),
             Column("usually", lambda r: units.format_duration(r.expected_s), right=True),
-            Column("lost", lambda r: lost(r.lost_s), right=True),
+            Column("lost", lambda r: format_lost_time(r.lost_s), right=True),
             Column("mode", lambda r: r.mode or units.ABSENT, spare=4),
         ]
         parts.append(fitted(columns, answer.phases[:20], width))
@@ -180,12 +183,15 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
         ]
         parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
-        parts += [shown.heading(inert(known_by(told, answer.headline))), *shown.evidence(told.finding.evidence)]
+        parts += [
+            shown.heading(inert(build_evidence_heading(told, answer.headline))),
+            *shown.evidence(told.finding.evidence),
+        ]
     parts += shown.courses(answer.courses, width)
     if answer.usual:
         parts += [shown.heading("What it usually gets"), *shown.usual(answer.usual, width)]
     if answer.runs is not None:
-        parts += [shown.heading("Runs of its program"), Text(f"  {runs_line(answer.runs)}")]
+        parts += [shown.heading("Runs of its program"), Text(f"  {format_runs_line(answer.runs)}")]
     if answer.alike:
         columns = [
             Column("job", lambda r: r.job_id or "another job"),

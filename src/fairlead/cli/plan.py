@@ -136,7 +136,7 @@ def plan(
     jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
     from fairlead.core import clock
     from fairlead.decide.planning.plan_jobs import planned, sound
-    from fairlead.explain.questions.span import moment_ns
+    from fairlead.explain.questions.span import parse_moment
 
     now_ns = clock.now_ns()
     made = planned(
@@ -144,7 +144,7 @@ def plan(
         _site(site_file),
         jobs,
         policy=policy,
-        at_ns=_moment(moment_ns(at or "now", now_ns), now_ns),
+        at_ns=_moment(parse_moment(at or "now", now_ns), now_ns),
         now_ns=now_ns,
         file_system=file_system,
         seed=seed,
@@ -187,11 +187,11 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     from fairlead.decide.planning.live_site import live
     from fairlead.decide.planning.plan_jobs import ground_of, refusal
     from fairlead.decide.policies.paths.checker import check as checked
-    from fairlead.explain.questions.span import moment_ns
+    from fairlead.explain.questions.span import parse_moment
 
     plans = read_plans(_content(file, "FILE"), str(file))
     now_ns = clock.now_ns()
-    at_ns = _moment(moment_ns(at or "now", now_ns), now_ns)
+    at_ns = _moment(parse_moment(at or "now", now_ns), now_ns)
     systems = {one.file_system for one in plans.plans if one.file_system}
     wanted = file_system or (systems.pop() if len(systems) == 1 else "")
     state = live(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)

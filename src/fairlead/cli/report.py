@@ -75,7 +75,7 @@ def report(
     from fairlead.cli import terminal
     from fairlead.show.report import build as reporting
 
-    setup = reporting.prepare(rules_dir, platform)
+    setup = reporting.load_setup(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
         raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rule list` names them all")
     _apart([html, None if json_out in (None, "-") else Path(json_out)], [*traces, compare, rules_dir, platform])
@@ -150,7 +150,7 @@ class _Run:
         self._failures += failures
         accounts, traces = reporting.split_accounting(inputs.group_files(found))
         self._read |= {place for job in (*accounts, *traces) for path in job.files if (place := _inode(path))}
-        for number, runs in reporting.accounting(accounts, self._failures).items():
+        for number, runs in reporting.read_accounting(accounts, self._failures).items():
             self._accounts.setdefault(number, []).extend(runs)
         return traces
 
@@ -162,7 +162,7 @@ class _Run:
         kept: list[Report] | None = []
         try:
             for job in before + after:
-                one = reporting.build(job, self._setup, self._accounts, self._failures, progress)
+                one = reporting.build_report(job, self._setup, self._accounts, self._failures, progress)
                 if one is None:
                     continue
                 self._verdicts.append(one.verdict)
@@ -191,7 +191,7 @@ class _Run:
         if self._screen is not None:
             self._screen.passing(one)
         if html is not None and self._unwritten is None:
-            self._save(self._page_name(html, one), reporting.page(one).encode(), page=True)
+            self._save(self._page_name(html, one), reporting.build_report_page(one).encode(), page=True)
 
     def _write_pages(self, reports: list[Report], html: Path | None) -> None:
         from fairlead.show.report import build as reporting
@@ -199,11 +199,11 @@ class _Run:
         if html is None:
             return
         if self._compared:
-            self._save(html, reporting.page(*reports).encode(), page=True)
+            self._save(html, reporting.build_report_page(*reports).encode(), page=True)
             return
         for one in reports:
             name = html if len(reports) == 1 else self._page_name(html, one)
-            self._save(name, reporting.page(one).encode(), page=True)
+            self._save(name, reporting.build_report_page(one).encode(), page=True)
 
     def _page_name(self, html: Path, one: Report) -> Path:
         """`html` with the job in it, and a number where two jobs would share a name."""

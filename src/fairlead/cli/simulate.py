@@ -326,9 +326,9 @@ def plot(result: str, out: Path | None, root: Path) -> None:
 
     RESULT is the name of an experiment that was run (`fairlead simulate list`), scheduling-study, or its TOML file.
     """
-    from fairlead.show.report.simulation.plotting import plotted
+    from fairlead.show.report.simulation.plotting import plot_result
 
-    pages = plotted(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
+    pages = plot_result(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
     beside = len(pages) - 1
     say(f"{beside} picture{'s' * (beside != 1)} beside it")
     click.echo(str(pages[0]))

@@ -107,15 +107,15 @@ def whatif(
     from fairlead.decide.whatif.evaluate import WhatIfRequest
     from fairlead.decide.whatif.evaluate import whatif as answered
     from fairlead.explain.questions.lake_queries import Sight
-    from fairlead.explain.questions.span import span_of
-    from fairlead.show.report.whatif.page import whatif_page
+    from fairlead.explain.questions.span import parse_span
+    from fairlead.show.report.whatif.page import build_whatif_page
     from fairlead.store.folder import find_default_lake
     from fairlead.store.lake import Lake
 
     if price is not None and not price < float("inf"):
         raise UsageError("the price is no number", where="--price", remedy="give what a core-hour costs: 0.04")
     age = bool(since) and since[0].isdigit() and since[-1].isalpha() and since.isalnum()
-    span = span_of(
+    span = parse_span(
         now_ns=clock.now_ns(), default="30d", last=since if age else "", from_="" if age else since, to=until
     )
     asked = WhatIfRequest(
@@ -129,13 +129,13 @@ def whatif(
     )
     peaks = {}
     if site_file is not None:
-        from fairlead.explain.diagnosing.site_file import site_facts
+        from fairlead.explain.diagnosing.site_file import read_site_facts
 
-        facts = site_facts(str(site_file))
+        facts = read_site_facts(str(site_file))
         peaks = dict(facts.peaks) if facts is not None else {}
     lake = Lake.open(root or find_default_lake())
     answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())
-    show_answer(answer, page, whatif_page, html, as_json=as_json)
+    show_answer(answer, page, build_whatif_page, html, as_json=as_json)
 
 
 def _telling() -> Callable[[str], None] | None:
@@ -150,17 +150,24 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.core.safe_text import inert
-    from fairlead.show.report.whatif.page import BASES, HOW, dropped_line, held_line, of_jobs, trust_line
+    from fairlead.show.report.whatif.page import (
+        BASES,
+        HOW,
+        format_dropped,
+        format_held_out,
+        format_replayed_jobs,
+        format_trust,
+    )
 
     parts: list[RenderableType] = [Text(inert(answer.headline), style="bold")]
-    parts += [Text(inert(line), style="dim") for line in (of_jobs(answer), trust_line(answer), HOW)]
+    parts += [Text(inert(line), style="dim") for line in (format_replayed_jobs(answer), format_trust(answer), HOW)]
     parts += [Text(""), _scenarios(answer, width), Text("")]
     if answer.best is not None:
         best = answer.scenarios[answer.best]
         for side in best.sides:
             parts += _sides(side, best, width)
     if answer.held_out is not None:
-        parts += [Text(held_line(answer.held_out)), Text("")]
+        parts += [Text(format_held_out(answer.held_out)), Text("")]
     from fairlead.core.model import units
 
     known = ", ".join(
@@ -172,7 +179,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     parts.append(Text(f"curves rest on: {known}"))
     if answer.dropped:
         parts.append(Text("\nLeft out", style="bold yellow"))
-        parts += [Text(inert(f"  {dropped_line(one)}")) for one in answer.dropped]
+        parts += [Text(inert(f"  {format_dropped(one)}")) for one in answer.dropped]
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {inert(text)}") for text in answer.missing]
@@ -183,19 +190,19 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
     from fairlead.core.model import units
-    from fairlead.show.report.whatif.page import hours, signed, slowdown
+    from fairlead.show.report.whatif.page import format_core_hours, format_signed_share, format_slowdown
 
     most = max(one.io_core_hours for one in answer.scenarios) or 1.0
     money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
     columns = [
         Column("simulated", lambda one: one.name),
         Column("", lambda one: bar(one.io_core_hours / most, 16), spare=3),
-        Column("core-hours in I/O", lambda one: hours(one.io_core_hours), right=True),
-        Column("saved", lambda one: hours(one.saved_core_hours), right=True),
-        Column("share", lambda one: signed(one.saved_share), right=True),
+        Column("core-hours in I/O", lambda one: format_core_hours(one.io_core_hours), right=True),
+        Column("saved", lambda one: format_core_hours(one.saved_core_hours), right=True),
+        Column("share", lambda one: format_signed_share(one.saved_share), right=True),
         *(money if answer.price_per_core_hour is not None else []),
-        Column("mean slowdown", lambda one: slowdown(one.mean_slowdown), right=True, spare=1),
-        Column("p90", lambda one: slowdown(one.p90_slowdown), right=True, spare=1),
+        Column("mean slowdown", lambda one: format_slowdown(one.mean_slowdown), right=True, spare=1),
+        Column("p90", lambda one: format_slowdown(one.p90_slowdown), right=True, spare=1),
         Column("busiest forwarder", lambda one: units.format_percent(one.busiest_forwarder), right=True, spare=2),
     ]
     return fitted(columns, answer.scenarios, width)
@@ -207,7 +214,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted, word
     from fairlead.core.model import units
     from fairlead.core.safe_text import inert
-    from fairlead.show.report.whatif.page import hours
+    from fairlead.show.report.whatif.page import format_core_hours
 
     title = (
         f"{side.kind}s with {best.name}: {side.won or 0:,} win, {side.lost or 0:,} lose, {side.same or 0:,} as before"
@@ -219,8 +226,8 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
         Column(side.kind, lambda one: one.name),
         *([Column("user", lambda one: word(one.user), spare=2)] if side.kind != "user" else []),
         *([Column("jobs", lambda one: f"{one.jobs:,}", right=True, spare=1)] if side.kind != "job" else []),
-        Column("saved", lambda one: hours(one.saved_core_hours), right=True),
-        Column("before", lambda one: hours(one.before_core_hours), right=True, spare=1),
+        Column("saved", lambda one: format_core_hours(one.saved_core_hours), right=True),
+        Column("before", lambda one: format_core_hours(one.before_core_hours), right=True, spare=1),
         Column(
             "in I/O",
             lambda one: f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}",

@@ -21,8 +21,14 @@ from fairlead.core.safe_text import inert
 from fairlead.explain.analysis.advice import AdviceSet
 from fairlead.explain.rules.advice_set import load_advice
 from fairlead.show.alerts import digest
-from fairlead.show.alerts.alert_subject import Concern, JobFacts, jobs_named, of_findings, of_incidents
-from fairlead.show.alerts.evaluation import Look, look
+from fairlead.show.alerts.alert_subject import (
+    Concern,
+    JobFacts,
+    build_finding_concerns,
+    build_incident_concerns,
+    list_named_jobs,
+)
+from fairlead.show.alerts.evaluation import Look, evaluate_concerns
 from fairlead.show.alerts.route_sender import Sender
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import State
@@ -68,7 +74,7 @@ def begin(config: Any, stop: threading.Event) -> list[threading.Thread]:
         sender = Sender(folder, alerts, route, clock.now_ns)
         with State(folder) as state:
             while not stop.wait(_SEND_S):
-                sender.work(state)
+                sender.send_due(state)
 
     works: list[tuple[str, Callable[[], None]]] = [("looking", looking)]
     works += [(f"route {route}", lambda route=route: sending(route)) for route in alerts.routes]  # type: ignore[misc]
@@ -98,11 +104,11 @@ def step(lake: LakeReader, state: State, alerts: Alerts, advice: AdviceSet, now_
     mark = state.mark(_MADE)
     since_ns = now_ns - FIRST_NS if mark is None else mark - OVERLAP_NS
     concerns = new_concerns(lake, state, advice, since_ns)
-    found = look(state, alerts, concerns, now_ns)
+    found = evaluate_concerns(state, alerts, concerns, now_ns)
     newest = max([mark or since_ns, *(one.made_ns for one in concerns)])
     with state.change():
         state.set_mark(_MADE, min(newest, now_ns) if mark is None else max(mark, min(newest, now_ns)))
-    digest.due(state, alerts, now_ns)
+    digest.enqueue_due_digests(state, alerts, now_ns)
     forgot = state.mark(_FORGOT)
     if forgot is None or now_ns >= forgot + _FORGET_NS:
         state.forget(now_ns - round(alerts.keep_days * 86400 * 1e9))
@@ -132,8 +138,8 @@ def new_concerns(lake: LakeReader, state: State, advice: AdviceSet, since_ns: in
     incidents = _new_rows(lake, state, "incident", "detail, made_ns, withdrawn", since_ns)
     if not findings.num_rows + incidents.num_rows:
         return []
-    facts = _facts(lake, jobs_named(findings, incidents))
-    return [*of_incidents(incidents, facts, advice), *of_findings(findings, facts)]
+    facts = _facts(lake, list_named_jobs(findings, incidents))
+    return [*build_incident_concerns(incidents, facts, advice), *build_finding_concerns(findings, facts)]
 
 
 def _new_rows(lake: LakeReader, state: State, table: str, columns: str, since_ns: int) -> pa.Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from fairlead.core.clock import now_ns
-from fairlead.explain.diagnosing.site_file import site_facts
+from fairlead.explain.diagnosing.site_file import read_site_facts
 from fairlead.explain.questions.question import Asking
 from fairlead.run import setup_route as setup
 from fairlead.run.config import Config, kept
@@ -21,11 +21,11 @@ from fairlead.run.whatif.queue import whatif_runs
 from fairlead.show.alerts import routes as alerts
 from fairlead.show.web import site_pages
 from fairlead.show.web.api import export
-from fairlead.show.web.api.app import application
+from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.pages import serving
-from fairlead.show.web.signin.sign_in_app import entrance
+from fairlead.show.web.signin.sign_in_app import build_entrance
 from fairlead.store.lake import Lake
 
 
@@ -52,15 +52,15 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
         user_at_once=config.api.user_at_once,
         user_waiting=config.api.user_waiting,
     )
-    asking = Asking(lake, facts=site_facts(config.server.site))
+    asking = Asking(lake, facts=read_site_facts(config.server.site))
     state = Path(config.server.state)
-    people = entrance(state, config.web, key, lake, wall=clock)
+    people = build_entrance(state, config.web, key, lake, wall=clock)
     asking.keep = kept(config.keep)
-    asking.acknowledged = alerts.taken_on(state)
+    asking.acknowledged = alerts.read_acknowledged_ids(state)
     more = [
         *people.routes,
-        *alerts.routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
-        *export.routes(asking, settings, people.door, clock),
+        *alerts.build_alert_routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
+        *export.build_export_routes(asking, settings, people.door, clock),
         *setup.routes(config, people.door, clock, lake),
         *site_pages.routes(asking, settings, people.door, clock),
     ]
@@ -70,12 +70,12 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
         replays.start()
         described += whatif_routes.OPERATIONS
         more += whatif_routes.routes(replays, people.door, noted=people.noted)
-    app = application(
+    app = build_application(
         asking,
         settings,
         clock=clock,
         door=people.door,
-        more=[*more, *serving.routes()],
+        more=[*more, *serving.build_page_routes()],
         guards=people.guards,
         described=described,
         followed={"whatif": whatif_routes.followed(replays)} if replays else {},

@@ -23,7 +23,7 @@ from fairlead.see.collector.feeds import Feeds
 from fairlead.see.collector.listeners import parse_address
 from fairlead.see.collector.settings import Carry, Collector
 from fairlead.show.alerts.settings import Alerts
-from fairlead.show.alerts.settings import checked as checked_alerts
+from fairlead.show.alerts.settings import check_alerts as checked_alerts
 from fairlead.show.web import settings as web_settings
 from fairlead.store.folder import check_shard, find_default_lake
 from fairlead.store.retention import Policy
@@ -237,7 +237,7 @@ def _checked(config: Config) -> Config:
         if value > 1:
             raise ConfigError(f"{value} is above 1", where=f"diagnosis.{path}", remedy="give a share from 0 to 1")
     checked_alerts(config.alerts)
-    web_settings.checked(config.web)
+    web_settings.check_web(config.web)
     for name in config.keep.tables:
         if name not in TABLES:
             raise ConfigError(

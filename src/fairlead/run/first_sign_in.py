@@ -13,8 +13,8 @@ import msgspec
 from fairlead.core.errors import InputError
 from fairlead.run.config import Config
 from fairlead.show.web.identity import Role
-from fairlead.show.web.people.accounts import account, add, nobody_can_sign_in
-from fairlead.show.web.people.audit import note
+from fairlead.show.web.people.accounts import add_account, find_account, is_sign_in_impossible
+from fairlead.show.web.people.audit import write_entry
 from fairlead.show.web.people.credentials import make_welcome
 from fairlead.show.web.people.store import Store
 
@@ -37,10 +37,10 @@ def first_sign_in(config: Config, addresses: Sequence[str]) -> list[str]:
     with Store(state) as store, store.change():
         if config.web.simulated:
             _made_people(store, state / SAMPLE_ACCOUNTS)
-        if not config.web.on or not config.web.local or not nobody_can_sign_in(store):
+        if not config.web.on or not config.web.local or not is_sign_in_impossible(store):
             return []
         key = make_welcome(store, FIRST)
-        note(store, "", "welcome", FIRST, how="server")
+        write_entry(store, "", "welcome", FIRST, how="server")
     return [
         f"sign in: {base(config, addresses)}/welcome#{key}",
         f"that address is good once, for an hour; another one: fairlead account welcome --state {state}",
@@ -69,5 +69,5 @@ def _made_people(store: Store, file: Path) -> None:
     except (OSError, msgspec.DecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(file), remedy="remove it") from error
     for one in people:
-        if account(store, one.name) is None:
-            add(store, one.name, role=one.role, projects=one.projects)
+        if find_account(store, one.name) is None:
+            add_account(store, one.name, role=one.role, projects=one.projects)

@@ -17,11 +17,11 @@ from starlette.routing import BaseRoute, Route
 import fairlead
 from fairlead.core.errors import FairleadError
 from fairlead.explain.questions.answers_setup import Setup
-from fairlead.explain.questions.setup import ServerSettings, setup
-from fairlead.explain.questions.setup_facts import lake_seen
+from fairlead.explain.questions.setup import ServerSettings, list_setup_steps
+from fairlead.explain.questions.setup_facts import inspect_lake
 from fairlead.run.config import Config
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import READ, Door, RefusedError, must
+from fairlead.show.web.identity import READ, Door, RefusedError, require_scope
 from fairlead.store.lake import Lake
 
 PATH = "/api/v1/setup"
@@ -89,12 +89,12 @@ def _bound(config: Config, name: str, wanted: list[str]) -> list[str]:
 
 def people_known(state: Path) -> int | None:
     """How many accounts there are; None where that cannot be told."""
-    from fairlead.show.web.people.accounts import accounts
+    from fairlead.show.web.people.accounts import list_accounts
     from fairlead.show.web.people.store import Store
 
     try:
         with Store(state) as store:
-            return len(accounts(store))
+            return len(list_accounts(store))
     except (FairleadError, OSError):
         return None
 
@@ -105,11 +105,11 @@ def routes(config: Config, door: Door, clock: Callable[[], int], lake: Lake | No
     def told() -> Setup:
         now_ns = clock()
         known = settled(config, accounts=people_known(Path(config.server.state)))
-        return setup(known, lake_seen(Path(config.server.lake), now_ns, lake), now_ns)
+        return list_setup_steps(known, inspect_lake(Path(config.server.lake), now_ns, lake), now_ns)
 
     async def answer(request: Request) -> Response:
-        person = door.person(request)  # in the loop's thread, which the door's file is read in
-        must(person, READ)
+        person = door.identify_person(request)  # in the loop's thread, which the door's file is read in
+        require_scope(person, READ)
         if not person.sight.everything:
             raise RefusedError(
                 403, "what is connected to the server is for support and administrators", "ask one of them"

@@ -16,7 +16,7 @@ from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
 from fairlead.decide.whatif.evaluate import WhatIfRequest, whatif, when
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.show.report.whatif.page import whatif_page
+from fairlead.show.report.whatif.page import build_whatif_page
 from fairlead.store.lake import Lake
 from whatif_lake import BROKEN, ORIGIN_NS, SPAN, S, lake_of, plays
 
@@ -157,7 +157,7 @@ def test_a_reader_with_a_user_is_told_of_the_own_jobs_only(site: Path) -> None:
     assert mine.scenarios[1].io_core_hours == every.scenarios[1].io_core_hours
     for side in mine.scenarios[1].sides:
         assert all((one.user or one.name) == me for one in (*side.winners, *side.losers))
-    page = whatif_page(mine)
+    page = build_whatif_page(mine)
     assert me in page
     assert not any(other in page for other in users - {me})
 

@@ -13,7 +13,7 @@ from fairlead.core.model.tables import JOBS, OPS, batch_of
 from fairlead.explain.analysis.culprits import judge_tables
 from fairlead.explain.analysis.job_path import build_job_paths, list_differences
 from fairlead.explain.analysis.path_charts import build_path_charts
-from fairlead.show.report.path.page import render
+from fairlead.show.report.path.page import render_path_page
 from path_simulation import EDGES_NS, MIB, START_NS, Plane, checkpoints, flood, metadata
 
 SECONDS = 16
@@ -55,7 +55,7 @@ def tables() -> dict[str, pa.Table]:
 def _page(tables: dict[str, pa.Table], **more: Any) -> tuple[str, dict[str, Any]]:
     judgement, facts = judge_tables(tables, EDGES_NS)
     found = build_job_paths(tables, facts)
-    text = render(
+    text = render_path_page(
         {"judgement": judgement, "paths": found, "charts": build_path_charts(tables, judgement, facts, found)} | more
     )
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)

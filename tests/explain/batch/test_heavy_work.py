@@ -16,10 +16,10 @@ from fairlead.core.errors import ConfigError, InputError, MissingDependencyError
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.explain.analysis.job_summary import SERIES
 from fairlead.explain.batch import population as pop
-from fairlead.explain.batch.pieces import pieces
-from fairlead.explain.batch.reanalysis import stream_of, tells_less
-from fairlead.explain.batch.settings import Slurm, load
-from fairlead.explain.batch.workers import Here, checked, slurm_cluster, workers
+from fairlead.explain.batch.pieces import split_span
+from fairlead.explain.batch.reanalysis import is_less_complete, stream_of
+from fairlead.explain.batch.settings import Slurm, load_batch_settings
+from fairlead.explain.batch.workers import LocalWorkers, create_slurm_cluster, run_checked, start_workers
 from fairlead.explain.questions.span import HOUR_NS, Span
 
 MOMENT = st.integers(0, 60 * HOUR_NS)
@@ -27,7 +27,7 @@ MOMENT = st.integers(0, 60 * HOUR_NS)
 
 @given(low=MOMENT, length=st.integers(0, 60 * HOUR_NS), step=st.sampled_from([HOUR_NS, 24 * HOUR_NS]))
 def test_pieces_are_the_span(low: int, length: int, step: int) -> None:
-    found = pieces(Span(low, low + length), step)
+    found = split_span(Span(low, low + length), step)
     assert sum(piece.length_ns for piece in found) == length
     bounds = [piece.from_ns for piece in found] + [found[-1].to_ns if found else low]
     assert bounds == sorted(set(bounds))
@@ -35,21 +35,21 @@ def test_pieces_are_the_span(low: int, length: int, step: int) -> None:
 
 
 def test_whole_pieces_of_two_spans_have_one_name() -> None:
-    wide = {stream_of("x", piece) for piece in pieces(Span(0, 10 * HOUR_NS), HOUR_NS)}
-    narrow = {stream_of("x", piece) for piece in pieces(Span(HOUR_NS // 2, 3 * HOUR_NS), HOUR_NS)}
+    wide = {stream_of("x", piece) for piece in split_span(Span(0, 10 * HOUR_NS), HOUR_NS)}
+    narrow = {stream_of("x", piece) for piece in split_span(Span(HOUR_NS // 2, 3 * HOUR_NS), HOUR_NS)}
     assert len(narrow - wide) == 1
-    assert not wide & {stream_of("y", piece) for piece in pieces(Span(0, 10 * HOUR_NS), HOUR_NS)}
+    assert not wide & {stream_of("y", piece) for piece in split_span(Span(0, 10 * HOUR_NS), HOUR_NS)}
 
 
 def test_nobody_works_at_a_wrong_address() -> None:
-    with pytest.raises(UsageError, match="nobody works"), workers("localhost:8786"):
+    with pytest.raises(UsageError, match="nobody works"), start_workers("localhost:8786"):
         pass
 
 
 @pytest.mark.parametrize(("where", "lacking"), [("processes", "distributed"), ("slurm", "dask_jobqueue")])
 def test_what_is_not_installed_is_named(where: str, lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, lacking, None)
-    with pytest.raises(MissingDependencyError) as told, workers(where):
+    with pytest.raises(MissingDependencyError) as told, start_workers(where):
         pass
     assert lacking in told.value.what
     assert told.value.remedy == "pip install 'fairlead[heavy]'"
@@ -57,11 +57,15 @@ def test_what_is_not_installed_is_named(where: str, lacking: str, monkeypatch: p
 
 def test_a_worker_of_another_version_refuses() -> None:
     with pytest.raises(UsageError, match=r"has fairlead .*, not 0\.0\.1"):
-        checked("0.0.1", len, "abc", {})
+        run_checked("0.0.1", len, "abc", {})
 
 
 def test_this_process_works_in_order() -> None:
-    assert list(Here().each(lambda piece, plus: piece + plus, [3, 1, 2], plus=10)) == [(3, 13), (1, 11), (2, 12)]
+    assert list(LocalWorkers().each(lambda piece, plus: piece + plus, [3, 1, 2], plus=10)) == [
+        (3, 13),
+        (1, 11),
+        (2, 12),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +82,9 @@ def test_a_wrong_setting_is_named(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "heavy.toml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=said):
-        load(file)
+        load_batch_settings(file)
     with pytest.raises(InputError):
-        load(tmp_path / "none.toml")
+        load_batch_settings(tmp_path / "none.toml")
 
 
 def test_slurm_is_asked_for_what_the_settings_say(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_slurm_is_asked_for_what_the_settings_say(tmp_path: Path) -> None:
         'walltime = "00:30:00"\ndirectives = ["--exclusive"]\nprologue = ["module load python"]\n'
         'python = "/opt/fairlead/bin/python"\ninterface = "lo"\nlogs = "/var/log/x"\n'
     )
-    with slurm_cluster(load(file).slurm) as cluster:
+    with create_slurm_cluster(load_batch_settings(file).slurm) as cluster:
         script = cluster.job_script().splitlines()
     for line in (
         "#SBATCH -p short",
@@ -130,8 +134,8 @@ def _row(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_summary_that_tells_less_is_not_written(changes: dict[str, Any], less: bool) -> None:
-    assert tells_less(_row(**changes), _row(estimated=["files"])) is less
-    assert not tells_less(_row(**changes), None)
+    assert is_less_complete(_row(**changes), _row(estimated=["files"])) is less
+    assert not is_less_complete(_row(**changes), None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=1, unique_by=lambda pair: pair[0]))

@@ -28,15 +28,15 @@ from fairlead.core.access.tokens import make_key
 from fairlead.core.batches.rows import decode
 from fairlead.core.errors import LakeBusyError, ServerError
 from fairlead.explain.batch import reanalysis
-from fairlead.explain.batch.pieces import pieces
-from fairlead.explain.batch.population import Population, population
-from fairlead.explain.batch.reanalysis import Reanalysis, made_again, reanalyse
+from fairlead.explain.batch.pieces import split_span
+from fairlead.explain.batch.population import Population, compute_population
+from fairlead.explain.batch.reanalysis import Reanalysis, reanalyse_jobs, summarise_stretch
 from fairlead.explain.batch.settings import Settings, Slurm
-from fairlead.explain.batch.workers import Here, Workers, workers
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, step
-from fairlead.explain.questions.distributions import DistributionCache, cdf
+from fairlead.explain.batch.workers import LocalWorkers, Workers, start_workers
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs
+from fairlead.explain.questions.distributions import DistributionCache, build_utilisation_cdf
 from fairlead.explain.questions.lake_queries import Sight
-from fairlead.explain.questions.machine import system
+from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.kit.testing.machine import small
 from fairlead.kit.testing.machine.play import Play
@@ -111,13 +111,13 @@ def one(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Lake:
         for body in sent:
             writer.take_batches(body.data, decode(body.data))
     with lake.writer("analysis") as writer:
-        assert not step(lake, writer, NOW_NS).more
+        assert not summarise_ended_jobs(lake, writer, NOW_NS).more
     return lake
 
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Workers]:
-    with workers("processes", count=2) as found:
+    with start_workers("processes", count=2) as found:
         yield found
 
 
@@ -182,42 +182,44 @@ def test_a_lost_collector_is_replaced_elsewhere(tmp_path: Path, sent: list[Body]
 
 def test_jobs_of_two_shards_are_summarised_as_of_one(two: Path, one: Lake, processes: Workers) -> None:
     done: list[tuple[int, int]] = []
-    found = reanalyse(processes, str(two), SPAN, NOW_NS, label="first", done=lambda k, n: done.append((k, n)))
+    found = reanalyse_jobs(processes, str(two), SPAN, NOW_NS, label="first", done=lambda k, n: done.append((k, n)))
     assert (found.stretches, found.done_before, found.kept) == (2, 0, 0)
     assert done == [(0, 2), (1, 2), (2, 2)]
     lake = Lake.open(two)
     assert {"a", "b", "reanalysis"} <= set(lake.place.shards())
     assert summaries(lake) == summaries(one)
     assert found.jobs == len(summaries(one)) > 3
-    again = reanalyse(processes, str(two), SPAN, NOW_NS + HOUR_NS, label="first")
+    again = reanalyse_jobs(processes, str(two), SPAN, NOW_NS + HOUR_NS, label="first")
     assert (again.jobs, again.done_before) == (0, 2)
     rows = lake.query(
         "SELECT count(*) AS n, max(made_ns) < $later AS old FROM job_summary", {"later": NOW_NS + HOUR_NS}
     )
     assert rows.to_pylist() == [{"n": found.jobs, "old": True}]
-    with workers("threads", count=2) as threads:
-        later = reanalyse(threads, str(two), SPAN, NOW_NS + HOUR_NS, label="later")
+    with start_workers("threads", count=2) as threads:
+        later = reanalyse_jobs(threads, str(two), SPAN, NOW_NS + HOUR_NS, label="later")
     assert (later.jobs, later.kept) == (found.jobs, 0)
     assert summaries(lake) == summaries(one)
 
 
 def test_the_population_is_that_of_one_process_and_of_the_questions(two: Path, one: Lake, processes: Workers) -> None:
-    reanalyse(Here(), str(two), SPAN, NOW_NS)
-    expected = population(Here(), str(one.place.root), SPAN)
-    found = population(processes, str(two), SPAN)
+    reanalyse_jobs(LocalWorkers(), str(two), SPAN, NOW_NS)
+    expected = compute_population(LocalWorkers(), str(one.place.root), SPAN)
+    found = compute_population(processes, str(two), SPAN)
     assert plain(found) == plain(expected)
     assert found.jobs == len(summaries(one))
     assert [c.jobs for c in found.classes] and sum(m.jobs for m in found.modes) == 2 * found.jobs  # noqa: PT018
-    wide = SPAN.aligned(HOUR_NS)
+    wide = SPAN.align_to(HOUR_NS)
     lake = Lake.open(two)
     peak = found.targets.peak_bytes_per_s
     assert peak
-    asked = msgspec.to_builtins(cdf(lake, wide, DistributionCache(), NOW_NS + DAY_NS, peak_bytes_per_s=peak))
+    asked = msgspec.to_builtins(
+        build_utilisation_cdf(lake, wide, DistributionCache(), NOW_NS + DAY_NS, peak_bytes_per_s=peak)
+    )
     mine = msgspec.to_builtins(found.targets)
     assert (mine.pop("peak_basis"), asked.pop("peak_basis")) == ("highest of the span", "given")
     assert mine == asked
     assert asked["minutes"] > 0
-    seen = system(lake, wide, Sight(), NOW_NS + DAY_NS)
+    seen = describe_machine(lake, wide, Sight(), NOW_NS + DAY_NS)
     assert found.layers == seen.layers
     assert len({day.day for day in found.layers}) == 2
     written = one.query("SELECT sum(write_bytes)::BIGINT AS n FROM job_summary WHERE end_ns IS NOT NULL")[
@@ -229,9 +231,10 @@ def test_the_population_is_that_of_one_process_and_of_the_questions(two: Path, o
 def test_a_cut_elsewhere_changes_nothing(one: Lake) -> None:
     """Any cut into pieces gives the sums of the whole."""
     root = str(one.place.root)
-    whole = population(Here(), root, SPAN)
+    whole = compute_population(LocalWorkers(), root, SPAN)
     days = [
-        population(Here(), root, part, peak_bytes_per_s=whole.targets.peak_bytes_per_s) for part in pieces(SPAN, DAY_NS)
+        compute_population(LocalWorkers(), root, part, peak_bytes_per_s=whole.targets.peak_bytes_per_s)
+        for part in split_span(SPAN, DAY_NS)
     ]
     assert len(days) == 2
     assert sum(day.jobs for day in days) == whole.jobs
@@ -239,12 +242,12 @@ def test_a_cut_elsewhere_changes_nothing(one: Lake) -> None:
 
 
 def dying(piece: Span, *, root: str, **rest: Any) -> Any:
-    """`made_again`, but the first worker that comes here is killed."""
+    """`summarise_stretch`, but the first worker that comes here is killed."""
     mark = Path(root).with_name("died")
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:
-        return made_again(piece, root=root, **rest)
+        return summarise_stretch(piece, root=root, **rest)
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("killed")
 
@@ -252,8 +255,8 @@ def dying(piece: Span, *, root: str, **rest: Any) -> Any:
 def test_a_worker_that_is_killed_changes_nothing(
     two: Path, one: Lake, processes: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reanalysis, "made_again", dying)
-    found = reanalyse(processes, str(two), SPAN, NOW_NS + 2 * HOUR_NS, label="killed")
+    monkeypatch.setattr(reanalysis, "summarise_stretch", dying)
+    found = reanalyse_jobs(processes, str(two), SPAN, NOW_NS + 2 * HOUR_NS, label="killed")
     assert two.with_name("died").exists()
     assert (found.jobs, found.done_before) == (len(summaries(one)), 0)
     assert summaries(Lake.open(two)) == summaries(one)
@@ -267,17 +270,17 @@ def always_dying(piece: int) -> int:
 
 @pytest.mark.slow
 def test_a_piece_that_kills_every_worker_is_given_up() -> None:
-    with workers("processes", count=1) as one, pytest.raises(ServerError, match="died"):
+    with start_workers("processes", count=1) as one, pytest.raises(ServerError, match="died"):
         list(one.each(always_dying, [1]))
 
 
 _KILLED = """
 import os, sys
 from fairlead.explain.questions.span import Span
-from fairlead.explain.batch.reanalysis import reanalyse
-from fairlead.explain.batch.workers import Here
+from fairlead.explain.batch.reanalysis import reanalyse_jobs
+from fairlead.explain.batch.workers import LocalWorkers
 root, low, high, now = sys.argv[1], *map(int, sys.argv[2:])
-reanalyse(Here(), root, Span(low, high), now, label="again", shard="again",
+reanalyse_jobs(LocalWorkers(), root, Span(low, high), now, label="again", shard="again",
           done=lambda k, n: os._exit(9) if k == 1 else None)
 """
 
@@ -286,7 +289,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(two: Path, one: Lake) -> 
     arguments = [str(two), str(SPAN.from_ns), str(SPAN.to_ns), str(NOW_NS)]
     killed = subprocess.run([sys.executable, "-c", _KILLED, *arguments], check=False)
     assert killed.returncode == 9
-    found = reanalyse(Here(), str(two), SPAN, NOW_NS, label="again", shard="again")
+    found = reanalyse_jobs(LocalWorkers(), str(two), SPAN, NOW_NS, label="again", shard="again")
     assert (found.stretches, found.done_before) == (2, 1)
     lake = Lake.open(two)
     stored = DeltaTable(str(lake.place.table("again", "job_summary"))).to_pyarrow_table()
@@ -296,7 +299,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(two: Path, one: Lake) -> 
 
 def test_only_one_run_writes_a_shard(one: Lake) -> None:
     with one.writer("busy"), pytest.raises(LakeBusyError):
-        reanalyse(Here(), str(one.place.root), SPAN, NOW_NS, shard="busy")
+        reanalyse_jobs(LocalWorkers(), str(one.place.root), SPAN, NOW_NS, shard="busy")
 
 
 @pytest.mark.slow
@@ -306,11 +309,11 @@ def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None
     with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
             writer.take_batches(body.data, decode(body.data))
-    first = reanalyse(Here(), str(lake.place.root), SPAN, NOW_NS)
+    first = reanalyse_jobs(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS)
     before = summaries(lake)
     with lake.writer("main") as writer:
         expire_days(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
-    again = reanalyse(Here(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
+    again = reanalyse_jobs(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
     doing = sum(row["io_processes"] is not None for row in before)
     assert doing > 0
     assert again.kept >= doing
@@ -321,7 +324,7 @@ def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None
 def test_jobs_that_have_not_ended_are_left_out(one: Lake) -> None:
     ends = one.query("SELECT end_ns FROM jobs WHERE end_ns IS NOT NULL ORDER BY end_ns")["end_ns"].to_pylist()
     middle = ends[len(ends) // 2]
-    found = reanalyse(Here(), str(one.place.root), SPAN, middle + LAG_NS, label="early", shard="early")
+    found = reanalyse_jobs(LocalWorkers(), str(one.place.root), SPAN, middle + LAG_NS, label="early", shard="early")
     assert found.jobs == sum(end <= middle for end in ends)
 
 
@@ -339,11 +342,11 @@ def test_a_scheduler_elsewhere_works_too(one: Lake) -> None:
             dashboard_address="127.0.0.1:0",
             silence_logs=50,
         ) as cluster,
-        workers(cluster.scheduler_address) as found,
+        start_workers(cluster.scheduler_address) as found,
     ):
         assert cluster.scheduler_address.startswith("tcp://")
-        assert plain(population(found, str(one.place.root), SPAN)) == plain(
-            population(Here(), str(one.place.root), SPAN)
+        assert plain(compute_population(found, str(one.place.root), SPAN)) == plain(
+            compute_population(LocalWorkers(), str(one.place.root), SPAN)
         )
 
 
@@ -379,9 +382,9 @@ def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytes
         walltime="00:05:00",
     )
     root = str(one.place.root)
-    with workers("slurm", Settings(slurm=asked)) as found:
-        there = population(found, root, SPAN)
-    assert plain(there) == plain(population(Here(), root, SPAN))
+    with start_workers("slurm", Settings(slurm=asked)) as found:
+        there = compute_population(found, root, SPAN)
+    assert plain(there) == plain(compute_population(LocalWorkers(), root, SPAN))
     assert (tmp_path / "before").read_text() == "before\n"
 
 
@@ -407,16 +410,16 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
             local_directory=str(tmp_path),
             logs=str(tmp_path),
         )
-        with workers("slurm", Settings(slurm=asked)) as found:
-            there = population(found, root, SPAN)
+        with start_workers("slurm", Settings(slurm=asked)) as found:
+            there = compute_population(found, root, SPAN)
             nodes = cluster.run("squeue", "--noheader", "--name=fairlead-worker", "--format=%N")
             seen = {node for _, node in found.each(os.getenv, ["SLURMD_NODENAME"])}
-            made = reanalyse(found, root, SPAN, NOW_NS, label="slurm", shard="slurm")
+            made = reanalyse_jobs(found, root, SPAN, NOW_NS, label="slurm", shard="slurm")
         assert nodes
         assert seen <= {"n1", "n2", "n3"}
         assert made.jobs + made.kept == len(summaries(one))
         cluster.until(lambda: not cluster.run("squeue", "--noheader", "--name=fairlead-worker"))
-    assert plain(there) == plain(population(Here(), root, SPAN))
+    assert plain(there) == plain(compute_population(LocalWorkers(), root, SPAN))
 
 
 def test_the_command_says_what_it_did(one: Lake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -427,7 +430,7 @@ def test_the_command_says_what_it_did(one: Lake, capsys: pytest.CaptureFixture[s
     assert main(["history", "summarise", *when]) == 0
     assert capsys.readouterr().out.startswith("0 summaries made, 0 left as they were, in 2 stretches")
     assert main(["history", "describe", *when, "--json"]) == 0
-    found = population(Here(), str(one.place.root), SPAN)
+    found = compute_population(LocalWorkers(), str(one.place.root), SPAN)
     assert msgspec.json.decode(capsys.readouterr().out, type=Population) == found
     assert main(["history", "describe", *when]) == 0
     shown = capsys.readouterr().out

@@ -17,9 +17,9 @@ from fairlead.core.errors import InputError
 from fairlead.core.model.tables import JOBS, PFS_CLIENT, batch_of
 from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
 from fairlead.explain.analysis.node_intervals import build_intervals, build_placements
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, step, take_site
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, summarise_ended_jobs, take_site
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.kit.testing.machine import small
 from fairlead.store.lake import Lake
@@ -53,7 +53,7 @@ def steps(lake: Lake, now_ns: int, most: int = 200) -> int:
     done = 0
     while True:
         with lake.writer("analysis") as writer:
-            made = step(lake, writer, now_ns, most=most)
+            made = summarise_ended_jobs(lake, writer, now_ns, most=most)
         done += made.summaries
         if not made.more:
             return done
@@ -169,7 +169,7 @@ def test_a_job_whose_records_are_all_here_is_summarised_at_once(play: Tables, la
     )
     assert steps(lake, first["end_ns"] - 1) == 0
     with lake.writer("analysis") as writer:
-        made = [step(lake, writer, first["end_ns"] + n * S, quick=True).summaries for n in (70, 71)]
+        made = [summarise_ended_jobs(lake, writer, first["end_ns"] + n * S, quick=True).summaries for n in (70, 71)]
     assert made[0] >= 1
     assert made[1] == 0
     assert {name: summaries(lake)[first["job_id"]][name] or 0 for name in SUMS} == truth(play, first["job_id"])
@@ -342,7 +342,7 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
     asking = Asking(lake)
     for job, row in before.items():
         assert {name: row[name] or 0 for name in SUMS} == moved[job]
-        page = ask(asking, "job", job, asked_of("job", {}), Sight(), now)
+        page = answer_question(asking, "job", job, parse_parameters("job", {}), Sight(), now)
         if row["basis"] is not None:
             assert (page.job.layer, page.job.sums.read_bytes, page.job.sums.write_bytes) == (
                 "mount",
@@ -351,9 +351,11 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
             )
             assert {"client", "mount"} <= {series.layer for series in page.timeline.series}
     total = sum(truth(play, job)["write_bytes"] for job in set(play["ops"]["job_id"].drop_null().to_pylist()))
-    system = ask(asking, "system", "", asked_of("system", {}), Sight(), now)
+    system = answer_question(asking, "system", "", parse_parameters("system", {}), Sight(), now)
     assert system.totals["mount"].write_bytes == system.totals["client"].write_bytes == total
-    listed = ask(asking, "jobs", "", asked_of("jobs", {"sort": "bytes", "limit": "1000"}), Sight(), now).jobs
+    listed = answer_question(
+        asking, "jobs", "", parse_parameters("jobs", {"sort": "bytes", "limit": "1000"}), Sight(), now
+    ).jobs
     assert {row.job_id: row.sums.write_bytes for row in listed if row.sums.write_bytes} == {
         job: truth(play, job)["write_bytes"]
         for job in {row.job_id for row in listed}
@@ -364,7 +366,7 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
 def running_at(tables: Tables, lake: Lake, now_ns: int) -> dict[str, dict[str, object]]:
     """The summaries of running jobs, after one step."""
     with lake.writer("analysis") as writer:
-        made = step(lake, writer, now_ns)
+        made = summarise_ended_jobs(lake, writer, now_ns)
     rows = lake.query("SELECT * FROM job_summary WHERE end_ns IS NULL").to_pylist()
     assert made.running == len([row for row in rows if row["made_ns"] == now_ns])
     return {row["job_id"]: row for row in rows}
@@ -432,14 +434,16 @@ def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play:
     assert "write_bytes" in found[job["job_id"]]["estimated"]
     assert (found["idle"]["write_bytes"], found["idle"]["basis"]) == (None, None)
     asking = Asking(lake)
-    listed = ask(asking, "jobs", "", asked_of("jobs", {"last": "1h", "sort": "bytes"}), Sight(), now).jobs
+    listed = answer_question(
+        asking, "jobs", "", parse_parameters("jobs", {"last": "1h", "sort": "bytes"}), Sight(), now
+    ).jobs
     assert [(row.job_id, row.sums.write_bytes, row.layer, row.running) for row in listed] == [
         (job["job_id"], 1000, "estimate", True),
         ("idle", None, None, True),
     ]
-    ranking = ask(asking, "top", "jobs", asked_of("top", {"last": "1h"}), Sight(), now).rows
+    ranking = answer_question(asking, "top", "jobs", parse_parameters("top", {"last": "1h"}), Sight(), now).rows
     assert [(row.name, row.sums.bytes, row.layer) for row in ranking] == [(job["job_id"], 1000, "estimate")]
-    page = ask(asking, "job", job["job_id"], asked_of("job", {}), Sight(), now)
+    page = answer_question(asking, "job", job["job_id"], parse_parameters("job", {}), Sight(), now)
     assert (page.job.sums.write_bytes, page.job.layer, page.summary.so_far) == (1000, "estimate", True)
     assert any("not counted by job" in text for text in page.missing)
 
@@ -502,7 +506,7 @@ def test_accounting_of_years_is_summarised_without_looking_at_each_job(lake: Lak
     fill(lake, {"jobs": pa.Table.from_pylist(rows, _schema("jobs"))})
     asked = Counting(lake)
     with lake.writer("analysis") as writer:
-        assert step(asked, writer, 20_000 * 86_400 * S + year, most=400).summaries == 400
+        assert summarise_ended_jobs(asked, writer, 20_000 * 86_400 * S + year, most=400).summaries == 400
     assert asked.questions == 4
     assert steps(lake, 20_000 * 86_400 * S + year) == 100
 

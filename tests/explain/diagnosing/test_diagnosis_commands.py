@@ -15,7 +15,7 @@ from fairlead.core.model.diagnosis import StoredFinding, finding_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
-from fairlead.explain.diagnosing.health_round import health_round
+from fairlead.explain.diagnosing.health_round import run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.kit.testing.machine import scenes
 from fairlead.store.lake import Lake
@@ -124,12 +124,12 @@ def test_a_slow_target_becomes_one_incident_that_ends(tmp_path: Path) -> None:
     open_at, rows = [], []
     with lake.writer("analysis") as writer:
         for minute in range(2, 11):
-            rows.append(health_round(lake, writer, play.origin_ns + minute * 60 * S, settings))
+            rows.append(run_health_round(lake, writer, play.origin_ns + minute * 60 * S, settings))
             [row] = lake.query(
                 "SELECT count(*) FILTER (to_ns IS NULL) AS open, count(*) AS n FROM incident WHERE layer = 'target'"
             ).to_pylist()
             open_at.append((minute, row["open"], row["n"]))
-        assert health_round(lake, writer, play.origin_ns + 600 * S, settings) == 0
+        assert run_health_round(lake, writer, play.origin_ns + 600 * S, settings) == 0
     assert open_at[0][2] == 0
     assert max(n for _, _, n in open_at) == 1
     assert any(opened for minute, opened, _ in open_at if minute <= 6), open_at

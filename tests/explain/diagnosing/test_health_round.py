@@ -9,8 +9,8 @@ import pytest
 
 from fairlead.core.model.tables import ROLLUP, batch_of
 from fairlead.explain.analysis.health.class_norms import Peak
-from fairlead.explain.diagnosing.component_peaks import past_peaks
-from fairlead.explain.diagnosing.health_round import health_round, learnt_before
+from fairlead.explain.diagnosing.component_peaks import read_past_peaks
+from fairlead.explain.diagnosing.health_round import compute_learning_end, run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MINUTE, S, put
@@ -67,7 +67,7 @@ def test_what_is_slow_for_hours_is_found_while_it_lasts(tmp_path: Path, forwarde
     with lake.writer("analysis") as writer:
         for minute in range(30, 210, 6):
             now = NOON + minute * MINUTE
-            health_round(lake, writer, now, Diagnosis())
+            run_health_round(lake, writer, now, Diagnosis())
             rows = lake.query("SELECT component, from_ns, to_ns FROM incident").to_pylist()
             assert {row["component"] for row in rows} <= {SICK}
             assert len(rows) <= 1
@@ -93,8 +93,8 @@ def test_who_looks_for_the_first_time_hours_later_still_knows_the_peak(tmp_path:
     parts = (loads(NOON - 2 * HOUR, NOON, {SICK: 1e9}, {}), loads(NOON, now, {SICK: 1e8}, {SICK: 6.0}))
     put(alone, *(batch_of(ROLLUP, part) for part in parts))
     for one in (lake, alone):
-        known = past_peaks(one, learnt_before(now, Diagnosis()))
+        known = read_past_peaks(one, compute_learning_end(now, Diagnosis()))
         assert known["forwarder", SICK] == Peak(bytes_per_s=pytest.approx(1e9), basis="learnt")  # type: ignore[arg-type]
         with one.writer("analysis") as writer:
-            health_round(one, writer, now, Diagnosis())
+            run_health_round(one, writer, now, Diagnosis())
         assert one.query("SELECT component FROM incident")["component"].to_pylist() == [SICK]

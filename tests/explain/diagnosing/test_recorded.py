@@ -8,7 +8,7 @@ import pytest
 
 from diagnosed_lake import co_run, lake_of
 from fairlead.explain.analysis.job_summary import JobData
-from fairlead.explain.diagnosing.recorded_io import TOGETHER_NS, looked_up, together
+from fairlead.explain.diagnosing.recorded_io import TOGETHER_NS, group_jobs_by_time, read_recorded_io
 from fairlead.store.lake import Lake
 
 DAY = 86_400 * 10**9
@@ -35,10 +35,10 @@ def test_jobs_read_together_are_as_read_alone(lake: Lake, tmp_path: Path, lackin
     made = lake_of(tmp_path / "lake", tables) if lacking else lake
     jobs = made.query("SELECT * EXCLUDE (day) FROM jobs WHERE end_ns IS NOT NULL ORDER BY job_id").to_pylist()
     assert len(jobs) == 6
-    alone = [plain(looked_up(made, [job])[0]) for job in jobs]
-    assert [plain(data) for data in looked_up(made, jobs)] == alone
-    assert [plain(data) for data in looked_up(made, jobs[::-1])] == alone[::-1]
-    told = [data for data in looked_up(made, jobs) if data.series.num_rows]
+    alone = [plain(read_recorded_io(made, [job])[0]) for job in jobs]
+    assert [plain(data) for data in read_recorded_io(made, jobs)] == alone
+    assert [plain(data) for data in read_recorded_io(made, jobs[::-1])] == alone[::-1]
+    told = [data for data in read_recorded_io(made, jobs) if data.series.num_rows]
     assert bool(told) or "ops" in lacking
 
 
@@ -46,10 +46,10 @@ def test_a_number_that_is_used_again_gets_its_own_records(lake: Lake) -> None:
     """The same number twice: each with what was recorded while it ran."""
     [job] = lake.query("SELECT * EXCLUDE (day) FROM jobs WHERE job_id = '100010' LIMIT 1").to_pylist()
     later = {**job, "cluster": "other", "start_ns": job["end_ns"] + 60 * 10**9, "end_ns": job["end_ns"] + 90 * 10**9}
-    first, second = looked_up(lake, [job, later])
+    first, second = read_recorded_io(lake, [job, later])
     assert first.series.num_rows
     assert not second.series.num_rows
-    assert plain(first) == plain(looked_up(lake, [job])[0])
+    assert plain(first) == plain(read_recorded_io(lake, [job])[0])
 
 
 def test_jobs_far_apart_do_not_share_queries() -> None:
@@ -57,7 +57,7 @@ def test_jobs_far_apart_do_not_share_queries() -> None:
         return {"job_id": "1", "start_ns": begin, "end_ns": begin + length}
 
     jobs = [ran(0, DAY), ran(10 * DAY, DAY // 24), ran(DAY // 2, DAY // 24), ran(10 * DAY, 5 * DAY), ran(15 * DAY, 10)]
-    groups = together(jobs, range(5))
+    groups = group_jobs_by_time(jobs, range(5))
     assert sorted(at for group in groups for at in group) == [0, 1, 2, 3, 4]
     assert [0, 2] in groups
     for group in groups:
@@ -66,4 +66,4 @@ def test_jobs_far_apart_do_not_share_queries() -> None:
 
 
 def test_nothing_is_asked_of_no_jobs(lake: Lake) -> None:
-    assert looked_up(lake, []) == []
+    assert read_recorded_io(lake, []) == []

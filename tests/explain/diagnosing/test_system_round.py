@@ -11,8 +11,8 @@ import pytest
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, ROLLUP, batch_of
 from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.diagnosing import system_round as rounds
-from fairlead.explain.diagnosing.system_round import RoundResult, system_round
-from fairlead.explain.questions.findings import findings
+from fairlead.explain.diagnosing.system_round import RoundResult, run_system_round
+from fairlead.explain.questions.findings import list_findings
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
@@ -59,26 +59,26 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
     )
     with lake.writer("analysis") as writer:
-        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(1, 0)
-        assert system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == RoundResult(0, 0)
-        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == RoundResult(1, 0)
-        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR + S, SITE) == RoundResult(0, 0)
+        assert run_system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(1, 0)
+        assert run_system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == RoundResult(0, 0)
+        assert run_system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == RoundResult(1, 0)
+        assert run_system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR + S, SITE) == RoundResult(0, 0)
     return lake
 
 
 def test_a_window_is_told_of_once_by_the_rules_of_its_length(lake: Lake) -> None:
     day = Span(HOUR_0 // DAY * DAY, HOUR_0 // DAY * DAY + DAY)
-    found = findings(lake, day, Sight()).findings
+    found = list_findings(lake, day, Sight()).findings
     lengths = {one.finding.rule: (one.finding.to_ns or 0) - (one.finding.from_ns or 0) for one in found}
     assert lengths == {"system.metadata_storm": HOUR, "system.small_requests": DAY}
     assert all(one.finding.advice for one in found)
 
 
 def test_others_are_not_named_to_a_reader_of_one_user(lake: Lake) -> None:
-    everyone = msgspec.json.encode(findings(lake, WHEN, Sight())).decode()
+    everyone = msgspec.json.encode(list_findings(lake, WHEN, Sight())).decode()
     assert "zoe" in everyone
     for user, others in (("yves", ("zoe", '"7"', "job 7")), ("cho", ("zoe", "yves", '"7"', '"8"', "job 8"))):
-        told = findings(lake, WHEN, Sight(user))
+        told = list_findings(lake, WHEN, Sight(user))
         assert "system.metadata_storm" in {one.finding.rule for one in told.findings}
         text = msgspec.json.encode(told).decode()
         for other in others:
@@ -88,7 +88,7 @@ def test_others_are_not_named_to_a_reader_of_one_user(lake: Lake) -> None:
 def test_a_window_without_records_finds_nothing(tmp_path: Path) -> None:
     empty = Lake.open(tmp_path / "lake", create=True)
     with empty.writer("analysis") as writer:
-        assert system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(0, 0)
+        assert run_system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(0, 0)
     assert isinstance(empty.query("SELECT * FROM finding"), pa.Table)
 
 
@@ -112,10 +112,10 @@ def test_after_an_outage_of_days_missed_windows_are_caught_up_with(tmp_path: Pat
     now, looks = HOUR_0 + count * HOUR + 30 * MINUTE, []
     with lake.writer("analysis") as writer:
         while not looks or looks[-1].left:
-            looks.append(system_round(lake, writer, now, SITE, most=12))
+            looks.append(run_system_round(lake, writer, now, SITE, most=12))
             assert len(looks) < 9
         assert max(look.written for look in looks) <= 12
-        assert system_round(lake, writer, now, SITE) == RoundResult(0, 0)
+        assert run_system_round(lake, writer, now, SITE) == RoundResult(0, 0)
     assert sum(look.written for look in looks) == count
     first = lake.query("SELECT min(from_ns) AS at FROM finding WHERE made_ns = (SELECT min(made_ns) FROM finding)")
     assert first["at"][0].as_py() == HOUR_0
@@ -130,6 +130,6 @@ def test_what_was_too_much_to_read_is_told(tmp_path: Path, monkeypatch: pytest.M
     )
     monkeypatch.setattr(rounds, "MOST_ROWS", 50)
     with lake.writer("analysis") as writer:
-        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE).written == 1
-    [told] = findings(lake, WHEN, Sight()).findings
+        assert run_system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE).written == 1
+    [told] = list_findings(lake, WHEN, Sight()).findings
     assert told.finding.missing[0] == "job_summary: 73 rows in this window are more than are read (50)"

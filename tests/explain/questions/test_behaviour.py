@@ -12,11 +12,11 @@ import pytest
 from fairlead.cli.main import main
 from fairlead.core.model.tables import FINDING, JOB_SUMMARY, PHASE, batch_of
 from fairlead.explain.questions.answers_behaviour import Behaviour
-from fairlead.explain.questions.behaviour import MOST_POINTS, behaviour
-from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.behaviour import MOST_POINTS, describe_behaviour
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.span import Span
-from fairlead.show.report.diagnosis.behaviour import behaviour_page
+from fairlead.show.report.diagnosis.behaviour import build_behaviour_page
 from fairlead.store.lake import Lake
 from questions_site import DAY, NOW, T0, S, build, columns, put
 
@@ -107,7 +107,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def look(root: Path, sight: Sight = ALL, **asked: object) -> Behaviour:
     words = {"from": str(SPAN.from_ns), "to": str(SPAN.to_ns)} | {key: str(value) for key, value in asked.items()}
-    return ask(Asking(Lake.open(root)), "behaviour", "", asked_of("behaviour", words), sight, NOW + DAY)  # type: ignore[return-value]
+    return answer_question(
+        Asking(Lake.open(root)), "behaviour", "", parse_parameters("behaviour", words), sight, NOW + DAY
+    )  # type: ignore[return-value]
 
 
 def test_the_figures_are_those_of_jobs_that_began_in_the_span(root: Path) -> None:
@@ -156,7 +158,7 @@ def test_a_name_nobody_has_is_told_with_names_like_it(root: Path) -> None:
 def test_many_points_are_thinned_and_counted(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     put(lake, batch_of(JOB_SUMMARY, columns([summary(str(k), "ada") for k in range(MOST_POINTS + 500)])))
-    found = behaviour(lake, SPAN, ALL, NOW + DAY)
+    found = describe_behaviour(lake, SPAN, ALL, NOW + DAY)
     assert found.points_of == MOST_POINTS + 500
     assert MOST_POINTS / 2 <= len(found.points) <= MOST_POINTS
 
@@ -174,19 +176,19 @@ def test_an_empty_lake_knows_nothing_and_says_so(tmp_path: Path, capsys: pytest.
     assert "summaries: of no job that began in this time" in found.missing
     assert main(["job", "behaviour", "--lake", str(tmp_path / "lake")]) == 0
     assert "of no job is it known what it moved" in capsys.readouterr().out
-    assert "Not known" in behaviour_page(found)
+    assert "Not known" in build_behaviour_page(found)
 
 
 def test_the_machine_is_told_of_where_nobody_is_singled_out(tmp_path: Path) -> None:
     build(tmp_path / "lake")
     asking = Asking(Lake.open(tmp_path / "lake"), peaks={"mds": 1e9})
-    found = ask(asking, "behaviour", "", asked_of("behaviour", {"last": "1h"}), ALL, NOW)
+    found = answer_question(asking, "behaviour", "", parse_parameters("behaviour", {"last": "1h"}), ALL, NOW)
     assert isinstance(found, Behaviour)
     assert {one.layer for one in found.layers} >= {"target", "forwarder"}
     assert found.targets is not None
     assert found.forwarders is not None
     assert found.metadata_above_75_percent == 0.0
-    page = behaviour_page(found)
+    page = build_behaviour_page(found)
     assert "Forwarders by hour" in page
     assert "How busy targets are" in page
 

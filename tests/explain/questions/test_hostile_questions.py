@@ -13,7 +13,7 @@ from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import inert
-from fairlead.explain.questions.catalog import QUESTIONS, Asking, ask, asked_of
+from fairlead.explain.questions.catalog import QUESTIONS, Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.see.collector.batch_checks import check_batches
 from fairlead.store.lake import Lake
@@ -175,7 +175,9 @@ def test_every_question_is_answered_and_its_answer_can_be_told(lake: Lake, quest
     """Who sees only some jobs may be refused, or told that there is no such thing (tests of rights say when)."""
     for name in NAMES.get(question, [""]):
         try:
-            answer = ask(Asking(lake), question, name, asked_of(question, WORDS.get(question, {})), Sight(user), NOW)
+            answer = answer_question(
+                Asking(lake), question, name, parse_parameters(question, WORDS.get(question, {})), Sight(user), NOW
+            )
         except (NotForYouError, UnknownNameError):
             assert user
             continue

@@ -9,11 +9,11 @@ import pytest
 from fairlead.core.model.diagnosis import StoredFinding, finding_rows
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, batch_of
-from fairlead.explain.questions.findings import of_job
-from fairlead.explain.questions.lake_queries import Sight, select
-from fairlead.explain.questions.scheduler_jobs import every_account, runs_of
+from fairlead.explain.questions.findings import list_job_findings
+from fairlead.explain.questions.lake_queries import Sight, query_lake
+from fairlead.explain.questions.scheduler_jobs import read_all_accounts, read_runs
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.warm_up import know_job_files
+from fairlead.explain.questions.warm_up import index_job_files
 from fairlead.store.lake import Lake
 
 T0 = 20_000 * DAY_NS
@@ -65,18 +65,18 @@ def lake(tmp_path: Path) -> Lake:
     made = Lake.open(tmp_path / "lake", create=True)
     for day in range(4):
         told(made, f"day{day}", job(str(day), T0 + day * DAY_NS + S, T0 + day * DAY_NS + 60 * S))
-    know_job_files(made)
+    index_job_files(made)
     return made
 
 
 def test_a_run_told_later_is_seen(lake: Lake) -> None:
-    assert [run["start_ns"] for run in runs_of(lake, "1")] == [T0 + DAY_NS + S]
-    assert runs_of(lake, "7") == []
+    assert [run["start_ns"] for run in read_runs(lake, "1")] == [T0 + DAY_NS + S]
+    assert read_runs(lake, "7") == []
     told(lake, "again", job("1", T0 + 3 * DAY_NS, None), job("7", T0, None))
-    assert [run["start_ns"] for run in runs_of(lake, "1")] == [T0 + 3 * DAY_NS, T0 + DAY_NS + S]
-    assert [run["end_ns"] for run in runs_of(lake, "7")] == [None]
+    assert [run["start_ns"] for run in read_runs(lake, "1")] == [T0 + 3 * DAY_NS, T0 + DAY_NS + S]
+    assert [run["end_ns"] for run in read_runs(lake, "7")] == [None]
     told(lake, "ended", job("7", T0, T0 + 9 * S))  # in another file than its begin
-    assert [run["end_ns"] for run in runs_of(lake, "7")] == [T0 + 9 * S]
+    assert [run["end_ns"] for run in read_runs(lake, "7")] == [T0 + 9 * S]
 
 
 def test_rows_that_wait_are_seen(lake: Lake) -> None:
@@ -84,28 +84,28 @@ def test_rows_that_wait_are_seen(lake: Lake) -> None:
         taking = writer.batch("waiting")
         taking.add(job("8", T0 + DAY_NS, None))
         taking.commit()
-        assert [run["job_id"] for run in runs_of(lake, "8")] == ["8"]
+        assert [run["job_id"] for run in read_runs(lake, "8")] == ["8"]
         span = Span(T0 + DAY_NS, T0 + DAY_NS + S)
-        assert [run["job_id"] for run in every_account(lake, ["8", "1", "2"], span)] == ["8"]
+        assert [run["job_id"] for run in read_all_accounts(lake, ["8", "1", "2"], span)] == ["8"]
 
 
 def test_a_new_finding_is_seen(lake: Lake) -> None:
     life = Span(T0 + DAY_NS, T0 + DAY_NS + 120 * S)
-    assert of_job(lake, "c", "1", life, Sight()) == []
+    assert list_job_findings(lake, "c", "1", life, Sight()) == []
     told(lake, "found", found("f1", "1", life.from_ns + S), found("f2", "2", life.from_ns + S))
-    assert [one.finding.id for one in of_job(lake, "c", "1", life, Sight())] == ["f1"]
+    assert [one.finding.id for one in list_job_findings(lake, "c", "1", life, Sight())] == ["f1"]
     told(lake, "more", found("f3", "1", life.from_ns + 2 * S))
-    assert sorted(one.finding.id for one in of_job(lake, "c", "1", life, Sight())) == ["f1", "f3"]
+    assert sorted(one.finding.id for one in list_job_findings(lake, "c", "1", life, Sight())) == ["f1", "f3"]
 
 
 def test_files_of_other_days_and_jobs_are_not_opened(lake: Lake) -> None:
     said = "SELECT job_id FROM jobs ORDER BY job_id"
     day = Span(T0 + 3 * DAY_NS, T0 + 4 * DAY_NS)
     # The promise is the query's: without its condition a day beside the span (tellings move a begin) is there too.
-    assert select(lake, said, began=day)["job_id"].to_pylist() == ["2", "3"]
-    assert select(lake, said, numbers=["0", "3"])["job_id"].to_pylist() == ["0", "3"]
-    assert select(lake, said, numbers=[])["job_id"].to_pylist() == []
-    assert select(lake, said, numbers=["no such \udcff"])["job_id"].to_pylist() == []
+    assert query_lake(lake, said, began=day)["job_id"].to_pylist() == ["2", "3"]
+    assert query_lake(lake, said, numbers=["0", "3"])["job_id"].to_pylist() == ["0", "3"]
+    assert query_lake(lake, said, numbers=[])["job_id"].to_pylist() == []
+    assert query_lake(lake, said, numbers=["no such \udcff"])["job_id"].to_pylist() == []
 
 
 def test_the_latest_telling_counts_across_files(lake: Lake) -> None:
@@ -124,5 +124,5 @@ def test_the_latest_telling_counts_across_files(lake: Lake) -> None:
                 },
             ),
         )
-    chosen = select(lake, "SELECT made_ns FROM job_summary WHERE job_id = $j", {"j": "1"}, numbers=["1"])
+    chosen = query_lake(lake, "SELECT made_ns FROM job_summary WHERE job_id = $j", {"j": "1"}, numbers=["1"])
     assert chosen["made_ns"].to_pylist() == [9]

@@ -14,9 +14,9 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import DEVICE, JOBS, MAPPING, TARGET
 from fairlead.explain.analysis.overview.class_limits import classify_level
 from fairlead.explain.questions import answers
-from fairlead.explain.questions.catalog import Asking, ask, asked_of, words_of
+from fairlead.explain.questions.catalog import Asking, answer_question, format_parameters, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
-from fairlead.explain.questions.metadata_load import class_of
+from fairlead.explain.questions.metadata_load import classify_client
 from fairlead.store.lake import Lake
 from questions_site import (
     DAY,
@@ -46,8 +46,8 @@ class Site:
     asking: Asking
 
     def ask(self, question: str, name: str = "", sight: Sight = EVERYTHING, now_ns: int = NOW, **words: str) -> Any:
-        asked = asked_of(question, {key.rstrip("_"): value for key, value in words.items()})
-        return ask(self.asking, question, name, asked, sight, now_ns)
+        asked = parse_parameters(question, {key.rstrip("_"): value for key, value in words.items()})
+        return answer_question(self.asking, question, name, asked, sight, now_ns)
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +259,7 @@ def test_who_hammers_mdt2(site: Site) -> None:
     [("login03", "login"), ("n00017", "n"), ("10.1.2.3@o2ib", "@o2ib"), ("fwd-12.site.org", "fwd"), ("7", "7")],
 )
 def test_classes_of_clients(client: str, kind: str) -> None:
-    assert class_of(client) == kind
+    assert classify_client(client) == kind
 
 
 def test_the_heat_map_knows_no_data_from_idle(site: Site) -> None:
@@ -465,8 +465,8 @@ def test_a_number_used_again_keeps_runs_apart(tmp_path: Path) -> None:
 
 
 def test_parameters_survive_the_way_over_http() -> None:
-    asked = asked_of("jobs", {"from": "-2h", "running": "true", "sort": "bytes", "limit": "7"})
-    assert asked_of("jobs", words_of(asked)) == asked
+    asked = parse_parameters("jobs", {"from": "-2h", "running": "true", "sort": "bytes", "limit": "7"})
+    assert parse_parameters("jobs", format_parameters(asked)) == asked
 
 
 @pytest.mark.parametrize(
@@ -483,7 +483,7 @@ def test_parameters_survive_the_way_over_http() -> None:
 )
 def test_wrong_parameters_are_named(question: str, words: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="parameter"):
-        asked_of(question, words)
+        parse_parameters(question, words)
 
 
 def test_names_are_data(site: Site) -> None:

@@ -15,12 +15,12 @@ from fairlead.explain.questions.span import (
     MINUTE_NS,
     SECOND_NS,
     Span,
-    bin_ns,
-    interval_ns,
-    moment_ns,
-    pieces,
-    span_of,
-    step_of_many,
+    choose_bin,
+    choose_interval,
+    choose_step_of_many,
+    parse_moment,
+    parse_span,
+    split_by_interval,
 )
 
 NOW = 1_728_036_600 * SECOND_NS
@@ -44,21 +44,21 @@ NOW = 1_728_036_600 * SECOND_NS
     ],
 )
 def test_moments(text: str, ns: int) -> None:
-    assert moment_ns(text, NOW) == ns
+    assert parse_moment(text, NOW) == ns
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2024-13-01", "-2x", "12", "2024-10-04T10:10:99", "9" * 40])
 def test_what_is_no_moment_is_said_so(text: str) -> None:
     with pytest.raises(UsageError, match=r"no time|no length"):
-        moment_ns(text, NOW)
+        parse_moment(text, NOW)
 
 
 def test_spans() -> None:
-    assert span_of(now_ns=NOW, default="5m") == Span(NOW - 5 * MINUTE_NS, NOW, live=True)
-    assert span_of(now_ns=NOW, default="5m", last="2h") == Span(NOW - 2 * HOUR_NS, NOW, live=True)
-    at = span_of(now_ns=NOW, default="5m", at="-1h")
+    assert parse_span(now_ns=NOW, default="5m") == Span(NOW - 5 * MINUTE_NS, NOW, live=True)
+    assert parse_span(now_ns=NOW, default="5m", last="2h") == Span(NOW - 2 * HOUR_NS, NOW, live=True)
+    at = parse_span(now_ns=NOW, default="5m", at="-1h")
     assert (at.to_ns, at.length_ns, at.live) == (NOW - HOUR_NS, 5 * MINUTE_NS, False)
-    assert span_of(now_ns=NOW, default="5m", from_="-2h", to="-1h") == Span(NOW - 2 * HOUR_NS, NOW - HOUR_NS)
+    assert parse_span(now_ns=NOW, default="5m", from_="-2h", to="-1h") == Span(NOW - 2 * HOUR_NS, NOW - HOUR_NS)
 
 
 @pytest.mark.parametrize(
@@ -75,22 +75,22 @@ def test_spans() -> None:
 )
 def test_words_that_make_no_span(words: dict[str, str]) -> None:
     with pytest.raises(UsageError):
-        span_of(now_ns=NOW, default="5m", **words)
+        parse_span(now_ns=NOW, default="5m", **words)
 
 
 def test_the_interval_follows_the_span() -> None:
-    assert interval_ns(Span(0, HOUR_NS)) == SECOND_NS
-    assert interval_ns(Span(0, 3 * DAY_NS)) == MINUTE_NS
-    assert interval_ns(Span(0, 4 * DAY_NS)) == HOUR_NS
-    assert step_of_many(Span(NOW - 5 * MINUTE_NS, NOW, live=True)) == SECOND_NS
-    assert step_of_many(Span(NOW - 5 * MINUTE_NS, NOW)) == MINUTE_NS
-    assert bin_ns(Span(0, HOUR_NS), SECOND_NS, 600) == 6 * SECOND_NS
+    assert choose_interval(Span(0, HOUR_NS)) == SECOND_NS
+    assert choose_interval(Span(0, 3 * DAY_NS)) == MINUTE_NS
+    assert choose_interval(Span(0, 4 * DAY_NS)) == HOUR_NS
+    assert choose_step_of_many(Span(NOW - 5 * MINUTE_NS, NOW, live=True)) == SECOND_NS
+    assert choose_step_of_many(Span(NOW - 5 * MINUTE_NS, NOW)) == MINUTE_NS
+    assert choose_bin(Span(0, HOUR_NS), SECOND_NS, 600) == 6 * SECOND_NS
 
 
 @given(first=st.integers(0, 5 * DAY_NS), length=st.integers(1, 40 * DAY_NS))
 def test_pieces_of_one_cover_the_span_once_and_hold_whole_intervals(first: int, length: int) -> None:
     span = Span(first, first + length)
-    found = sorted(pieces(span, one=True), key=lambda piece: piece[1].from_ns)
+    found = sorted(split_by_interval(span, one=True), key=lambda piece: piece[1].from_ns)
     for (_, before), (_, after) in pairwise(found):
         assert before.to_ns == after.from_ns
     for step, piece in found:
@@ -104,8 +104,8 @@ def test_pieces_of_one_cover_the_span_once_and_hold_whole_intervals(first: int, 
 @given(first=st.integers(0, 5 * DAY_NS), length=st.integers(1, 40 * DAY_NS), live=st.booleans())
 def test_a_rounded_span_is_what_many_are_added_up_over(first: int, length: int, live: bool) -> None:
     span = Span(first, first + length, live)
-    [(step, piece)] = pieces(span)
-    rounded = span.rounded()
+    [(step, piece)] = split_by_interval(span)
+    rounded = span.round_to_steps()
     assert rounded.from_ns == piece.from_ns <= span.from_ns
     assert span.to_ns <= rounded.to_ns <= piece.to_ns
     assert piece.from_ns % step == piece.to_ns % step == 0

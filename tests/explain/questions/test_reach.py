@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fairlead.explain.questions.catalog import ask, asked_of
+from fairlead.explain.questions.catalog import answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.restricted_lake import ragged
-from fairlead.explain.questions.visibility import jobs_condition, merged, visible
+from fairlead.explain.questions.restricted_lake import find_partial_steps
+from fairlead.explain.questions.visibility import build_jobs_condition, is_job_visible, merge_intervals
 from questions_site import T0, S
 from rights_site import BUSY, NOW, Other, others, site
 
@@ -85,7 +85,9 @@ def strangers(draw: st.DrawFn) -> Other:
 
 def told(asking: Asking, sight: Sight, question: str, name: str, words: dict[str, str]) -> str:
     try:
-        return msgspec.json.encode(ask(asking, question, name, asked_of(question, words), sight, NOW)).decode()
+        return msgspec.json.encode(
+            answer_question(asking, question, name, parse_parameters(question, words), sight, NOW)
+        ).decode()
     except (UnknownNameError, NotForYouError) as error:
         return f"{type(error).__name__} {error} {getattr(error, 'near', '')}"
 
@@ -127,7 +129,7 @@ def test_merged_times_are_the_same_without_overlap(rows: list[tuple[str, int, in
     ids = np.array([name for name, _, _ in rows], object)
     begins = np.array([begin * S for _, begin, _ in rows], np.int64)
     ends = begins + np.array([length * S for _, _, length in rows], np.int64)
-    _, names, first, last = merged(np.full(len(rows), "k", object), ids, begins, ends)
+    _, names, first, last = merge_intervals(np.full(len(rows), "k", object), ids, begins, ends)
     for name in "ab":
         wanted = {t for n, b, length in rows if n == name for t in range(b, b + length)}
         pieces = sorted((b // S, e // S) for n, b, e in zip(names, first, last, strict=True) if n == name)
@@ -140,7 +142,7 @@ def test_merged_times_are_the_same_without_overlap(rows: list[tuple[str, int, in
 def test_whole_steps_and_what_is_ragged_make_up_each_stretch(rows: list[tuple[int, int]], step: int) -> None:
     begins = np.array([begin for begin, _ in rows], np.int64)
     ends = begins + np.array([length for _, length in rows], np.int64)
-    at, first, last = ragged(begins, ends, step)
+    at, first, last = find_partial_steps(begins, ends, step)
     for place, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         whole = [t for t in range(begin, end) if t // step * step >= begin and t // step * step + step <= end]
         rest = [t for k in np.flatnonzero(at == place) for t in range(int(first[k]), int(last[k]))]
@@ -169,9 +171,9 @@ ACCOUNT = {"cluster": "c", "job_id": "1", "start_ns": 5, "user": "alice", "proje
 def test_a_job_is_seen_in_the_lake_as_in_the_hand(sight: Sight, seen: bool) -> None:
     import duckdb
 
-    assert visible(ACCOUNT, sight) is seen
-    assert visible(None, sight) is sight.everything
-    condition, words = jobs_condition(sight, "t")
+    assert is_job_visible(ACCOUNT, sight) is seen
+    assert is_job_visible(None, sight) is sight.everything
+    condition, words = build_jobs_condition(sight, "t")
     sql = f"SELECT coalesce({condition}, false) FROM (SELECT 'c' AS cluster, '1' AS job_id, 5 AS start_ns,"  # noqa: S608
     sql += " 'alice' AS \"user\", 'p' AS project) t"
     assert duckdb.connect().execute(sql, words).fetchone() == (seen,)

@@ -8,16 +8,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.explain.rules.condition import MAX_DEPTH, MAX_LENGTH, ConditionError, Kind, compiled, parse
+from fairlead.explain.rules.condition import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    ConditionError,
+    Kind,
+    compile_condition,
+    parse_condition,
+)
 from fairlead.explain.rules.rule import NAMES
-from fairlead.explain.rules.rule_set import load
+from fairlead.explain.rules.rule_set import load_rules
 
 T, F, U = True, False, None
 KINDS: dict[str, Kind] = {"a": "number", "b": "number", "used": "truth", "mode": "word"}
 
 
 def holds(text: str, **metrics: object) -> bool | None:
-    return parse(text).holds(metrics)  # type: ignore[arg-type]
+    return parse_condition(text).holds(metrics)  # type: ignore[arg-type]
 
 
 # -- three truth values ------------------------------------------------------------------------------------------------
@@ -103,7 +110,7 @@ def test_numbers_that_are_none_are_unknown(text: str) -> None:
 def test_what_is_not_finite_is_no_knowledge(value: float) -> None:
     assert holds("a > 1", a=value) is None
     assert holds("known(a)", a=value) is False
-    assert parse("a > 1").unknown({"a": value}) == ["a"]
+    assert parse_condition("a > 1").unknown({"a": value}) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["a > 1", "a + 1 > 0", "-a > 0", "abs(a) > 0", "a and a", "not a", "a == 1", "a != 1"])
@@ -112,7 +119,7 @@ def test_a_word_where_a_number_is_needed_is_unknown(text: str) -> None:
 
 
 def test_names_are_those_used() -> None:
-    condition = parse("a > 1 and (known(b) or mode in ('N-1',)) and max(c, 1) > 0")
+    condition = parse_condition("a > 1 and (known(b) or mode in ('N-1',)) and max(c, 1) > 0")
     assert condition.names == {"a", "b", "c", "mode"}
     assert condition.unknown({"a": 1, "c": None, "mode": "N-1"}) == ["b", "c"]
 
@@ -202,7 +209,7 @@ def test_names_are_those_used() -> None:
 )
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(ConditionError):
-        parse(text)
+        parse_condition(text)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +228,7 @@ def test_everything_else_is_refused(text: str) -> None:
 def test_deep_nesting_is_refused_and_not_a_crash(text: str) -> None:
     assert len(text) <= MAX_LENGTH
     try:
-        assert parse(text).holds({"a": 1}) is not None
+        assert parse_condition(text).holds({"a": 1}) is not None
         deep = False
     except ConditionError:
         deep = True
@@ -231,12 +238,12 @@ def test_deep_nesting_is_refused_and_not_a_crash(text: str) -> None:
 
 def test_a_wide_condition_is_none_too_deep() -> None:
     assert holds(" and ".join(["a > 1"] * 200), a=2) is True
-    assert parse("(" * (MAX_DEPTH - 5) + "a > 1" + ")" * (MAX_DEPTH - 5)).holds({"a": 2}) is True
+    assert parse_condition("(" * (MAX_DEPTH - 5) + "a > 1" + ")" * (MAX_DEPTH - 5)).holds({"a": 2}) is True
 
 
 def test_a_long_text_is_refused() -> None:
     with pytest.raises(ConditionError, match="longer"):
-        parse("a > " + "1" * MAX_LENGTH)
+        parse_condition("a > " + "1" * MAX_LENGTH)
 
 
 @pytest.mark.parametrize(
@@ -267,14 +274,14 @@ def test_a_long_text_is_refused() -> None:
 )
 def test_kinds_are_checked_before_any_job_is_seen(text: str, says: str) -> None:
     with pytest.raises(ConditionError, match=says):
-        parse(text, KINDS)
+        parse_condition(text, KINDS)
 
 
 @pytest.mark.parametrize(
     "text", ["used", "not used and a > b", "used == True", "mode == 'x' or known(mode)", "a in (1, 2)"]
 )
 def test_kinds_that_fit_are_taken(text: str) -> None:
-    assert parse(text, KINDS).names <= set(KINDS)
+    assert parse_condition(text, KINDS).names <= set(KINDS)
 
 
 # -- never fails -------------------------------------------------------------------------------------------------------
@@ -289,14 +296,14 @@ VALUES = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
 )
 NO_CLOCK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-CONDITIONS = sorted({text for rule in load().values() for _, text in rule.conditions()})
+CONDITIONS = sorted({text for rule in load_rules().values() for _, text in rule.list_conditions()})
 
 
 @NO_CLOCK
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), VALUES))
 def test_the_rules_conditions_never_fail_whatever_the_metrics(metrics: dict[str, object]) -> None:
     for text in CONDITIONS:
-        assert compiled(text).holds(metrics) in (True, False, None)  # type: ignore[arg-type]
+        assert compile_condition(text).holds(metrics) in (True, False, None)  # type: ignore[arg-type]
 
 
 LEAVES = st.sampled_from(["a", "b", "used", "mode", "1", "0", "2.5", "'N-1'", "True", "known(a)"])
@@ -319,7 +326,7 @@ TEXTS = st.recursive(
 def test_any_text_is_refused_or_evaluates(text: str, metrics: dict[str, object]) -> None:
     for kinds in (KINDS, None):
         try:
-            condition = parse(text, kinds)
+            condition = parse_condition(text, kinds)
         except ConditionError:
             continue
         assert condition.holds(metrics) in (True, False, None)  # type: ignore[arg-type]
@@ -329,7 +336,7 @@ def test_any_text_is_refused_or_evaluates(text: str, metrics: dict[str, object])
 @given(st.text(max_size=60))
 def test_any_text_at_all_is_refused_or_parsed(text: str) -> None:
     try:
-        condition = parse(text)
+        condition = parse_condition(text)
     except ConditionError:
         return
     assert condition.holds({}) in (True, False, None)
@@ -343,7 +350,7 @@ def test_any_text_at_all_is_refused_or_parsed(text: str) -> None:
 )
 def test_learning_more_never_turns_a_decision_over(text: str, metrics: dict[str, int], data: st.DataObject) -> None:
     """What is decided with some metrics unknown stays so whatever they turn out to be."""
-    condition = parse(text)
+    condition = parse_condition(text)
     numbers = {name: value for name, value in metrics.items() if NAMES[name] == "number"}
     fewer = {name: value for name, value in numbers.items() if data.draw(st.booleans())}
     if "known(" in text or condition.holds(fewer) is None:

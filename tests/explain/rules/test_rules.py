@@ -14,13 +14,13 @@ from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.files import build_file_table
 from fairlead.explain.analysis.profile import METRICS, build_profile
 from fairlead.explain.rules import describe as described
-from fairlead.explain.rules.condition import compiled
-from fairlead.explain.rules.engine import capped, evaluate, fill, shown
-from fairlead.explain.rules.rule import FILE_COLUMNS, NAMES, Rule, decode, placeholders
-from fairlead.explain.rules.rule_set import covered_by, load
+from fairlead.explain.rules.condition import compile_condition
+from fairlead.explain.rules.engine import cap_severity, evaluate_rules, fill_placeholders, format_metric
+from fairlead.explain.rules.rule import FILE_COLUMNS, NAMES, Rule, decode_rule, list_placeholders
+from fairlead.explain.rules.rule_set import find_covered_rules, load_rules
 from job_building import SHARED, counters, job, sizes
 
-RULES = load()
+RULES = load_rules()
 EVERY = pytest.mark.parametrize("rule", list(RULES.values()), ids=list(RULES))
 GIB = 1 << 30
 CATEGORIES = {
@@ -43,14 +43,14 @@ CATEGORIES = {
 
 @EVERY
 def test_it_fires_on_its_example_and_stays_quiet_on_the_other(rule: Rule) -> None:
-    assert compiled(rule.when).holds(rule.examples.fires) is True
-    assert compiled(rule.when).holds(rule.examples.quiet) is False
+    assert compile_condition(rule.when).holds(rule.examples.fires) is True
+    assert compile_condition(rule.when).holds(rule.examples.quiet) is False
 
 
 @EVERY
 def test_without_knowledge_it_is_undecided(rule: Rule) -> None:
-    assert compiled(rule.when).holds({}) is None
-    assert compiled(rule.when).holds(dict.fromkeys(NAMES)) is None
+    assert compile_condition(rule.when).holds({}) is None
+    assert compile_condition(rule.when).holds(dict.fromkeys(NAMES)) is None
 
 
 @EVERY
@@ -69,7 +69,7 @@ def test_it_says_what_it_is_after_and_what_shows_it(rule: Rule) -> None:
 def test_placeholders_resolve(rule: Rule) -> None:
     for _, text in rule.texts():
         for metrics in ({}, dict.fromkeys(NAMES, 1), rule.examples.fires):
-            assert not re.search(r"[{}]", fill(text, metrics)), text
+            assert not re.search(r"[{}]", fill_placeholders(text, metrics)), text
 
 
 @EVERY
@@ -252,7 +252,7 @@ def test_beacons_advice_is_given(rule: str, advice: str) -> None:
 
 
 def test_beacons_limit_of_the_metadata_rate() -> None:
-    condition = compiled(RULES["high_metadata_rate"].when)
+    condition = compile_condition(RULES["high_metadata_rate"].when)
     assert condition.holds({"metadata_ops": 10_000, "metadata_ops_per_s": 301.0}) is True
     assert condition.holds({"metadata_ops": 10_000, "metadata_ops_per_s": 299.0}) is False
 
@@ -271,7 +271,7 @@ def test_every_rule_has_its_page_and_no_page_lacks_its_rule() -> None:
 
 def test_no_rule_covers_itself() -> None:
     for name in RULES:
-        assert name not in covered_by(RULES, name)
+        assert name not in find_covered_rules(RULES, name)
 
 
 def test_what_is_covered_belongs_to_the_same_kind_of_cost() -> None:
@@ -291,7 +291,7 @@ def test_what_is_covered_belongs_to_the_same_kind_of_cost() -> None:
 def found_in(
     rows: list[dict[str, object]], rules: dict[str, Rule] | None = None, **values: object
 ) -> dict[str, Finding]:
-    findings, _ = evaluate(rules or RULES, build_profile(job(rows, **values)))  # type: ignore[arg-type]
+    findings, _ = evaluate_rules(rules or RULES, build_profile(job(rows, **values)))  # type: ignore[arg-type]
     return {one.rule: one for one in findings}
 
 
@@ -355,7 +355,7 @@ def test_a_finding_without_a_price_takes_the_dearest_it_covers() -> None:
     covers = [{ rule = "shared_small_writes" }]
     examples = { fires = { write_ops = 1 }, quiet = { write_ops = 0 } }
     """
-    found = found_in(small_shared(), RULES | {"mine": decode(text, "mine.toml")}, processes=8)["mine"]
+    found = found_in(small_shared(), RULES | {"mine": decode_rule(text, "mine.toml")}, processes=8)["mine"]
     assert (found.severity, found.covers) == ("high", ["shared_small_writes", "small_writes", "no_mpiio"])
     assert found.cost_s == pytest.approx(20 - 1 / 8, rel=0.01)
     assert "1 MiB" in str(found.cost_basis)
@@ -447,8 +447,8 @@ def test_evenly_slow_targets_are_not() -> None:
     ],
 )
 def test_what_costs_little_is_no_high_finding(at_most_s: float | None, run_time_s: float | None, severity: str) -> None:
-    assert capped("high", at_most_s, run_time_s) == severity
-    assert capped("ok", at_most_s, run_time_s) == "ok"
+    assert cap_severity("high", at_most_s, run_time_s) == severity
+    assert cap_severity("ok", at_most_s, run_time_s) == "ok"
 
 
 def test_a_job_of_milliseconds_has_no_high_findings() -> None:
@@ -499,7 +499,7 @@ def test_findings_are_ordered_by_cost_and_good_news_comes_last() -> None:
 
 def test_undecided_rules_do_not_fire_and_name_what_they_lack() -> None:
     rows = [small_shared()[0] | {"bytes_written": 2 * GIB}]
-    findings, undecided = evaluate(RULES, build_profile(job(rows, processes=16)))
+    findings, undecided = evaluate_rules(RULES, build_profile(job(rows, processes=16)))
     lacking = {one.rule: one.unknown for one in undecided}
     assert "striping" not in {f.category for f in findings}
     assert lacking["one_stripe"] == ["shared_file_stripes"]
@@ -508,7 +508,7 @@ def test_undecided_rules_do_not_fire_and_name_what_they_lack() -> None:
 
 
 def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
-    findings, undecided = evaluate(RULES, build_profile(job([])))
+    findings, undecided = evaluate_rules(RULES, build_profile(job([])))
     assert findings == []
     assert len(undecided) <= 12, [one.rule for one in undecided]
 
@@ -536,15 +536,15 @@ def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
     ],
 )
 def test_values_are_shown_in_their_units(name: str, value: object, text: str) -> None:
-    assert shown(name, value) == text  # type: ignore[arg-type]
+    assert format_metric(name, value) == text  # type: ignore[arg-type]
 
 
 def test_words_follow_the_number() -> None:
     text = "{straggler_ranks:process takes|processes take} long"
-    assert placeholders(text) == ["straggler_ranks"]
-    assert fill(text, {"straggler_ranks": 1}) == "1 process takes long"
-    assert fill(text, {"straggler_ranks": 2}) == "2 processes take long"
-    assert described.pretty(text) == "n processes take long"
+    assert list_placeholders(text) == ["straggler_ranks"]
+    assert fill_placeholders(text, {"straggler_ranks": 1}) == "1 process takes long"
+    assert fill_placeholders(text, {"straggler_ranks": 2}) == "2 processes take long"
+    assert described.format_template(text) == "n processes take long"
 
 
 def test_titles_start_with_a_capital() -> None:
@@ -564,10 +564,10 @@ def test_titles_start_with_a_capital() -> None:
 
 
 def test_every_metric_has_a_known_unit_and_words() -> None:
-    for name, unit, meaning in described.metric_rows():
+    for name, unit, meaning in described.list_metrics():
         assert name in NAMES
         assert unit in ("bytes", "bytes/s", "count", "share", "s", "rank", "1/s", "ratio", "word", "bool")
         assert meaning
-        assert shown(name, 1 if unit not in ("word",) else "x")
-    assert set(NAMES) == {name for name, _, _ in described.metric_rows()}
+        assert format_metric(name, 1 if unit not in ("word",) else "x")
+    assert set(NAMES) == {name for name, _, _ in described.list_metrics()}
     assert set(METRICS) < set(NAMES)

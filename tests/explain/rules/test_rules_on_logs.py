@@ -34,7 +34,7 @@ class Expected:
 def verdict_of(path: Path) -> Verdict:
     found, failures = inputs.discover_files([path])
     (one,) = inputs.group_files(found)
-    report = reporting.build(one, reporting.prepare(), {}, failures)
+    report = reporting.build_report(one, reporting.load_setup(), {}, failures)
     assert report is not None
     return report.verdict
 

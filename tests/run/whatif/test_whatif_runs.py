@@ -212,7 +212,7 @@ def test_every_policy_has_a_sentence() -> None:
 
 
 class _Door:
-    def person(self, request: Request) -> Person:
+    def identify_person(self, request: Request) -> Person:
         """Who the header says."""
         name, _, role = request.headers.get("x-who", "").partition(":")
         if not name:

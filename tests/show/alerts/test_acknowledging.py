@@ -10,8 +10,8 @@ import pytest
 from test_alerts_look import NOW, H, sick
 
 from fairlead.core.errors import UsageError
-from fairlead.show.alerts.acknowledgement_routes import ListParameters, listed
-from fairlead.show.alerts.evaluation import look
+from fairlead.show.alerts.acknowledgement_routes import ListParameters, list_acknowledgements
+from fairlead.show.alerts.evaluation import evaluate_concerns
 from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
 from fairlead.show.alerts.silence_routes import SilenceRequest, silence_of
 from fairlead.show.alerts.state import FILE, Acknowledged, State
@@ -40,7 +40,7 @@ def test_it_is_kept_without_any_alert_and_given_back(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         assert state.acknowledged() == {"f1": by("root")}
         keep(state, f1=None)
-        assert state.who_acknowledged("f1") is None
+        assert state.find_acknowledged("f1") is None
 
 
 def test_only_what_touches_the_span_is_listed(tmp_path: Path) -> None:
@@ -65,20 +65,22 @@ def test_a_user_hears_of_own_jobs_only_and_no_words_of_operators(tmp_path: Path)
             component=by("root"),
         )
         asked = ListParameters(from_="2023-11-14T00:00:00Z", to="2023-11-16T00:00:00Z")
-        heard = {one.id: (one.who, one.text) for one in listed(state, asked, ALICE, NOW + H).acknowledgements}
+        heard = {
+            one.id: (one.who, one.text) for one in list_acknowledgements(state, asked, ALICE, NOW + H).acknowledgements
+        }
         assert heard == {"a": (None, None), "own": ("alice", "seen")}
-        assert len(listed(state, asked, ADMIN, NOW + H).acknowledgements) == 4
-        assert listed(state, ListParameters(id="own"), BOB, NOW + H).acknowledgements == []
+        assert len(list_acknowledgements(state, asked, ADMIN, NOW + H).acknowledgements) == 4
+        assert list_acknowledgements(state, ListParameters(id="own"), BOB, NOW + H).acknowledgements == []
 
 
 def test_what_an_operator_takes_on_is_not_escalated_what_a_user_does_is(tmp_path: Path) -> None:
     alerts = Alerts(routes={"ops": Webhook(url="https://example.org/x")}, rules=[AlertRule(name="all", to=["ops"])])
     with State(tmp_path) as state:
-        assert look(state, alerts, [sick()], NOW).added == 1
+        assert evaluate_concerns(state, alerts, [sick()], NOW).added == 1
         keep(state, i1=by("root", to_ns=None))
-        assert look(state, alerts, [], NOW + 200 * H).added == 0
+        assert evaluate_concerns(state, alerts, [], NOW + 200 * H).added == 0
         keep(state, i1=by("alice", site=False, to_ns=None))
-        assert look(state, alerts, [], NOW + 200 * H).added == 1
+        assert evaluate_concerns(state, alerts, [], NOW + 200 * H).added == 1
 
 
 def test_a_file_of_the_first_version_is_brought_over(tmp_path: Path) -> None:

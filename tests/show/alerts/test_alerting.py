@@ -302,7 +302,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
         with State(tmp_path) as state:
             sender = Sender(tmp_path, alerts, "am", time.time_ns)
             step(lake, state, alerts, load_advice(), now_ns)
-            assert sender.work(state) == 1
+            assert sender.send_due(state) == 1
             found = {one["labels"]["id"]: one for one in active()}
             assert set(found) == {"i1", "f1"}
             assert found["i1"]["labels"]["component"] == "ost3\\n\\x1b[2J\\u202e\\x00"
@@ -312,7 +312,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             over = incident("i1", evil, jobs=[], at_ns=now_ns, to_ns=now_ns)
             write(lake, "two", incident_rows([over], later))
             step(lake, state, alerts, load_advice(), later)
-            assert sender.work(state) == 1
+            assert sender.send_due(state) == 1
             assert {one["labels"]["id"] for one in active()} == {"f1"}
             assert state.counts() == {"am": {"sent": 3}}
     finally:

@@ -24,7 +24,7 @@ from fairlead.explain.questions.question import Asking
 from fairlead.show.alerts import routes as served
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import State
-from fairlead.show.web.api.app import application
+from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.identity import Person, RefusedError
 from fairlead.store.lake import Lake
@@ -45,7 +45,7 @@ PEOPLE = {
 class ByHeader:
     """Believes who one says one is."""
 
-    def person(self, request: Request) -> Person:
+    def identify_person(self, request: Request) -> Person:
         if request.headers.get("who") not in PEOPLE:
             raise RefusedError(401, "nobody is signed in")
         return PEOPLE[request.headers["who"]]
@@ -117,9 +117,9 @@ class Site:
             self.noted.append((who, act, what))
 
         lake = Lake.open(root / "lake")
-        asking = Asking(lake, acknowledged=served.taken_on(root / "state"))
-        more = served.routes(root / "state", Alerts(), lake, ByHeader(), lambda: NOW + H, noted)
-        self.app = application(
+        asking = Asking(lake, acknowledged=served.read_acknowledged_ids(root / "state"))
+        more = served.build_alert_routes(root / "state", Alerts(), lake, ByHeader(), lambda: NOW + H, noted)
+        self.app = build_application(
             asking,
             ApiSettings(key=None, warm=False),
             clock=lambda: NOW + H,
@@ -285,7 +285,7 @@ def test_what_was_answered_survives_a_kill(site: Site, root: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _KILLED, str(root)], check=False, env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL
     with State(root / "state") as state:
-        assert state.who_acknowledged("fa").why == "kept"  # type: ignore[union-attr]
+        assert state.find_acknowledged("fa").why == "kept"  # type: ignore[union-attr]
 
 
 def test_everything_served_is_described(site: Site) -> None:

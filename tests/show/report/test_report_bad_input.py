@@ -291,7 +291,7 @@ def test_three_hundred_jobs_are_a_line_each_and_not_kept(
         (tmp_path / f"{number}.darshan").write_bytes(renumbered(content, 1000 + number))
     alive: list[weakref.ref[object]] = []
     most = 0
-    build = reporting.build
+    build = reporting.build_report
 
     def counted(*arguments: object, **more: object) -> reporting.Report | None:
         nonlocal most
@@ -301,7 +301,7 @@ def test_three_hundred_jobs_are_a_line_each_and_not_kept(
         alive.append(weakref.ref(one.profile))
         return one
 
-    monkeypatch.setattr(reporting, "build", counted)
+    monkeypatch.setattr(reporting, "build_report", counted)
     monkeypatch.setenv("COLUMNS", "80")
     done = report(capsys, tmp_path, "--json", tmp_path / "all.json")
     assert (done.code, done.err) == (0, "")

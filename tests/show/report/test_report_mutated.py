@@ -29,7 +29,7 @@ DOUBLES = (float("nan"), float("inf"), -1e30, 1e300, 5.5)
 INTEGERS = (0, -1, 1, 1 << 40, 1 << 53, 2**63 - 1, -(2**63))
 WORDS = [*(struct.pack("<q", n) for n in INTEGERS), *(struct.pack("<d", x) for x in DOUBLES)]
 TIMES = [0, -1, 1, 10**9, 2 * 10**9, 4 * 10**9, 1 << 40, -(1 << 62), 64, 1000]
-SETUP = reporting.prepare()
+SETUP = reporting.load_setup()
 
 
 @cache
@@ -69,12 +69,12 @@ def test_a_changed_log_is_reported_or_refused(tmp_path_factory: object, seed: in
     path.write_bytes(mutated(seed))
     found, failures = inputs.discover_files([path])
     for job in inputs.group_files(found):
-        one = reporting.build(job, SETUP, {}, failures)
+        one = reporting.build_report(job, SETUP, {}, failures)
         if one is None:
             assert failures
             continue
         json.loads(reporting.to_json([one.verdict]))
-        assert reporting.page(one).startswith("<!")
+        assert reporting.build_report_page(one).startswith("<!")
         with contextlib.redirect_stdout(io.StringIO()):
             Screen(SETUP, everything=True, explain=None).show([one], compared=False)
     assert all(str(path) in str(f.error) and f.error.remedy for f in failures)

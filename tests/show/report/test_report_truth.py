@@ -18,7 +18,7 @@ def report_on(path: Path) -> Report:
     found, failures = inputs.discover_files([path])
     assert not failures
     (job,) = inputs.group_files(found)
-    report = reporting.build(job, reporting.prepare(), {}, failures)
+    report = reporting.build_report(job, reporting.load_setup(), {}, failures)
     assert report is not None, failures
     return report
 

@@ -20,7 +20,7 @@ from fairlead.core.model.site_planning import Exclusion, SitePlanning
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.analysis.node_intervals import FORWARDED
 from fairlead.explain.questions.components import SERVED_BY
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 
 RESERVED = "reserved"
@@ -143,7 +143,7 @@ def _mappings(lake: Tables, site: SiteFile, at_ns: int) -> dict[str, dict[str, s
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     kinds = [*FORWARDED, *SERVED_BY, RESERVED]
-    found = select(
+    found = query_lake(
         lake,
         "SELECT kind, a, max(from_ns) AS since, arg_max(b, from_ns) AS b FROM mapping WHERE kind IN"
         f" (SELECT unnest($kinds)) AND from_ns <= {at_ns} AND (to_ns IS NULL OR to_ns > {at_ns}) GROUP BY kind, a"
@@ -168,11 +168,12 @@ def _mappings(lake: Tables, site: SiteFile, at_ns: int) -> dict[str, dict[str, s
 
 def _seen(lake: Tables, at_ns: int) -> dict[str, list[str]]:
     """Forwarders and targets that counted something lately."""
-    wide = Span(at_ns - SEEN_NS, at_ns + 1).aligned(HOUR_NS)
-    found = select(
+    wide = Span(at_ns - SEEN_NS, at_ns + 1).align_to(HOUR_NS)
+    found = query_lake(
         lake,
         f"SELECT DISTINCT kind, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN (SELECT unnest($kinds))"
-        f" AND layer = kind AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)} ORDER BY kind, id",
+        f" AND layer = kind AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {build_day_filter(wide)}"
+        f" ORDER BY kind, id",
         {"kinds": ["forwarder", "target"]},
         within=wide,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fairlead.decide.policies.next_run.expectation import LISTS, NUMBERS, WORDS, Job, Past
 from fairlead.decide.policies.next_run.expectation import expected_of as expected_of_runs
 from fairlead.decide.policies.paths.contract import ExpectedJob
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
 
 REACH_NS = 120 * DAY_NS
@@ -48,11 +48,12 @@ def earlier_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> Past:
     span = Span(max(at_ns - REACH_NS, 0), at_ns)
     # Counters and names only; a program's folder is where somebody installed it, not what it does.
     columns = ", ".join(f'"{name}"' for name in (*NUMBERS, *WORDS, *LISTS) if name != "program")
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {columns}, program FROM (SELECT * EXCLUDE (program), {_OWN} AS program FROM job_summary"
         f" WHERE end_ns IS NOT NULL AND end_ns <= {at_ns} AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
-        f" AND {days(span)}) QUALIFY (program IN (SELECT unnest($programs)) AND row_number() OVER (PARTITION BY"
+        f" AND {build_day_filter(span)}) QUALIFY (program IN (SELECT unnest($programs)) AND row_number() OVER"
+        f" (PARTITION BY"
         f' program, "user" ORDER BY start_ns DESC, job_id) <= {MOST_RUNS}) OR row_number() OVER (ORDER BY'
         f" coalesce(read_bytes, 0) + coalesce(write_bytes, 0) > 0 DESC, start_ns DESC, job_id) <= {MOST_OTHERS}",
         {"programs": sorted({own_name(program) for program in programs})},

@@ -18,12 +18,12 @@ from fairlead.core.model.site import F64, Layer, Site
 from fairlead.core.model.site_file import SiteFile
 from fairlead.decide.planning.components import NO_FILE, described, kept_from, mounts_of
 from fairlead.decide.policies.paths.checker import Reservation
-from fairlead.explain.diagnosing.component_peaks import past_peaks
-from fairlead.explain.questions.freshness import shifted
-from fairlead.explain.questions.health import component_health
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
+from fairlead.explain.diagnosing.component_peaks import read_past_peaks
+from fairlead.explain.questions.freshness import shift_to_rollup_end
+from fairlead.explain.questions.health import describe_component_health
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
-from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, step_of_many
+from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, choose_step_of_many
 
 LOOK_NS = 5 * MINUTE_NS
 """Load is that of the last so many minutes."""
@@ -68,7 +68,7 @@ def live(lake: Tables, file: SiteFile | None, at_ns: int, now_ns: int, *, file_s
     """The machine at `at_ns`. Raises LakeError, ConfigError, UsageError for a file system that is not there."""
     told, missing = file or NO_FILE, list[str]()
     site, nodes, reserved = described(lake, told, at_ns, file_system, missing)
-    span = shifted(lake, Span(at_ns - LOOK_NS, at_ns, live=at_ns >= now_ns), now_ns)
+    span = shift_to_rollup_end(lake, Span(at_ns - LOOK_NS, at_ns, live=at_ns >= now_ns), now_ns)
     moved = _moved(lake, span)
     forwarders, targets = _peaks(lake, at_ns, (site.forwarders, site.targets), missing)
     sick = _sick(lake, at_ns, missing)
@@ -95,7 +95,7 @@ def in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
     """Those of plans made before whose jobs have not ended since. Raises LakeError."""
     if not plans:
         return []
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT job_id, max(end_ns) AS end_ns FROM jobs WHERE job_id IN (SELECT unnest($names)) AND end_ns <= {at_ns}"
         " GROUP BY job_id",
@@ -108,14 +108,14 @@ def in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
 def _moved(lake: Tables, span: Span) -> dict[tuple[str, str], Mapping[str, float]]:
     """Bytes, operations and metadata operations a second of each forwarder and target in the span; without a row:
     nothing was heard of it."""
-    step = step_of_many(span)
-    wide = span.aligned(step)
-    found = select(
+    step = choose_step_of_many(span)
+    wide = span.align_to(step)
+    found = query_lake(
         lake,
         "SELECT kind, id, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved,"
         " sum(coalesce(read_ops, 0) + coalesce(write_ops, 0)) AS ops, sum(metadata_ops) AS metadata_ops FROM rollup"
         f" WHERE interval_ns = {step} AND kind IN (SELECT unnest($kinds)) AND layer = kind AND job_id IS NULL"
-        f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY kind, id",
+        f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {build_day_filter(wide)} GROUP BY kind, id",
         {"kinds": ["forwarder", "target"]},
         within=wide,
     )
@@ -132,7 +132,7 @@ def _peaks(lake: Tables, at_ns: int, layers: Sequence[Layer], missing: list[str]
     """The layers with what each can do: as the site file says, else the best of the week before; what is not known is
     said."""
     lacking = any(np.isnan(layer.bandwidth).any() for layer in layers)
-    learnt = past_peaks(lake, at_ns) if lacking else {}
+    learnt = read_past_peaks(lake, at_ns) if lacking else {}
     known = []
     for layer in layers:
         bandwidth = layer.bandwidth.copy()
@@ -155,7 +155,7 @@ def _peaks(lake: Tables, at_ns: int, layers: Sequence[Layer], missing: list[str]
 
 def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
     """Layer and name of what is sick or dead now: by open incidents and by a look at the last minutes."""
-    answer = component_health(lake, Span(at_ns - MINUTE_NS, at_ns), Sight(), at_ns, everything=True)
+    answer = describe_component_health(lake, Span(at_ns - MINUTE_NS, at_ns), Sight(), at_ns, everything=True)
     known = {one.layer for one in answer.layers}
     silent = [layer for layer in ("forwarder", "target") if known and layer not in known]
     missing.extend(f"health of {layer}s: nothing told of any in the last minutes" for layer in silent)
@@ -191,16 +191,18 @@ def _running(
     lake: Tables, site: Site, nodes: Mapping[str, int], at_ns: int, missing: list[str]
 ) -> tuple[RunningJob, ...]:
     begun = Span(at_ns - LONGEST_RUN_NS, at_ns + 1)
-    found = select(
+    found = query_lake(
         lake,
         'SELECT job_id, "user", program, nodes, nodes_count, cores, processes, start_ns, end_ns, state FROM jobs'
         f" WHERE start_ns <= {at_ns} AND start_ns > {begun.from_ns} AND (end_ns IS NULL OR end_ns > {at_ns})"
-        f" AND {days(begun)} ORDER BY start_ns, job_id",
+        f" AND {build_day_filter(begun)} ORDER BY start_ns, job_id",
         within=begun,
     )
     accounts = [row for row in found.to_pylist() if is_running(row, at_ns)]
     if not accounts:
-        told = select(lake, f"SELECT count(*) AS n FROM jobs WHERE {days(begun)}", within=begun)["n"][0].as_py()
+        told = query_lake(lake, f"SELECT count(*) AS n FROM jobs WHERE {build_day_filter(begun)}", within=begun)["n"][
+            0
+        ].as_py()
         if not told:
             missing.append("running jobs: no job of the last month is known")
         return ()
@@ -237,12 +239,12 @@ def _job(
 
 def _served(lake: Tables, jobs: Sequence[str], at_ns: int) -> dict[tuple[str, str], list[str]]:
     """Forwarders and targets that counted running jobs in the last hours."""
-    wide = Span(at_ns - SERVED_NS, at_ns + 1).aligned(HOUR_NS)
-    found = select(
+    wide = Span(at_ns - SERVED_NS, at_ns + 1).align_to(HOUR_NS)
+    found = query_lake(
         lake,
         f"SELECT DISTINCT job_id, kind, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN"
         " (SELECT unnest($kinds)) AND layer = kind AND job_id IN (SELECT unnest($names))"
-        f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}",
+        f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {build_day_filter(wide)}",
         {"kinds": ["forwarder", "target"], "names": list(jobs)},
         within=wide,
     )

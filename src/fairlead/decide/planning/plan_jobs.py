@@ -44,10 +44,10 @@ def policy_named(name: str) -> PathPolicy:
     try:
         return registry.path_policy(name)
     except KeyError:
-        from fairlead.explain.questions.lake_queries import near
+        from fairlead.explain.questions.lake_queries import find_similar_names
 
         known = [*registry.path_policy_names(), *registry.policy_names()]
-        like = near(name, known) or [*registry.path_policy_names(), *registry.policy_names()[:3]]
+        like = find_similar_names(name, known) or [*registry.path_policy_names(), *registry.policy_names()[:3]]
         raise UsageError(f"no policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ...") from None
 
 

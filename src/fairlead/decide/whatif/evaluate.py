@@ -34,7 +34,7 @@ from fairlead.explain.questions.answers_whatif import (
     Sides,
     WhatIf,
 )
-from fairlead.explain.questions.lake_queries import Sight, Tables, near
+from fairlead.explain.questions.lake_queries import Sight, Tables, find_similar_names
 from fairlead.explain.questions.span import Span
 
 F64 = NDArray[np.float64]
@@ -179,7 +179,7 @@ def policies_of(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
             found.append((name, registry.path_policy(name)))
         except KeyError:
             known = [AS_IT_WAS, *registry.path_policy_names(), *registry.policy_names()]
-            like = near(name, known) or registry.path_policy_names()
+            like = find_similar_names(name, known) or registry.path_policy_names()
             raise UsageError(
                 f"no policy {name!r} is known", where="--policy", remedy=f"name another: {', '.join(like)}"
             ) from None

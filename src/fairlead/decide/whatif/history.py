@@ -26,7 +26,7 @@ from fairlead.explain.analysis.history.columns import (
 )
 from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_intervals
 from fairlead.explain.analysis.overview.jobs import main_mode, select_latest
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
 from fairlead.store.tables import conform_table
@@ -138,10 +138,10 @@ def past_of(lake: Tables, span: Span) -> Past:
 def _summaries(lake: Tables, span: Span) -> pa.Table:
     chosen = ", ".join(f'"{name}"' for name in _SUMMARY)
     return select_latest(
-        select(
+        query_lake(
             lake,
             f"SELECT {chosen} FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
-            f" AND {days(span)}",
+            f" AND {build_day_filter(span)}",
             within=span,
         )
     )
@@ -150,7 +150,7 @@ def _summaries(lake: Tables, span: Span) -> pa.Table:
 def _phases(lake: Tables, span: Span) -> pa.Table:
     """Phases of jobs that began in the span; they themselves may lie behind it."""
     chosen = ", ".join(f'"{name}"' for name in _PHASE)
-    return select(
+    return query_lake(
         lake,
         f"SELECT {chosen} FROM phase WHERE job_start_ns >= {span.from_ns} AND job_start_ns < {span.to_ns}"
         f" QUALIFY {LATEST} ORDER BY cluster, job_id, job_start_ns, start_ns, kind, number",
@@ -158,10 +158,10 @@ def _phases(lake: Tables, span: Span) -> pa.Table:
 
 
 def _nodes(lake: Tables, span: Span, ended: pa.Table) -> list[Names]:
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT cluster, job_id, start_ns, nodes FROM jobs WHERE start_ns >= {span.from_ns}"
-        f" AND start_ns < {span.to_ns} AND {days(span)} AND nodes IS NOT NULL",
+        f" AND start_ns < {span.to_ns} AND {build_day_filter(span)} AND nodes IS NOT NULL",
         within=span,
     )
     keys = zip(found["cluster"].to_pylist(), found["job_id"].to_pylist(), found["start_ns"].to_pylist(), strict=True)
@@ -171,7 +171,7 @@ def _nodes(lake: Tables, span: Span, ended: pa.Table) -> list[Names]:
 
 
 def _routes(lake: Tables, span: Span) -> Intervals:
-    found = select(
+    found = query_lake(
         lake,
         "SELECT * EXCLUDE (day) FROM mapping WHERE kind IN (SELECT unnest($kinds))"
         f" AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns})",
@@ -258,7 +258,7 @@ def _first(nodes: Names, place: dict[str, int]) -> int:
 
 def _nothing(lake: Tables, span: Span, running: int) -> UsageError:
     """Why there is nothing to replay: what lies in the lake, and what does not."""
-    [known] = select(
+    [known] = query_lake(
         lake,
         "SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM job_summary) AS summaries,"
         " (SELECT count(*) FROM phase) AS phases, (SELECT count(*) FROM jobs WHERE start_ns >= $a AND start_ns < $b)"

@@ -12,7 +12,7 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.units import NS_PER_S
 from fairlead.decide.whatif.evaluate import WhatIfRequest, policies_of
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked
-from fairlead.explain.questions.span import Span, span_of
+from fairlead.explain.questions.span import Span, parse_span
 
 DEFAULT = "30d"
 
@@ -28,7 +28,7 @@ def checked(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
         raise UsageError("'since' and 'last' both say when it begins", remedy="give one of them")
     since = "" if is_age(asked.since) else asked.since
     last = asked.last or ("" if since else asked.since)
-    span = span_of(now_ns=now_ns, default=DEFAULT, last=last, from_=since, to=asked.until)
+    span = parse_span(now_ns=now_ns, default=DEFAULT, last=last, from_=since, to=asked.until)
     found = WhatIfRequest(
         policies=tuple(asked.policies),
         forwarders=asked.forwarders,

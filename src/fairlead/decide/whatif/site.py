@@ -17,7 +17,7 @@ from fairlead.decide.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.decide.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
 from fairlead.decide.sim.workloads.history_peaks import highest
 from fairlead.decide.whatif.history import Past
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import INTERVALS, Span
 
 HIGH = 0.98
@@ -82,11 +82,12 @@ def _seen(lake: Tables, span: Span) -> tuple[dict[str, float], dict[str, set[str
     peaks: dict[str, float] = {}
     names: dict[str, set[str]] = {}
     for interval in INTERVALS:
-        found = select(
+        found = query_lake(
             lake,
             f"SELECT kind, id, quantile_cont(work, {HIGH}) AS high FROM (SELECT kind, id, ts_ns,"
             f" sum(CASE WHEN kind = $k_mds THEN metadata_ops ELSE {bytes_} END) AS work FROM rollup"
-            f" WHERE interval_ns = {interval} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
+            f" WHERE interval_ns = {interval} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND"
+            f" {build_day_filter(span)}"
             " AND job_id IS NULL AND kind IN (SELECT unnest($kinds))"
             " AND layer = CASE WHEN kind = $k_mds THEN $l_mds ELSE kind END GROUP BY ALL)"
             " GROUP BY kind, id ORDER BY kind, id",
@@ -103,7 +104,9 @@ def _seen(lake: Tables, span: Span) -> tuple[dict[str, float], dict[str, set[str
 
 def _per_server(lake: Tables, targets: int) -> int:
     """Targets of one storage server, where the map tells and all have as many; else 1 (servers are not modelled)."""
-    found = select(lake, "SELECT count(DISTINCT a) AS n FROM mapping WHERE kind = $kind GROUP BY b", {"kind": SERVED})
+    found = query_lake(
+        lake, "SELECT count(DISTINCT a) AS n FROM mapping WHERE kind = $kind GROUP BY b", {"kind": SERVED}
+    )
     counts = set(found["n"].to_pylist())
     each = counts.pop() if len(counts) == 1 else 1
     return int(each) if targets and targets % each == 0 else 1

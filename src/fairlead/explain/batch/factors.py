@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.repeated_runs import Runs
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.questions.lake_queries import days, floats, integers
+from fairlead.explain.questions.lake_queries import build_day_filter, read_floats, read_integers
 from fairlead.explain.questions.span import MINUTE_NS, Span
 from fairlead.store.lake import Lake
 
@@ -29,7 +29,7 @@ _LEAST_S = 5.0
 """Shorter phases say little about a minute's load."""
 
 
-def history_of(lake: Lake, span: Span, *, user: str = "", program: str = "") -> Runs | None:
+def read_phase_runs(lake: Lake, span: Span, *, user: str = "", program: str = "") -> Runs | None:
     """Phases of reading and writing that began in `span`, as runs; None when there are none. Phases are alike that are
     of one user, program, size and direction. Raises LakeError."""
     chosen = "".join(f" AND {name} = ${name}" for name, value in (("user", user), ("program", program)) if value)
@@ -37,15 +37,15 @@ def history_of(lake: Lake, span: Span, *, user: str = "", program: str = "") -> 
     phases = lake.query(
         "SELECT start_ns, end_ns, bytes, rate_per_s, kind, user, program, nodes_count FROM phase"
         f" WHERE kind IN ($reading, $writing) AND rate_per_s > 0 AND end_ns - start_ns >= {int(_LEAST_S * NS_PER_S)}"
-        f" AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}{chosen}"
+        f" AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(span)}{chosen}"
         " ORDER BY start_ns, job_id, kind, number",
         {"reading": "read", "writing": "write", **asked},
     )
     if not phases.num_rows:
         return None
-    begin, end = integers(phases, "start_ns"), integers(phases, "end_ns")
+    begin, end = read_integers(phases, "start_ns"), read_integers(phases, "end_ns")
     load = _minutes(lake, Span(int(begin.min()) - MINUTE_NS, int(end.max()) + MINUTE_NS))
-    seconds, own = (end - begin) / NS_PER_S, floats(phases, "bytes")
+    seconds, own = (end - begin) / NS_PER_S, read_floats(phases, "bytes")
     reads = np.asarray(pc.equal(phases["kind"], "read").to_numpy(zero_copy_only=False), np.bool_)
     read, written, names = (_during(load, name, begin, end) for name in ("read_bytes", "write_bytes", "operations"))
     factors = {
@@ -56,7 +56,7 @@ def history_of(lake: Lake, span: Span, *, user: str = "", program: str = "") -> 
         "fullest_target": _during(load, "fullness", begin, end, mean=True),
     }
     return Runs(
-        performance=floats(phases, "rate_per_s"),
+        performance=read_floats(phases, "rate_per_s"),
         group=_alike(phases),
         time=begin.astype(np.float64),
         factors=factors,
@@ -71,11 +71,14 @@ def _minutes(lake: Lake, span: Span) -> dict[str, F64]:
         " sum(write_bytes) FILTER (kind = $ost) AS write_bytes, sum(metadata_ops) FILTER (kind = $mds) AS operations,"
         " max(used_bytes_max / nullif(capacity_bytes, 0)::DOUBLE) FILTER (kind = $ost) AS fullness FROM rollup"
         f" WHERE kind IN ($ost, $mds) AND job_id IS NULL AND interval_ns = {MINUTE_NS} AND ts_ns >= {span.from_ns}"
-        f" AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY ts_ns ORDER BY ts_ns",
+        f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY ts_ns ORDER BY ts_ns",
         {"ost": "target", "mds": "mds"},
     )
     names = ("read_bytes", "write_bytes", "operations", "fullness")
-    return {"ts_ns": integers(found, "ts_ns").astype(np.float64), **{name: floats(found, name) for name in names}}
+    return {
+        "ts_ns": read_integers(found, "ts_ns").astype(np.float64),
+        **{name: read_floats(found, name) for name in names},
+    }
 
 
 def _during(
@@ -100,7 +103,7 @@ def _during(
 
 
 def _alike(phases: pa.Table) -> NDArray[np.int64]:
-    nodes = np.nan_to_num(floats(phases, "nodes_count"), nan=0.0)
+    nodes = np.nan_to_num(read_floats(phases, "nodes_count"), nan=0.0)
     scale = pa.array(np.round(np.log2(np.maximum(nodes, 1))).astype(np.int64)).cast(pa.string())
     words = [pc.fill_null(phases[name].cast(pa.string()), "") for name in ("user", "program", "kind")]
     key = pc.binary_join_element_wise(*words, pa.chunked_array([scale]), "\n")

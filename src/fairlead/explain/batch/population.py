@@ -16,12 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
-from fairlead.explain.batch.pieces import lake_at, pieces
+from fairlead.explain.batch.pieces import open_piece_lake, split_span
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.explain.questions.components import SERVED_BY
 from fairlead.explain.questions.distributions import BINS
-from fairlead.explain.questions.lake_queries import Tables, days, integers, records, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_rows, query_lake, read_integers
 from fairlead.explain.questions.rollup_sums import VALUES
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
@@ -80,7 +80,7 @@ class Population(Answer, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class First:
+class DayJobs:
     """What one day says before it is known how busy the busiest target ever was. Tables are of sums already."""
 
     jobs: pa.Table
@@ -91,7 +91,7 @@ class First:
 
 
 @dataclass(frozen=True)
-class Second:
+class DayTargets:
     """Minutes of targets by half per cent of the peak, and minutes in which agents of servers were well, by server."""
 
     counts: NDArray[np.int64]
@@ -99,7 +99,7 @@ class Second:
     watched: Mapping[str, int]
 
 
-def population(
+def compute_population(
     workers: Workers,
     root: str,
     span: Span,
@@ -113,8 +113,8 @@ def population(
 
     Each day is as of the moment a worker looks at it. Raises LakeError and what workers raise.
     """
-    wide = span.aligned(HOUR_NS)
-    cut = pieces(wide, DAY_NS if wide.length_ns <= LONG_NS else 4 * DAY_NS)
+    wide = span.align_to(HOUR_NS)
+    cut = split_span(wide, DAY_NS if wide.length_ns <= LONG_NS else 4 * DAY_NS)
     count = 0
 
     def tell(_: object) -> None:
@@ -123,56 +123,56 @@ def population(
         if done is not None:
             done(count, 2 * len(cut))
 
-    firsts: list[First] = []
-    for _, one in workers.each(first_look, cut, root=root, memory=memory):
+    firsts: list[DayJobs] = []
+    for _, one in workers.each(scan_jobs_of_day, cut, root=root, memory=memory):
         firsts.append(one)
         tell(one)
     peaks = [one.peak for one in firsts if one.peak is not None]
     peak = peak_bytes_per_s if peak_bytes_per_s is not None else max(peaks, default=None)
     names = sorted(frozenset().union(*(one.targets for one in firsts)))
-    servers = watchers(lake_at(root, memory), names)
-    seconds: list[Second] = []
-    for _, two in workers.each(second_look, cut, root=root, memory=memory, peak=peak, servers=servers):
+    servers = list_watching_nodes(open_piece_lake(root, memory), names)
+    seconds: list[DayTargets] = []
+    for _, two in workers.each(scan_targets_of_day, cut, root=root, memory=memory, peak=peak, servers=servers):
         seconds.append(two)
         tell(two)
     basis = "given" if peak_bytes_per_s is not None else "highest of the span"
-    targets, counts = busy(wide, seconds, len(names), peak, basis)
+    targets, counts = compute_utilisation_cdf(wide, seconds, len(names), peak, basis)
     jobs = _added([one.jobs for one in firsts], _KEYS, sums=_SUMS, largest=("read_max", "write_max"))
     speeds = _added([one.bandwidths for one in firsts], ("class", "direction", "bin"), sums=("jobs",))
-    classes = volumes(jobs, speeds)
+    classes = compute_volumes_by_core_hours(jobs, speeds)
     return Population(
         from_ns=wide.from_ns,
         to_ns=wide.to_ns,
         jobs=sum(one.jobs for one in classes),
         nontrivial=sum(one.nontrivial for one in classes),
         classes=classes,
-        modes=modes(jobs),
+        modes=count_jobs_by_mode(jobs),
         layers=_layers(_added([one.layers for one in firsts], ("date", "layer"), sums=VALUES)),
         targets=targets,
         target_quantiles=_quantiles(counts, [k / BINS for k in range(BINS + 1)]),
     )
 
 
-def first_look(span: Span, *, root: str, memory: str | None) -> First:
+def scan_jobs_of_day(span: Span, *, root: str, memory: str | None) -> DayJobs:
     """One day: jobs, layers, the busiest target and its names. Runs where a worker is."""
-    lake = lake_at(root, memory)
-    named = select(
+    lake = open_piece_lake(root, memory)
+    named = query_lake(
         lake,
         f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $kind"
-        f" AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}",
+        f" AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}",
         {"kind": "target"},
         within=span,
     )
-    highest = select(lake, f"SELECT max(rate) AS peak FROM ({_minutes(span)})", {"kind": "target"}, within=span)
+    highest = query_lake(lake, f"SELECT max(rate) AS peak FROM ({_minutes(span)})", {"kind": "target"}, within=span)
     summed = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
-    layers = select(
+    layers = query_lake(
         lake,
         f"SELECT ts_ns // {DAY_NS} AS date, layer, {summed} FROM rollup WHERE interval_ns = {HOUR_NS} AND {_WHOLE}"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY date, layer",
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY date, layer",
         _WORDS,
         within=span,
     )
-    return First(
+    return DayJobs(
         jobs=lake.query(_jobs_sql(span)),
         bandwidths=lake.query(_bandwidths_sql(span)),
         layers=layers,
@@ -202,7 +202,7 @@ def _minutes(span: Span) -> str:
     return (
         "SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) / 60.0 AS rate FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $kind AND job_id IS NULL"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY id, ts_ns"
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY id, ts_ns"
     )
 
 
@@ -216,7 +216,7 @@ def _class() -> str:
 def _begun(span: Span) -> str:
     """Jobs that have ended: of one that runs there is a summary of its part so far."""
     return (
-        f"FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}"
+        f"FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(span)}"
         " AND end_ns >= start_ns"
     )
 
@@ -242,11 +242,13 @@ def _bandwidths_sql(span: Span) -> str:
     return " UNION ALL ".join(parts)
 
 
-def second_look(span: Span, *, root: str, memory: str | None, peak: float | None, servers: Sequence[str]) -> Second:
+def scan_targets_of_day(
+    span: Span, *, root: str, memory: str | None, peak: float | None, servers: Sequence[str]
+) -> DayTargets:
     """One day: its minutes of targets by utilisation, and who was watched. Runs where a worker is."""
-    lake = lake_at(root, memory)
+    lake = open_piece_lake(root, memory)
     scale = BINS / peak if peak else 0.0
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT least(ceil(rate::FLOAT * $scale::FLOAT), {BINS})::INTEGER AS bin, count(*) AS minutes"
         f" FROM ({_minutes(span)}) GROUP BY bin",
@@ -254,20 +256,20 @@ def second_look(span: Span, *, root: str, memory: str | None, peak: float | None
         within=span,
     )
     counts = np.zeros(BINS + 1, np.int64)
-    counts[integers(found, "bin")] = integers(found, "minutes")
-    watched = select(
+    counts[read_integers(found, "bin")] = read_integers(found, "minutes")
+    watched = query_lake(
         lake,
         f"SELECT node, count(DISTINCT ts_ns // {MINUTE_NS}) AS minutes FROM health WHERE probe = 'agent'"
-        f" AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
+        f" AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}"
         " AND node IN (SELECT unnest($servers)) GROUP BY node",
         {"servers": list(servers)},
         within=span,
     )
-    by_node = {row["node"]: int(row["minutes"]) for row in records(watched)}
-    return Second(counts, int(counts.sum()), by_node)
+    by_node = {row["node"]: int(row["minutes"]) for row in list_rows(watched)}
+    return DayTargets(counts, int(counts.sum()), by_node)
 
 
-def watchers(lake: Tables, targets: Sequence[str]) -> list[str]:
+def list_watching_nodes(lake: Tables, targets: Sequence[str]) -> list[str]:
     """Nodes whose agents count for targets: their servers, and targets that are named as nodes."""
     found = lake.query(
         "SELECT DISTINCT b FROM mapping WHERE kind IN (SELECT unnest($kinds))", {"kinds": list(SERVED_BY)}
@@ -275,11 +277,11 @@ def watchers(lake: Tables, targets: Sequence[str]) -> list[str]:
     return sorted({*found.column("b").to_pylist(), *targets})
 
 
-def busy(
-    span: Span, seconds: Iterable[Second], components: int, peak: float | None, basis: str
+def compute_utilisation_cdf(
+    span: Span, seconds: Iterable[DayTargets], components: int, peak: float | None, basis: str
 ) -> tuple[Cdf, NDArray[np.int64]]:
-    """How busy targets were (the answer of `questions.distributions.cdf`), and the counts it is made of. Minutes
-    without rows count as idle as far as servers were watched."""
+    """How busy targets were (the answer of `questions.distributions.build_utilisation_cdf`), and the counts it is made
+    of. Minutes without rows count as idle as far as servers were watched."""
     counts = np.zeros(BINS + 1, np.int64)
     told, watched, nodes = 0, 0, set[str]()
     for one in seconds:
@@ -321,14 +323,14 @@ def _added(
     return found.rename_columns([*keys, *(name for name, _ in wanted)])
 
 
-def volumes(jobs: pa.Table, bandwidths: pa.Table) -> list[ClassVolume]:
+def compute_volumes_by_core_hours(jobs: pa.Table, bandwidths: pa.Table) -> list[ClassVolume]:
     """Volumes by class of core-hours, smallest first; those of unknown class last."""
     by_class = _added([jobs], ("class",), sums=_SUMS, largest=("read_max", "write_max"))
     order = [name for _, name in CORE_HOURS] + [LARGEST, None]
     speeds: dict[tuple[str | None, str], dict[int, int]] = {}
-    for row in records(bandwidths):
+    for row in list_rows(bandwidths):
         speeds.setdefault((row["class"], row["direction"]), {})[row["bin"]] = row["jobs"]
-    rows = sorted(records(by_class), key=lambda row: order.index(row["class"]))
+    rows = sorted(list_rows(by_class), key=lambda row: order.index(row["class"]))
     return [
         ClassVolume(
             core_hours=row["class"],
@@ -366,11 +368,11 @@ def _quantiles(counts: NDArray[np.int64], edges: Sequence[float]) -> dict[str, f
     return {f"{share:g}": edges[int(np.searchsorted(upto, share * total, side="left"))] for share in QUANTILES}
 
 
-def modes(jobs: pa.Table) -> list[ModeVolume]:
+def count_jobs_by_mode(jobs: pa.Table) -> list[ModeVolume]:
     """Jobs and bytes by I/O mode, most jobs first."""
     found = []
     for way in ("read", "write"):
-        for row in records(_added([jobs], (f"{way}_mode",), sums=("jobs", f"{way}_bytes"))):
+        for row in list_rows(_added([jobs], (f"{way}_mode",), sums=("jobs", f"{way}_bytes"))):
             moved = row[f"{way}_bytes"]
             found.append(ModeVolume(direction=way, mode=row[f"{way}_mode"], jobs=row["jobs"], bytes=moved))
     return sorted(found, key=lambda one: (one.direction, -one.jobs, one.mode or ""))
@@ -378,7 +380,7 @@ def modes(jobs: pa.Table) -> list[ModeVolume]:
 
 def _layers(found: pa.Table) -> list[LayerDay]:
     order = {name: k for k, name in enumerate(LAYERS)}
-    rows = sorted(records(found), key=lambda row: (row["date"], order.get(row["layer"], 99)))
+    rows = sorted(list_rows(found), key=lambda row: (row["date"], order.get(row["layer"], 99)))
     return [
         LayerDay(
             day=str(np.datetime64(row["date"], "D")),

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 import fairlead
 from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, build_summary_table
-from fairlead.explain.batch.pieces import lake_at, pieces
+from fairlead.explain.batch.pieces import open_piece_lake, split_span
 from fairlead.explain.batch.workers import Workers
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summaries_of
-from fairlead.explain.questions.lake_queries import days, records
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, build_summaries
+from fairlead.explain.questions.lake_queries import build_day_filter, list_rows
 from fairlead.explain.questions.span import HOUR_NS, Span
 from fairlead.store.lake import Lake
 
@@ -58,7 +58,7 @@ def label_of_this() -> str:
     return f"{fairlead.__version__}-{ANALYSIS_VERSION}"
 
 
-def reanalyse(
+def reanalyse_jobs(
     workers: Workers,
     root: str,
     span: Span,
@@ -77,14 +77,14 @@ def reanalyse(
     Raises LakeBusyError when another run writes `shard`, LakeError, and what workers raise.
     """
     label = label or label_of_this()
-    lake = lake_at(root, memory)
+    lake = open_piece_lake(root, memory)
     with lake.writer(shard, wait_s=wait_s) as writer:
-        cut = stretches(lake, span)
+        cut = find_job_stretches(lake, span)
         wanted = [one for one in cut if not writer.known(stream_of(label, one))]
         count, jobs, kept = len(cut) - len(wanted), 0, 0
         if done is not None:
             done(count, len(cut))
-        for one, made in workers.each(made_again, wanted, root=root, memory=memory, now_ns=now_ns):
+        for one, made in workers.each(summarise_stretch, wanted, root=root, memory=memory, now_ns=now_ns):
             batch = writer.batch(stream_of(label, one), source="reanalysis", path=label)
             batch.fallback_ns = one.from_ns
             batch.add(made.rows)
@@ -109,30 +109,30 @@ def stream_of(label: str, stretch: Span) -> str:
     return f"reanalysis/{label}/{stretch.from_ns}/{stretch.to_ns}"
 
 
-def stretches(lake: Lake, span: Span) -> list[Span]:
+def find_job_stretches(lake: Lake, span: Span) -> list[Span]:
     """The stretches of the span in which jobs began."""
     found = lake.query(
         f"SELECT DISTINCT start_ns // {STRETCH_NS} AS stretch FROM jobs WHERE end_ns >= start_ns"
-        f" AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}"
+        f" AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(span)}"
     )
     busy = set(found.column("stretch").to_pylist())
-    return [one for one in pieces(span, STRETCH_NS) if one.from_ns // STRETCH_NS in busy]
+    return [one for one in split_span(span, STRETCH_NS) if one.from_ns // STRETCH_NS in busy]
 
 
-def made_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> SummaryBatch:
+def summarise_stretch(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> SummaryBatch:
     """Summaries of the jobs that began in one stretch and ended long enough ago. Runs where a worker is."""
-    lake = lake_at(root, memory)
-    begun = f"start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns} AND {days(stretch)}"
-    jobs = records(
+    lake = open_piece_lake(root, memory)
+    begun = f"start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns} AND {build_day_filter(stretch)}"
+    jobs = list_rows(
         lake.query(
             f"SELECT * EXCLUDE (day) FROM jobs WHERE {begun} AND end_ns >= start_ns AND end_ns <= $until",
             {"until": now_ns - LAG_NS},
         )
     )
-    told = records(lake.query(f"SELECT * EXCLUDE (day) FROM job_summary WHERE {begun}"))
+    told = list_rows(lake.query(f"SELECT * EXCLUDE (day) FROM job_summary WHERE {begun}"))
     before = {_key(row): row for row in told}
-    rows = summaries_of(lake, jobs, now_ns)
-    good = [row for row in rows if not tells_less(row, before.get(_key(row)))]
+    rows = build_summaries(lake, jobs, now_ns)
+    good = [row for row in rows if not is_less_complete(row, before.get(_key(row)))]
     return SummaryBatch(build_summary_table(good), len(rows) - len(good))
 
 
@@ -140,7 +140,7 @@ def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
     return row["cluster"], row["job_id"], row["start_ns"]
 
 
-def tells_less(row: Row, before: Mapping[str, Any] | None) -> bool:
+def is_less_complete(row: Row, before: Mapping[str, Any] | None) -> bool:
     """Whether a summary made now knows less than the one there is: raw records are kept for days, summaries for ever.
     It lacks a figure that was known, or counts less traffic by the same layer."""
     if before is None:

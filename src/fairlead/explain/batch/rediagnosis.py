@@ -18,14 +18,14 @@ import pyarrow as pa
 import fairlead
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE, empty
-from fairlead.explain.batch.pieces import lake_at
-from fairlead.explain.batch.reanalysis import stretches
+from fairlead.explain.batch.pieces import open_piece_lake
+from fairlead.explain.batch.reanalysis import find_job_stretches
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS
-from fairlead.explain.diagnosing.diagnosis_step import diagnosed_phases
-from fairlead.explain.diagnosing.lake_phases import phases_of
-from fairlead.explain.diagnosing.recorded_io import looked_up
-from fairlead.explain.questions.lake_queries import days, records
+from fairlead.explain.diagnosing.diagnosis_step import diagnose_phases
+from fairlead.explain.diagnosing.lake_phases import detect_job_phases
+from fairlead.explain.diagnosing.recorded_io import read_recorded_io
+from fairlead.explain.questions.lake_queries import build_day_filter, list_rows
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.tables import conform_table
@@ -66,7 +66,7 @@ def label_of_this() -> str:
     return f"{fairlead.__version__}-{DIAGNOSIS_VERSION}"
 
 
-def rediagnose(
+def rediagnose_jobs(
     workers: Workers,
     root: str,
     span: Span,
@@ -84,12 +84,12 @@ def rediagnose(
     Raises LakeBusyError when another run writes `shard`, LakeError, and what workers raise.
     """
     label = label or label_of_this()
-    lake = lake_at(root, memory)
+    lake = open_piece_lake(root, memory)
     counts = {"jobs": 0, "phases": 0, "findings": 0, "withdrawn": 0, "kept": 0}
     with lake.writer(shard, wait_s=wait_s) as writer:
-        cut = stretches(lake, span)
+        cut = find_job_stretches(lake, span)
         before = 0
-        for half, (name, work) in enumerate((("phases", phases_again), ("findings", findings_again))):
+        for half, (name, work) in enumerate((("phases", detect_stretch_phases), ("findings", judge_stretch_phases))):
             wanted = [one for one in cut if not writer.known(stream_of(name, label, one))]
             before = len(cut) - len(wanted)
             count = half * len(cut) + before
@@ -128,19 +128,19 @@ def stream_of(what: str, label: str, stretch: Span) -> str:
     return f"rediagnosis/{what}/{label}/{stretch.from_ns}/{stretch.to_ns}"
 
 
-def phases_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
+def detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
     """Phases of the jobs that began in one stretch, not judged yet. Runs where a worker is."""
-    lake = lake_at(root, memory)
+    lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
-    made = phases_of(lake, looked_up(lake, jobs), now_ns) if jobs else empty(PHASE)
+    made = detect_job_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else empty(PHASE)
     there = {_run(row) for row in _phases(lake, stretch).select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     new = {_run(row) for row in made.select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     return DiagnosisBatch((made,) if made.num_rows else (), kept=len(there - new))
 
 
-def findings_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
+def judge_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
     """What is to be said of the phases of the jobs that began in one stretch. Runs where a worker is."""
-    lake = lake_at(root, memory)
+    lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
     if not jobs:
         return DiagnosisBatch(())
@@ -148,16 +148,16 @@ def findings_again(stretch: Span, *, root: str, memory: str | None, now_ns: int)
     for name, value in (("made_ns", now_ns), ("analysis_version", DIAGNOSIS_VERSION)):
         column = pa.array([value] * phases.num_rows, pa.int64())
         phases = phases.set_column(phases.schema.get_field_index(name), PHASE.schema.field(name), column)
-    found = diagnosed_phases(lake, phases, jobs, now_ns)
+    found = diagnose_phases(lake, phases, jobs, now_ns)
     tables = tuple(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]) for rows in found.rows)
     return DiagnosisBatch(tables, len(jobs), len(found.told), len(found.withdrawn))
 
 
 def _jobs(lake: Any, stretch: Span, now_ns: int) -> list[dict[str, Any]]:
-    return records(
+    return list_rows(
         lake.query(
             f"SELECT * EXCLUDE (day) FROM jobs WHERE start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns}"
-            f" AND {days(stretch)} AND end_ns >= start_ns AND end_ns <= {now_ns - LAG_NS}"
+            f" AND {build_day_filter(stretch)} AND end_ns >= start_ns AND end_ns <= {now_ns - LAG_NS}"
             " ORDER BY start_ns, cluster, job_id"
         )
     )
@@ -168,7 +168,8 @@ def _phases(lake: Any, stretch: Span) -> pa.Table:
     around = Span(stretch.from_ns - DAY_NS, stretch.to_ns + 400 * DAY_NS)
     found = lake.query(
         f"SELECT * EXCLUDE (day) FROM phase WHERE job_start_ns >= {stretch.from_ns} AND job_start_ns < {stretch.to_ns}"
-        f" AND {days(around)} QUALIFY {LATEST} ORDER BY job_start_ns, cluster, job_id, start_ns, kind, number"
+        f" AND {build_day_filter(around)} QUALIFY {LATEST} ORDER BY job_start_ns, cluster, job_id, start_ns,"
+        f" kind, number"
     )
     return conform_table(found, PHASE, strict=True)
 

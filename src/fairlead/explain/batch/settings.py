@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slurm: Slurm = Slurm()
 
 
-def load(file: Path | None) -> Settings:
+def load_batch_settings(file: Path | None) -> Settings:
     """Settings from a file; None: all defaults. Raises InputError, ConfigError."""
     if file is None:
         return Settings()

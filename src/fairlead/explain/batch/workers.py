@@ -43,7 +43,7 @@ class Workers(Protocol):
         ...
 
 
-class Here:
+class LocalWorkers:
     """This process, one piece after the other."""
 
     def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
@@ -52,7 +52,7 @@ class Here:
             yield piece, function(piece, **fixed)
 
 
-class OnDask:
+class DaskWorkers:
     """Workers of a Dask client. Only pieces and results pass through its scheduler, never records."""
 
     def __init__(self, client: Any) -> None:
@@ -64,7 +64,7 @@ class OnDask:
         futures: dict[Any, P] = {
             # Not pure: a result that another run left in the scheduler is of the lake as it was then.
             self._client.submit(
-                checked, fairlead.__version__, function, piece, dict(fixed), pure=False, retries=RETRIES
+                run_checked, fairlead.__version__, function, piece, dict(fixed), pure=False, retries=RETRIES
             ): piece
             for piece in pieces
         }
@@ -85,7 +85,7 @@ class OnDask:
             self._client.cancel(list(futures))
 
 
-def checked(version: str, function: Callable[..., R], piece: object, fixed: Mapping[str, object]) -> R:
+def run_checked(version: str, function: Callable[..., R], piece: object, fixed: Mapping[str, object]) -> R:
     """What a worker runs. Raises UsageError when it is of another fairlead."""
     if version != fairlead.__version__:
         raise UsageError(
@@ -95,24 +95,24 @@ def checked(version: str, function: Callable[..., R], piece: object, fixed: Mapp
 
 
 @contextmanager
-def workers(where: str, settings: Settings | None = None, *, count: int | None = None) -> Iterator[Workers]:
+def start_workers(where: str, settings: Settings | None = None, *, count: int | None = None) -> Iterator[Workers]:
     """Workers while the block runs. `where`: `here`, `threads`, `processes`, `slurm`, or the address of a scheduler
     (`tcp://HOST:PORT`, `tls://HOST:PORT`); `count` of them, where they are started here (default: one a processor).
 
     Raises UsageError, MissingDependencyError, NoAnswerError (no scheduler there), ServerError.
     """
     if where == HERE:
-        yield Here()
+        yield LocalWorkers()
         return
     if where in ("threads", "processes"):
         with _local(count, processes=where == "processes") as client:
-            yield OnDask(client)
+            yield DaskWorkers(client)
     elif where == "slurm":
         with _slurm((settings or Settings()).slurm, count) as client:
-            yield OnDask(client)
+            yield DaskWorkers(client)
     elif where.startswith(("tcp://", "tls://")):
         with _remote(where) as client:
-            yield OnDask(client)
+            yield DaskWorkers(client)
     else:
         raise UsageError(
             f"nobody works at {where!r}", remedy="here, threads, processes, slurm, or a scheduler's tcp://HOST:PORT"
@@ -188,7 +188,7 @@ def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
     with _settings_of_dask():
         distributed = _imported("distributed")
         with ExitStack() as held:
-            cluster = held.enter_context(slurm_cluster(asked, _kept_certificates(asked, distributed, held)))
+            cluster = held.enter_context(create_slurm_cluster(asked, _kept_certificates(asked, distributed, held)))
             cluster.scale(jobs=count or asked.jobs)
             with distributed.Client(cluster, set_as_default=False) as client:
                 try:
@@ -219,7 +219,7 @@ def _kept_certificates(asked: Slurm, distributed: Any, held: ExitStack) -> Any:
     return distributed.Security(require_encryption=True, tls_ca_file=str(paths["cert"]), **roles)
 
 
-def slurm_cluster(asked: Slurm, security: Any = None) -> Any:
+def create_slurm_cluster(asked: Slurm, security: Any = None) -> Any:
     """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue is lacking."""
     jobqueue = _imported("dask_jobqueue")
     options: dict[str, Any] = {

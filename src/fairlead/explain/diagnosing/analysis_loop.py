@@ -21,15 +21,15 @@ from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, JobData, Row, build_summary_table, summarise_job
-from fairlead.explain.diagnosing.diagnosis_step import StepResult, diagnosed_jobs
-from fairlead.explain.diagnosing.ended_jobs import STAND_IN, arrived
-from fairlead.explain.diagnosing.program_profiles import profiles_with
-from fairlead.explain.diagnosing.recorded_io import looked_up
+from fairlead.explain.diagnosing.diagnosis_step import StepResult, diagnose_jobs
+from fairlead.explain.diagnosing.ended_jobs import STAND_IN, select_complete_jobs
+from fairlead.explain.diagnosing.program_profiles import build_updated_profiles
+from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 from fairlead.explain.diagnosing.rounds import Rounds
-from fairlead.explain.diagnosing.running_jobs import EVERY_NS, running_due, running_summaries
-from fairlead.explain.diagnosing.served_by import Tables, in_days
-from fairlead.explain.diagnosing.settings import Diagnosis, limits_of
-from fairlead.explain.diagnosing.site_file import site_of
+from fairlead.explain.diagnosing.running_jobs import EVERY_NS, build_running_summaries, select_due_running_jobs
+from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
+from fairlead.explain.diagnosing.settings import Diagnosis, build_limits
+from fairlead.explain.diagnosing.site_file import read_system_site
 
 LAG_NS = 120 * NS_PER_S
 """After its end a job's records get this long to arrive before it is summarised."""
@@ -74,7 +74,7 @@ def run(config: Any, stop: threading.Event) -> None:
             return
     lake = Lake.open(root, memory=config.server.memory)
     every_ns, running_ns = (int(s * NS_PER_S) for s in (config.analysis.every_s, config.analysis.running_s))
-    rounds = Rounds(config.diagnosis, site_of(config.server.site))
+    rounds = Rounds(config.diagnosis, read_system_site(config.server.site))
     with lake.writer(config.analysis.shard, wait_s=30.0) as writer:
         take_site(writer, config.server.site)
         whole_ns = flushed_ns = 0
@@ -84,7 +84,7 @@ def run(config: Any, stop: threading.Event) -> None:
             try:
                 # Components first: what an incident took from a job can then be told with the job.
                 rounds.look(lake, writer, now_ns)
-                done = step(
+                done = summarise_ended_jobs(
                     lake,
                     writer,
                     now_ns,
@@ -124,7 +124,7 @@ def take_site(writer: Output, file: str) -> bool:
     return bool(batch.commit())
 
 
-def step(
+def summarise_ended_jobs(
     lake: Tables,
     writer: Output,
     now_ns: int,
@@ -141,12 +141,16 @@ def step(
     jobs that run, each again after `running_ns`. Findings go with the summaries of ended jobs in one batch, as
     `diagnosis` says (None: as by default). Raises LakeError."""
     diagnosis = diagnosis or Diagnosis()
-    jobs = arrived(lake, now_ns, within_ns=lag_ns, most=most)
+    jobs = select_complete_jobs(lake, now_ns, within_ns=lag_ns, most=most)
     if not quick:
-        jobs += due(lake, now_ns, lag_ns=lag_ns, most=most - len(jobs)) if len(jobs) < most else []
-    looked = looked_up(lake, jobs)
+        jobs += select_due_jobs(lake, now_ns, lag_ns=lag_ns, most=most - len(jobs)) if len(jobs) < most else []
+    looked = read_recorded_io(lake, jobs)
     rows = [summarise_job(data, now_ns) for data in looked]
-    running = [] if quick else running_summaries(lake, running_due(lake, now_ns, every_ns=running_ns), now_ns)
+    running = (
+        []
+        if quick
+        else build_running_summaries(lake, select_due_running_jobs(lake, now_ns, every_ns=running_ns), now_ns)
+    )
     found = _diagnosed(lake, jobs, looked, now_ns, diagnosis, peaks)
     if rows or running:
         batch = writer.batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
@@ -154,7 +158,7 @@ def step(
         for table in found.rows if found is not None else ():
             batch.add(table)
         if found is not None:
-            batch.add(profiles_with(lake, build_summary_table(rows), found.phases, _again(jobs), now_ns))
+            batch.add(build_updated_profiles(lake, build_summary_table(rows), found.phases, _again(jobs), now_ns))
         batch.commit()
     return Step(len(rows), len(jobs) == most, len(running), len(found.told) if found is not None else 0)
 
@@ -175,7 +179,7 @@ def _diagnosed(
 ) -> StepResult | None:
     if not diagnosis.on or not jobs:
         return None
-    return diagnosed_jobs(lake, looked, now_ns, limits=limits_of(diagnosis), peaks=peaks, again=_again(jobs))
+    return diagnose_jobs(lake, looked, now_ns, limits=build_limits(diagnosis), peaks=peaks, again=_again(jobs))
 
 
 def _again(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -183,9 +187,9 @@ def _again(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [job for job in jobs if job.get("again", True)]
 
 
-def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
+def build_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
     """Summaries of rows of `jobs` as of `now_ns`, in their order. Raises LakeError."""
-    return [summarise_job(data, now_ns) for data in looked_up(lake, jobs)]
+    return [summarise_job(data, now_ns) for data in read_recorded_io(lake, jobs)]
 
 
 _AMOUNT = """coalesce(read_bytes, 0)::HUGEINT + coalesce(write_bytes, 0) + coalesce(read_ops, 0)
@@ -236,7 +240,9 @@ ORDER BY told.made_ns NULLS FIRST, ended.end_ns <= $now - $reach,
 """
 
 
-def due(lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS) -> list[Mapping[str, Any]]:
+def select_due_jobs(
+    lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS
+) -> list[Mapping[str, Any]]:
     """Rows of `jobs` that want a summary: none yet, one of another end, and of jobs that ended lately, one of an older
     analysis or one whose sums are not what the rollup says now (looked at again after another `lag_ns`). Older ones
     keep theirs: their records may have expired (`runtime.heavy` makes them again where nothing is lost by it)."""
@@ -257,6 +263,6 @@ def _carried(lake: Tables, jobs: list[Mapping[str, Any]], now_ns: int) -> list[M
     first = min(fresh)
     [heard] = lake.query(
         f"SELECT coalesce(max(ts_ns), 0) AS ts_ns FROM rollup WHERE interval_ns = {NS_PER_S} AND ts_ns >= {first}"
-        f" AND ts_ns <= {now_ns} AND {in_days(first, now_ns)}"
+        f" AND ts_ns <= {now_ns} AND {build_day_condition(first, now_ns)}"
     )["ts_ns"].to_pylist()
     return [job for job in jobs if job["again"] or job["end_ns"] <= waits or job["start_ns"] <= heard]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.health.class_norms import LEARNT, LEAST_CELLS, PEAK_QUANTILE, Peak
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
+from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
 
 Peaks = dict[tuple[str, str], float]
 """(kind, component) → bytes/s (mds: operations/s), or seconds."""
@@ -22,7 +22,9 @@ _BYTES = "coalesce(read_bytes, 0) + coalesce(write_bytes, 0)"
 _WORK = f"CASE WHEN kind = 'mds' THEN metadata_ops ELSE {_BYTES} END"
 
 
-def known_peaks(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]], given: Mapping[str, float]) -> Peaks:
+def find_known_peaks(
+    lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]], given: Mapping[str, float]
+) -> Peaks:
     """The busiest minute of each component in the week before, or what the site's description says of its kind."""
     known: Peaks = {(kind, name): given[kind] for kind, names in served.items() if kind in given for name in names}
     asked = {kind: list(names) for kind, names in served.items() if kind not in given and names}
@@ -33,7 +35,7 @@ def known_peaks(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]
     found = lake.query(
         f"SELECT kind, id, max(work) AS most FROM (SELECT kind, id, ts_ns, sum({_WORK}) AS work FROM rollup"
         f" WHERE interval_ns = {_MINUTE_NS} AND ts_ns >= {first} AND ts_ns < {before_ns}"
-        f" AND {in_days(first, before_ns)} AND job_id IS NULL AND ({where}) GROUP BY kind, id, ts_ns)"
+        f" AND {build_day_condition(first, before_ns)} AND job_id IS NULL AND ({where}) GROUP BY kind, id, ts_ns)"
         " GROUP BY kind, id",
         {**{f"k_{kind}": kind for kind in asked}, **{f"{kind}_ids": names for kind, names in asked.items()}},
     )
@@ -43,7 +45,7 @@ def known_peaks(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]
     return known
 
 
-def usual_waits(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]]) -> Peaks:
+def compute_usual_waits(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]]) -> Peaks:
     """Mean wait of a request, seconds, in the median hour of the week before, where waits are counted."""
     asked = {kind: list(names) for kind, names in served.items() if names}
     if not asked:
@@ -53,14 +55,14 @@ def usual_waits(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]
     found = lake.query(
         "SELECT kind, id, median(wait) AS usual FROM (SELECT kind, id, ts_ns,"
         f" sum(wait_ns) / nullif(sum(waits), 0) AS wait FROM rollup WHERE interval_ns = {60 * _MINUTE_NS}"
-        f" AND ts_ns >= {first} AND ts_ns < {before_ns} AND {in_days(first, before_ns)} AND job_id IS NULL"
+        f" AND ts_ns >= {first} AND ts_ns < {before_ns} AND {build_day_condition(first, before_ns)} AND job_id IS NULL"
         f" AND ({where}) GROUP BY kind, id, ts_ns) WHERE wait IS NOT NULL GROUP BY kind, id",
         {**{f"k_{kind}": kind for kind in asked}, **{f"{kind}_ids": names for kind, names in asked.items()}},
     )
     return {(row["kind"], row["id"]): float(row["usual"]) / 1e9 for row in found.to_pylist()}
 
 
-def past_peaks(lake: Tables, before_ns: int) -> dict[tuple[str, str], Peak]:
+def read_past_peaks(lake: Tables, before_ns: int) -> dict[tuple[str, str], Peak]:
     """What every forwarder, target, metadata server, port and device reached in the week before, by the minute: so a
     component that has been slow for longer than a look reaches back is still held to what it could do. Raises
     LakeError."""
@@ -73,7 +75,7 @@ def past_peaks(lake: Tables, before_ns: int) -> dict[tuple[str, str], Peak]:
     found = lake.query(
         f"SELECT kind, id, quantile_cont(rate, {PEAK_QUANTILE}) AS best FROM (SELECT kind, id, ts_ns, {rate} AS rate"
         f" FROM rollup WHERE interval_ns = {_MINUTE_NS} AND ts_ns >= {first} AND ts_ns < {before_ns}"
-        f" AND {in_days(first, before_ns)} AND job_id IS NULL AND kind IN (SELECT unnest($kinds))"
+        f" AND {build_day_condition(first, before_ns)} AND job_id IS NULL AND kind IN (SELECT unnest($kinds))"
         " AND layer = CASE WHEN kind = $k_mds THEN $l_mds ELSE kind END GROUP BY kind, id, ts_ns)"
         f" WHERE rate > 0 GROUP BY kind, id HAVING count(*) >= {LEAST_CELLS} ORDER BY kind, id",
         {

@@ -24,9 +24,9 @@ from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Attribution
 from fairlead.explain.analysis.job_summary import JobData
 from fairlead.explain.diagnosing.job_advice import Advising
-from fairlead.explain.diagnosing.lake_phases import phases_of
-from fairlead.explain.diagnosing.phase_scenes import scenes_of, victims_of
-from fairlead.explain.diagnosing.served_by import Tables, in_days
+from fairlead.explain.diagnosing.lake_phases import detect_job_phases
+from fairlead.explain.diagnosing.phase_scenes import build_scenes, build_victims
+from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 from fairlead.explain.diagnosing.settings import Limits
 from fairlead.explain.questions.past_phases import History
 from fairlead.explain.rules.advice_set import load_advice
@@ -51,7 +51,7 @@ class StepResult:
     rows: Sequence[pa.RecordBatch | pa.Table] = field(default=())
 
 
-def diagnosed_jobs(
+def diagnose_jobs(
     lake: Tables,
     looked: Sequence[JobData],
     now_ns: int,
@@ -64,11 +64,11 @@ def diagnosed_jobs(
     before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
     LakeError."""
     jobs = [data.job for data in looked]
-    phases = phases_of(lake, looked, now_ns)
-    return diagnosed_phases(lake, phases, jobs, now_ns, limits=limits, peaks=peaks, again=again)
+    phases = detect_job_phases(lake, looked, now_ns)
+    return diagnose_phases(lake, phases, jobs, now_ns, limits=limits, peaks=peaks, again=again)
 
 
-def diagnosed_phases(
+def diagnose_phases(
     lake: Tables,
     phases: pa.Table,
     jobs: Sequence[Mapping[str, Any]],
@@ -83,18 +83,18 @@ def diagnosed_phases(
     told: list[StoredFinding] = []
     if phases.num_rows:
         history = History(lake, phases)
-        said = judged_by_job(history)
+        said = judge_jobs(history)
         phases = with_judgement(phases, said)
         advise = Advising(lake, phases, history, load_advice())
         told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
-    withdrawn = told_before(lake, jobs if again is None else again, {one.finding.id for one in told})
+    withdrawn = find_obsolete_findings(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [finding_rows(told, now_ns)] if told else []
     rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
     return StepResult(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
 
 
-def judged_by_job(history: History) -> PhaseJudgement:
+def judge_jobs(history: History) -> PhaseJudgement:
     """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
     parts = [judge_phases(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
     names = PhaseJudgement.__dataclass_fields__
@@ -110,7 +110,7 @@ def with_judgement(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
     return conform_table(phases, PHASE, strict=True)
 
 
-def worth_telling(said: PhaseJudgement, limits: Limits) -> list[int]:
+def select_reportable(said: PhaseJudgement, limits: Limits) -> list[int]:
     """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
     lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
     enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
@@ -128,12 +128,12 @@ def _told(
     advise: Advise,
     history: History,
 ) -> list[StoredFinding]:
-    rows = worth_telling(said, limits)
+    rows = select_reportable(said, limits)
     if not rows:
         return []
     usual = [compute_usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
-    for at, scene in scenes_of(lake, victims_of(phases, rows, usual), own=phases, peaks=peaks):
+    for at, scene in build_scenes(lake, build_victims(phases, rows, usual), own=phases, peaks=peaks):
         cause = attribute_phase(scene)
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause
@@ -142,7 +142,7 @@ def _told(
     return sorted(told, key=lambda one: one.finding.id)
 
 
-def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[StoredFinding]:
+def find_obsolete_findings(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[StoredFinding]:
     """Findings of this version that the lake holds of these jobs' own I/O and that are not among `still`."""
     if not jobs:
         return []
@@ -150,7 +150,7 @@ def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]
     found = lake.query(
         "SELECT detail, job_id, cluster, from_ns FROM finding WHERE job_id IN (SELECT unnest($names))"
         " AND starts_with(rule, $of_jobs) AND NOT coalesce(withdrawn, false) AND analysis_version = $version"
-        f" AND from_ns >= $from AND from_ns <= $to AND {in_days(begin, end)} ORDER BY id",
+        f" AND from_ns >= $from AND from_ns <= $to AND {build_day_condition(begin, end)} ORDER BY id",
         {
             "names": sorted({str(job["job_id"]) for job in jobs}),
             "of_jobs": OF_JOBS,

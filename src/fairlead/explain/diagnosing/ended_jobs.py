@@ -1,6 +1,7 @@
 """Which jobs that just ended have all their records here: everything that watches them has told of a later time.
 
-A job of which nothing is heard any more is left to `analysis_loop.due`, which waits a fixed time. Not here: summaries.
+A job of which nothing is heard any more is left to `analysis_loop.select_due_jobs`, which waits a fixed time. Not here:
+summaries.
 """
 # ruff: noqa: S608  (conditions are numbers of ours; what others say goes in as parameters)
 
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.diagnosing.served_by import Tables, in_days
+from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 
 _BARE = "{0}.state IS NULL AND {0}.submit_ns IS NULL AND {0}.nodes_count IS NULL AND {0}.processes IS NULL"
 STAND_IN = f"""({_BARE.format("jobs")} AND EXISTS (SELECT 1 FROM jobs told
@@ -23,7 +24,7 @@ _SERVERS = ("forwarder", "target", "mds")
 _BEFORE_NS = 60 * NS_PER_S
 
 
-def arrived(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Mapping[str, Any]]:
+def select_complete_jobs(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Mapping[str, Any]]:
     """Rows of `jobs` that ended less than `within_ns` ago, have no summary of that end, and whose nodes and servers
     have all told of a time after it. The earliest end first. `again`: it has a summary of another end. Raises
     LakeError."""
@@ -39,10 +40,13 @@ def arrived(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Map
     ).to_pylist()
     if not ended:
         return []
-    return [{**job, "recorded": True} for job in through(ended, *_last_words(lake, ended, first - _BEFORE_NS, now_ns))]
+    return [
+        {**job, "recorded": True}
+        for job in filter_complete_jobs(ended, *_last_words(lake, ended, first - _BEFORE_NS, now_ns))
+    ]
 
 
-def through(
+def filter_complete_jobs(
     jobs: Sequence[Mapping[str, Any]],
     nodes: Mapping[str, int],
     servers: Mapping[str, Sequence[tuple[str, str]]],
@@ -62,8 +66,8 @@ def through(
 def _last_words(
     lake: Tables, jobs: Sequence[Mapping[str, Any]], first: int, now_ns: int
 ) -> tuple[dict[str, int], dict[str, list[tuple[str, str]]], dict[tuple[str, str], int]]:
-    """What `through` wants to know, of the times from `first` to now."""
-    when = f"ts_ns > {first} AND ts_ns <= {now_ns} AND {in_days(first, now_ns)}"
+    """What `filter_complete_jobs` wants to know, of the times from `first` to now."""
+    when = f"ts_ns > {first} AND ts_ns <= {now_ns} AND {build_day_condition(first, now_ns)}"
     counted = lake.query(
         f"SELECT kind, id, list(DISTINCT job_id) AS jobs, max(ts_ns) AS ts_ns FROM rollup WHERE {when}"
         f" AND interval_ns = {NS_PER_S} AND kind IN (SELECT unnest($kinds)) GROUP BY kind, id",

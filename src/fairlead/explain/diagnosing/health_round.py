@@ -23,10 +23,10 @@ from fairlead.explain.analysis.health.assess import Health, assess_health
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.analysis.health.health_findings import build_health_findings
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.diagnosing.component_peaks import past_peaks
+from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.diagnosing.served_by import Tables
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.questions.component_loads import component_loads
+from fairlead.explain.questions.component_loads import read_component_loads
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice
 from fairlead.store.tables import conform_table
@@ -39,7 +39,7 @@ LEAST_WINDOW_S = 5.0
 """No window is shorter, however short an incident may be: in less there is too little to tell a rate by."""
 
 
-def limits_of(settings: Diagnosis) -> HealthLimits:
+def build_health_limits(settings: Diagnosis) -> HealthLimits:
     """The limits of a site's settings. An incident is seen in two windows at least, so windows are no longer than half
     of the least duration."""
     minimum_s = settings.least_minutes * 60.0
@@ -47,19 +47,19 @@ def limits_of(settings: Diagnosis) -> HealthLimits:
     return HealthLimits(share=settings.share, minimum_s=minimum_s, window_s=window_s)
 
 
-def span_of(now_ns: int, limits: HealthLimits) -> Span:
+def compute_health_span(now_ns: int, limits: HealthLimits) -> Span:
     """What a look at this time looks at: whole windows."""
     window_ns = int(limits.window_s * NS_PER_S)
     end = now_ns // window_ns * window_ns
     return Span(end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS, end)
 
 
-def learnt_before(now_ns: int, settings: Diagnosis) -> int:
+def compute_learning_end(now_ns: int, settings: Diagnosis) -> int:
     """What a look at this time knows of the days before ends here: the whole hour before it begins."""
-    return span_of(now_ns, limits_of(settings)).from_ns // HOUR_NS * HOUR_NS
+    return compute_health_span(now_ns, build_health_limits(settings)).from_ns // HOUR_NS * HOUR_NS
 
 
-def health_round(
+def run_health_round(
     lake: Tables,
     writer: Any,
     now_ns: int,
@@ -70,17 +70,17 @@ def health_round(
     span: Span | None = None,
 ) -> int:
     """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
-    `past_peaks` before `learnt_before`, read here unless given; `span`: what is looked at (default: `span_of`). Raises
-    LakeError."""
-    limits = limits_of(settings)
-    before = learnt_before(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
-    span = span_of(now_ns, limits) if span is None else span
+    `read_past_peaks` before `compute_learning_end`, read here unless given; `span`: what is looked at (default:
+    `compute_health_span`). Raises LakeError."""
+    limits = build_health_limits(settings)
+    before = compute_learning_end(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
+    span = compute_health_span(now_ns, limits) if span is None else span
     end = span.to_ns
     if past is None:
-        past = past_peaks(lake, before)
+        past = read_past_peaks(lake, before)
     told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
-    known = known_incidents(lake, span.from_ns, end)
-    given = component_loads(lake, span)
+    known = read_known_incidents(lake, span.from_ns, end)
+    given = read_component_loads(lake, span)
     health = assess_health(
         given.loads,
         given.interval_ns,
@@ -94,7 +94,9 @@ def health_round(
         canaries=given.canaries,
     )
     told = build_health_findings(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
-    return write(writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True)))
+    return write_health(
+        writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True))
+    )
 
 
 def _sizes(nodes: Mapping[str, int]) -> pa.Table:
@@ -106,7 +108,7 @@ def _sizes(nodes: Mapping[str, int]) -> pa.Table:
     return conform_table(rows, JOBS, strict=True)
 
 
-def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
+def read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
     """Incidents told before: open ones, and those of the last weeks."""
     found = lake.query(
         f"SELECT detail FROM incident WHERE NOT coalesce(withdrawn, false) AND from_ns < {end}"
@@ -120,7 +122,7 @@ def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | N
     return build_advice(load_advice(), rule, verdict, facts, layer=layer)
 
 
-def write(
+def write_health(
     writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, StoredFinding]
 ) -> int:
     """Rows of what is new or says something else than before, with its finding; nothing is written twice."""

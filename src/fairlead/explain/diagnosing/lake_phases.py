@@ -16,8 +16,8 @@ from fairlead.core.model.tables import PHASE, empty
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
-from fairlead.explain.diagnosing.recorded_io import ASKED, asked_for, by_number
-from fairlead.explain.diagnosing.served_by import Tables, in_days
+from fairlead.explain.diagnosing.recorded_io import ASKED, build_query_parameters, split_by_number
+from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
 FINEST_NS = 1_000_000
@@ -25,7 +25,7 @@ FINEST_NS = 1_000_000
 _HOUR_NS = 3600 * NS_PER_S
 
 
-def phases_of(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
+def detect_job_phases(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
     """Rows of PHASE of these jobs, job by job in their order. Raises LakeError."""
     known = [data for data in looked if data.series.num_rows or data.nodes_traffic is not None]
     if not known:
@@ -44,7 +44,7 @@ def _words(known: Sequence[JobData], around_ns: int) -> tuple[dict[str, object],
         (str(data.job["job_id"]), _ns(data.job, "start_ns") - around_ns, _ns(data.job, "end_ns") + around_ns)
         for data in known
     ]
-    return asked_for(spans), min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
+    return build_query_parameters(spans), min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
 
 
 def _ns(job: Mapping[str, Any], name: str) -> int:
@@ -72,11 +72,12 @@ def _edges(lake: Tables, known: Sequence[JobData]) -> dict[int, pa.Table]:
             f" min(start_ns) AS start_ns, max(ops.end_ns) AS end_ns FROM ops JOIN {ASKED} asked"
             " ON asked.id = ops.job_id AND ops.start_ns >= asked.begin_ns AND ops.start_ns < asked.end_ns"
             f" WHERE ops.job_id IN (SELECT unnest($ids)) AND ops.start_ns >= {first} AND ops.start_ns < {last}"
-            f" AND {in_days(first, last)} AND {interface} AND (op IN ('read', 'write') OR op NOT IN ({other}))"
+            f" AND {build_day_condition(first, last)} AND {interface} AND (op IN ('read', 'write') OR op NOT"
+            f" IN ({other}))"
             f" GROUP BY number, kind, ops.start_ns // {FINEST_NS} ORDER BY number, start_ns, kind",
             {**words, "numbers": mine, "other": "metadata"},
         )
-        found |= by_number(rows)
+        found |= split_by_number(rows)
     return found
 
 
@@ -87,7 +88,7 @@ def _servers(lake: Tables, known: Sequence[JobData]) -> dict[int, list[str]]:
         f"SELECT DISTINCT number, rollup.id AS id FROM rollup JOIN {ASKED} asked ON rollup.job_id = asked.id"
         f" AND ts_ns > asked.begin_ns - {_HOUR_NS} AND ts_ns < asked.end_ns"
         f" WHERE kind = $kind AND interval_ns = {_HOUR_NS} AND ts_ns > {first - _HOUR_NS} AND ts_ns < {last}"
-        f" AND {in_days(first, last)} ORDER BY number, id",
+        f" AND {build_day_condition(first, last)} ORDER BY number, id",
         {**words, "kind": "mds"},
     )
     found: dict[int, list[str]] = {}
@@ -96,7 +97,7 @@ def _servers(lake: Tables, known: Sequence[JobData]) -> dict[int, list[str]]:
     if len(found) < len(known):
         there = lake.query(
             f"SELECT DISTINCT id FROM rollup WHERE kind = $kind AND interval_ns = {_HOUR_NS}"
-            f" AND ts_ns > {first - _HOUR_NS} AND ts_ns < {last} AND {in_days(first, last)} LIMIT 2",
+            f" AND ts_ns > {first - _HOUR_NS} AND ts_ns < {last} AND {build_day_condition(first, last)} LIMIT 2",
             {"kind": "mds"},
         )["id"].to_pylist()
         if len(there) == 1:

@@ -20,9 +20,9 @@ from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSp
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.usual_figures import UsualFigures
 from fairlead.explain.analysis.interference.scene import Scene, Victim
-from fairlead.explain.diagnosing.component_peaks import Peaks, known_peaks, usual_waits
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
-from fairlead.explain.questions.component_loads import rollup_of
+from fairlead.explain.diagnosing.component_peaks import Peaks, compute_usual_waits, find_known_peaks
+from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
+from fairlead.explain.questions.component_loads import read_rollup
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
 from fairlead.store.tables import conform_table
@@ -60,7 +60,7 @@ class Around:
     waits: Peaks = field(default_factory=dict)
 
 
-def victims_of(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigures] | None = None) -> list[Victim]:
+def build_victims(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigures] | None = None) -> list[Victim]:
     """The judged rows of PHASE at these places as victims; `usual`: what runs like each ask for, where it is known."""
     wanted = phases.take(pa.array(rows, pa.int64()))
     usual = [UsualFigures()] * len(rows) if usual is None else usual
@@ -89,19 +89,19 @@ def victims_of(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigur
     ]
 
 
-def scenes_of(
+def build_scenes(
     lake: Tables, victims: Sequence[Victim], *, own: pa.Table | None = None, peaks: Mapping[str, float] | None = None
 ) -> Iterator[tuple[int, Scene]]:
     """The place of each victim in the list, and its scene, window after window. `own`: rows of PHASE that are not in
     the lake yet. `peaks`: known peak of a kind of component. Raises LakeError."""
-    for window in windows_of(victims):
+    for window in build_windows(victims):
         mine = [victims[at] for at in window.victims]
         around = _around(lake, window, mine, own, peaks or {})
         for at in window.victims:
-            yield at, scene_of(victims[at], window, around)
+            yield at, build_scene(victims[at], window, around)
 
 
-def windows_of(victims: Sequence[Victim]) -> list[Window]:
+def build_windows(victims: Sequence[Victim]) -> list[Window]:
     """Victims whose surroundings overlap, together; in the order of time."""
     spans = []
     for at, victim in enumerate(victims):
@@ -125,7 +125,7 @@ def windows_of(victims: Sequence[Victim]) -> list[Window]:
     return windows
 
 
-def components_of(victims: Sequence[Victim]) -> dict[str, list[str]]:
+def collect_component_names(victims: Sequence[Victim]) -> dict[str, list[str]]:
     """Names of the components of these victims by kind."""
     names = {"forwarder": "forwarders", "target": "targets", "mds": "mds"}
     return {kind: sorted({name for v in victims for name in getattr(v, names[kind])}) for kind in KINDS}
@@ -134,12 +134,14 @@ def components_of(victims: Sequence[Victim]) -> dict[str, list[str]]:
 def _around(
     lake: Tables, window: Window, victims: Sequence[Victim], own: pa.Table | None, peaks: Mapping[str, float]
 ) -> Around:
-    served = components_of(victims)
-    at_components = component_loads(lake, window.from_ns, window.to_ns, window.interval_ns, served)
+    served = collect_component_names(victims)
+    at_components = read_component_loads(lake, window.from_ns, window.to_ns, window.interval_ns, served)
     mine = {victim.job_id for victim in victims}
     neighbours = _neighbours(at_components, mine)
     names = sorted(mine | set(neighbours))
-    loads = pa.concat_tables([at_components, job_loads(lake, window.from_ns, window.to_ns, window.interval_ns, names)])
+    loads = pa.concat_tables(
+        [at_components, read_job_loads(lake, window.from_ns, window.to_ns, window.interval_ns, names)]
+    )
     phases = _phases(lake, window, names)
     if own is not None:
         phases = pa.concat_tables([_without(phases, own), _overlapping(own, window, names)])
@@ -150,16 +152,16 @@ def _around(
         summaries=_summaries(lake, window, [n for n in names if n not in told]),
         jobs=_jobs(lake, window, names),
         incidents=_incidents(lake, window, served),
-        peaks=known_peaks(lake, window.from_ns, served, peaks),
-        waits=usual_waits(lake, window.from_ns, served),
+        peaks=find_known_peaks(lake, window.from_ns, served, peaks),
+        waits=compute_usual_waits(lake, window.from_ns, served),
     )
 
 
-def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
+def build_scene(victim: Victim, window: Window, around: Around) -> Scene:
     """What of a window's surroundings belongs to one victim: its own components, and the jobs that were at them."""
     length = min(max(victim.end_ns - victim.start_ns, LEAST_AROUND_NS), MOST_AROUND_NS)
     begin = (victim.start_ns - length) // window.interval_ns * window.interval_ns
-    served = {(kind, name) for kind, names in components_of([victim]).items() for name in names}
+    served = {(kind, name) for kind, names in collect_component_names([victim]).items() for name in names}
     loads = around.loads
     when = pc.and_(pc.greater_equal(loads["ts_ns"], begin), pc.less(loads["ts_ns"], victim.end_ns + length))
     loads = loads.filter(when)
@@ -175,7 +177,7 @@ def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
         victim=victim,
         loads=loads.filter(pa.array(here | of_job)),
         interval_ns=window.interval_ns,
-        neighbours=neighbours_of(phases, summaries),
+        neighbours=build_neighbour_phases(phases, summaries),
         jobs=around.jobs.filter(pc.is_in(around.jobs["job_id"], pa.array(sorted(beside), pa.string()))),
         incidents=[
             one
@@ -186,7 +188,7 @@ def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
         ],
         peaks={key: value for key, value in around.peaks.items() if key in served},
         usual_wait_s={key: value for key, value in around.waits.items() if key in served},
-        missing=missing_of(victim, here, kinds, parts),
+        missing=list_missing_sources(victim, here, kinds, parts),
     )
 
 
@@ -205,7 +207,7 @@ _ALIKE = (
 )
 
 
-def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
+def build_neighbour_phases(phases: pa.Table, summaries: pa.Table) -> pa.Table:
     """Phases of neighbours, and of those that have none a row of what their summary says, in the schema of phases: one
     for reading, one for writing, one for metadata, as long as the job."""
     rows = []
@@ -234,7 +236,7 @@ def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
     return pa.concat_tables([phases, conform_table(pa.Table.from_pylist(rows, _plain(PHASE)), PHASE, strict=True)])
 
 
-def missing_of(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[str | None]) -> list[str]:
+def list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[str | None]) -> list[str]:
     """What of the victim's surroundings nothing was recorded of."""
     missing = []
     if not victim.forwarders:
@@ -244,7 +246,7 @@ def missing_of(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[
     if victim.kind == "metadata" and not victim.mds:
         missing.append("mds: none is known to have served this job")
     present = {kind for kind, mine in zip(kinds, here, strict=True) if mine}
-    for kind, names in components_of([victim]).items():
+    for kind, names in collect_component_names([victim]).items():
         if names and kind not in present:
             missing.append(f"{kind}: no counters of {', '.join(names[:3])} at that time")
     by_job = {kind for kind, mine, job in zip(kinds, here, parts, strict=True) if mine and job is not None}
@@ -252,7 +254,7 @@ def missing_of(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[
     return missing
 
 
-def component_loads(
+def read_component_loads(
     lake: Tables, from_ns: int, to_ns: int, interval_ns: int, served: Mapping[str, Sequence[str]]
 ) -> pa.Table:
     """Rows of ROLLUP of these components, whole and by job, one a key, in a fixed order."""
@@ -260,12 +262,12 @@ def component_loads(
         return empty(ROLLUP)
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in KINDS)
     words = {**{f"k_{kind}": kind for kind in KINDS}, **{f"{kind}_ids": list(served[kind]) for kind in KINDS}}
-    return rollup_of(lake, Span(from_ns, to_ns), interval_ns, where, words)
+    return read_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
 
 
-def job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
+def read_job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
     """Rows of ROLLUP of these jobs, by layer."""
-    return rollup_of(
+    return read_rollup(
         lake,
         Span(from_ns, to_ns),
         interval_ns,
@@ -289,7 +291,7 @@ def _phases(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
     found = lake.query(
         "SELECT * EXCLUDE (day) FROM phase WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to"
         " AND end_ns > $from"
-        f" AND {in_days(window.from_ns - 32 * DAY_NS, window.to_ns)} QUALIFY {LATEST}"
+        f" AND {build_day_condition(window.from_ns - 32 * DAY_NS, window.to_ns)} QUALIFY {LATEST}"
         " ORDER BY start_ns, cluster, job_id, kind, number",
         {"names": list(names), "from": window.from_ns, "to": window.to_ns},
     )
@@ -311,7 +313,7 @@ def _summaries(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
         return empty(JOB_SUMMARY)
     found = lake.query(
         "SELECT * EXCLUDE (day) FROM job_summary WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to"
-        f" AND (end_ns IS NULL OR end_ns > $from) AND {in_days(window.from_ns - 32 * DAY_NS, window.to_ns)}"
+        f" AND (end_ns IS NULL OR end_ns > $from) AND {build_day_condition(window.from_ns - 32 * DAY_NS, window.to_ns)}"
         " ORDER BY start_ns, cluster, job_id",
         {"names": list(names), "from": window.from_ns, "to": window.to_ns},
     )
@@ -321,7 +323,7 @@ def _summaries(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
 def _jobs(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
     found = lake.query(
         "SELECT * EXCLUDE (day) FROM jobs WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to"
-        f" AND (end_ns IS NULL OR end_ns > $from) AND {in_days(window.from_ns - 32 * DAY_NS, window.to_ns)}"
+        f" AND (end_ns IS NULL OR end_ns > $from) AND {build_day_condition(window.from_ns - 32 * DAY_NS, window.to_ns)}"
         " ORDER BY start_ns, cluster, job_id",
         {"names": list(names), "from": window.from_ns, "to": window.to_ns},
     )

@@ -23,7 +23,7 @@ from fairlead.explain.analysis.history.profiles import (
     read_profiles,
     subtract_profile,
 )
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
+from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.store.tables import conform_table
 
@@ -31,7 +31,7 @@ REACH_NS = 400 * DAY_NS
 """A category nothing ran of for so long begins anew."""
 
 
-def profiles_with(
+def build_updated_profiles(
     lake: Tables, summaries: pa.Table, phases: pa.Table, again: Sequence[Mapping[str, Any]], now_ns: int
 ) -> pa.RecordBatch:
     """Rows of PROFILE of the categories of these runs (rows of JOB_SUMMARY and PHASE that the lake need not hold yet).
@@ -59,12 +59,13 @@ def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table,
     words = {"names": sorted({str(job["job_id"]) for job in jobs}), "starts": [int(job["start_ns"]) for job in jobs]}
     summaries = lake.query(
         "SELECT * EXCLUDE (day) FROM job_summary WHERE job_id IN (SELECT unnest($names)) AND end_ns IS NOT NULL"
-        f" AND start_ns IN (SELECT unnest($starts)) AND {in_days(begin, end)} ORDER BY cluster, job_id, start_ns",
+        f" AND start_ns IN (SELECT unnest($starts)) AND {build_day_condition(begin, end)} ORDER BY cluster,"
+        f" job_id, start_ns",
         words,
     )
     phases = lake.query(
         "SELECT * EXCLUDE (day) FROM phase WHERE job_id IN (SELECT unnest($names))"
-        f" AND job_start_ns IN (SELECT unnest($starts)) AND {in_days(begin, end)} QUALIFY {LATEST}"
+        f" AND job_start_ns IN (SELECT unnest($starts)) AND {build_day_condition(begin, end)} QUALIFY {LATEST}"
         " ORDER BY cluster, job_id, job_start_ns, kind, number",
         words,
     )
@@ -77,7 +78,7 @@ def _stored(lake: Tables, keys: Sequence[Key], now_ns: int) -> tuple[dict[Key, P
         return {}, 0
     found = lake.query(
         'SELECT detail, made_ns FROM profile WHERE program IN (SELECT unnest($programs)) AND "user" IN'
-        f" (SELECT unnest($users)) AND {in_days(now_ns - REACH_NS, now_ns)}",
+        f" (SELECT unnest($users)) AND {build_day_condition(now_ns - REACH_NS, now_ns)}",
         {"programs": sorted({str(key[2]) for key in keys}), "users": sorted({str(key[1]) for key in keys})},
     )
     wanted = set(keys)

@@ -18,7 +18,14 @@ from fairlead.core.model.tables import JOBS
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.explain.analysis.node_intervals import attribute_traffic, build_placements
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, counted_by, in_days, mapped_forwarders, placed_targets
+from fairlead.explain.diagnosing.served_by import (
+    DAY_NS,
+    Tables,
+    build_day_condition,
+    find_counting_components,
+    find_file_targets,
+    find_mapped_forwarders,
+)
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
 LONGEST_S = 1_000_000
@@ -26,7 +33,7 @@ LONGEST_S = 1_000_000
 TOGETHER_NS = 2 * DAY_NS
 """Jobs that lie within so long share their queries: files of other days are not opened for one of them."""
 ASKED = "(SELECT unnest($ids) AS id, unnest($begins) AS begin_ns, unnest($ends) AS end_ns, unnest($numbers) AS number)"
-"""Jobs as rows, of what `asked_for` makes."""
+"""Jobs as rows, of what `build_query_parameters` makes."""
 MOST_AT_ONCE = 1 << 50
 """Bytes or operations of one job in one interval: what says more is a broken counter, and not known."""
 _MINUTE_NS = 60 * NS_PER_S
@@ -35,12 +42,12 @@ _JOBS_METADATA = "CASE WHEN layer <> $l_target THEN metadata_ops END"
 _SERIES_OF = ("ts_ns", "layer", *SERIES)
 
 
-def looked_up(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
+def read_recorded_io(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     """What the lake knows of the I/O of rows of `jobs`, in their order. A job whose `recorded` is false or missing is
     looked for among the hours first: most of many old jobs left no record. Raises LakeError."""
     silent = _silent(lake, [job for job in jobs if not job.get("recorded")])
     found = {at: _nothing(job) for at, job in enumerate(jobs) if job["job_id"] in silent}
-    for near in together(jobs, [at for at in range(len(jobs)) if at not in found]):
+    for near in group_jobs_by_time(jobs, [at for at in range(len(jobs)) if at not in found]):
         try:
             made = _data_of(lake, [jobs[at] for at in near])
         except LakeError:
@@ -52,7 +59,7 @@ def looked_up(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     return [found[at] for at in range(len(jobs))]
 
 
-def together(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[list[int]]:
+def group_jobs_by_time(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[list[int]]:
     """These places in groups of jobs that lie near each other in time; a long job is alone."""
     groups: list[list[int]] = []
     first = 0
@@ -67,7 +74,7 @@ def together(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[l
     return groups
 
 
-def asked_for(jobs: Sequence[tuple[str, int, int]]) -> dict[str, object]:
+def build_query_parameters(jobs: Sequence[tuple[str, int, int]]) -> dict[str, object]:
     """Parameters of `ASKED`: number, begin and end of each job, numbered in their order."""
     return {
         "ids": [name for name, _, _ in jobs],
@@ -77,7 +84,7 @@ def asked_for(jobs: Sequence[tuple[str, int, int]]) -> dict[str, object]:
     }
 
 
-def by_number(rows: pa.Table) -> dict[int, pa.Table]:
+def split_by_number(rows: pa.Table) -> dict[int, pa.Table]:
     """Rows sorted by `number`, cut at its changes."""
     if not rows.num_rows:
         return {}
@@ -97,7 +104,7 @@ def _silent(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> set[str]:
     found = lake.query(
         "SELECT DISTINCT CASE WHEN kind = 'job' THEN id END AS id FROM rollup WHERE interval_ns = 3600000000000"
         " AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND (kind = 'job' AND id IN (SELECT unnest($names))"
-        f" OR kind = 'node' AND layer = 'pfs_client' AND job_id IS NULL) AND {in_days(begin, end)}",
+        f" OR kind = 'node' AND layer = 'pfs_client' AND job_id IS NULL) AND {build_day_condition(begin, end)}",
         {"from": begin, "to": end, "names": [str(job["job_id"]) for job in jobs]},
     )
     recorded = set(found["id"].to_pylist())
@@ -123,7 +130,7 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     """Everything the lake knows of these jobs' I/O, which lie near each other and are of one interval."""
     begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
     interval = _interval(jobs[0])
-    # Whole minutes, so that `analysis_loop.due` finds the same sums in the rollup of minutes.
+    # Whole minutes, so that `analysis_loop.select_due_jobs` finds the same sums in the rollup of minutes.
     spans = [
         (
             str(job["job_id"]),
@@ -132,20 +139,20 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
         )
         for job in jobs
     ]
-    asked = asked_for(spans)
+    asked = build_query_parameters(spans)
     low, high = min(first for _, first, _ in spans), max(last for _, _, last in spans)
-    series = by_number(
+    series = split_by_number(
         lake.query(
             f"SELECT number, ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup JOIN {ASKED} asked"
             " ON rollup.id = asked.id AND ts_ns >= asked.begin_ns AND ts_ns < asked.end_ns"
             f" WHERE kind = $k_job AND rollup.id IN (SELECT unnest($ids)) AND interval_ns = {interval}"
-            f" AND ts_ns >= {low} AND ts_ns < {high} AND {in_days(begin, end)}"
+            f" AND ts_ns >= {low} AND ts_ns < {high} AND {build_day_condition(begin, end)}"
             " GROUP BY number, ts_ns, layer ORDER BY number, ts_ns, layer",
             {**asked, "k_job": "job", "l_target": "target"},
         )
     )
     layers = [set(series[at]["layer"].to_pylist()) if at in series else set() for at in range(len(jobs))]
-    counted = counted_by(lake, ASKED, asked, low, high)
+    counted = find_counting_components(lake, ASKED, asked, low, high)
     operations = _operations(lake, asked, layers, low, high)
     found = []
     for at, job in enumerate(jobs):
@@ -153,8 +160,8 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
         life = (int(job["start_ns"]), int(job["end_ns"]))
         span = {"job": spans[at][0], "from": spans[at][1], "to": spans[at][2]}
         forwarders, targets = counted.get((at, "forwarder")), counted.get((at, "target"))
-        routed = mapped_forwarders(lake, nodes, *life) if not forwarders else None
-        striped = placed_targets(lake, span, *life) if not targets else None
+        routed = find_mapped_forwarders(lake, nodes, *life) if not forwarders else None
+        striped = find_file_targets(lake, span, *life) if not targets else None
         found.append(
             JobData(
                 job=job,
@@ -207,11 +214,11 @@ def _operations(
             f"SELECT number, node, rank, file_id, {parts} FROM ops JOIN {ASKED} asked ON ops.job_id = asked.id"
             " AND start_ns >= asked.begin_ns AND start_ns < asked.end_ns"
             f" WHERE ops.job_id IN (SELECT unnest($ids)) AND start_ns >= {low} AND start_ns < {high}"
-            f" AND {in_days(low, high)} AND {interface} GROUP BY number, node, rank, file_id"
+            f" AND {build_day_condition(low, high)} AND {interface} GROUP BY number, node, rank, file_id"
             " ORDER BY number, node, rank, file_id",
             {name: [asked[name][at] for at in mine] for name in names},
         )
-        found |= {at: part.drop_columns(["number"]) for at, part in by_number(rows).items()}
+        found |= {at: part.drop_columns(["number"]) for at, part in split_by_number(rows).items()}
     return found
 
 
@@ -221,7 +228,7 @@ def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], i
     moved = lake.query(
         f"SELECT ts_ns, id AS node, {_summed()}, CAST(NULL AS VARCHAR) AS job_id FROM rollup WHERE kind = 'node'"
         f" AND job_id IS NULL AND layer = 'pfs_client' AND interval_ns = {interval_ns}"
-        f" AND ts_ns > $from AND ts_ns < $to AND {in_days(begin, end)} AND id IN (SELECT unnest($nodes))"
+        f" AND ts_ns > $from AND ts_ns < $to AND {build_day_condition(begin, end)} AND id IN (SELECT unnest($nodes))"
         " GROUP BY ts_ns, id",
         {"from": begin - interval_ns, "to": end, "nodes": list(nodes)},
     )

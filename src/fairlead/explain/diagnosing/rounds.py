@@ -1,7 +1,7 @@
 """When components and the whole system are looked at: every minute or so, every hour. One object a process.
 
 It remembers when it looked last and what components reached in the days before: what was found is in the lake. Not
-here: what is looked at (`health_round`, `system_round`).
+here: what is looked at (`run_health_round`, `run_system_round`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from fairlead.core import clock
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.analysis.system.site import SystemSite
-from fairlead.explain.diagnosing.component_peaks import past_peaks
-from fairlead.explain.diagnosing.health_round import health_round, learnt_before
+from fairlead.explain.diagnosing.component_peaks import read_past_peaks
+from fairlead.explain.diagnosing.health_round import compute_learning_end, run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.diagnosing.system_round import system_round
+from fairlead.explain.diagnosing.system_round import run_system_round
 
 SHARE = 0.25
 """Of the time at most so much goes into looking at components: jobs that end must not wait."""
@@ -37,13 +37,13 @@ class Rounds:
         written = 0
         if now_ns >= self._next_health_ns:
             begun = clock.monotonic_s()
-            past = self._peaks(lake, learnt_before(now_ns, self.settings))
-            written += health_round(lake, writer, now_ns, self.settings, self.site.peaks, past=past)
+            past = self._peaks(lake, compute_learning_end(now_ns, self.settings))
+            written += run_health_round(lake, writer, now_ns, self.settings, self.site.peaks, past=past)
             rest = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
             self._next_health_ns = now_ns + int(rest * NS_PER_S)
         if now_ns >= self._next_system_ns:
             begun = clock.monotonic_s()
-            looked = system_round(lake, writer, now_ns, self.site)
+            looked = run_system_round(lake, writer, now_ns, self.site)
             written += looked.written
             soon = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
             rest = soon if looked.left else self.settings.system_every_s
@@ -53,5 +53,5 @@ class Rounds:
     def _peaks(self, lake: Any, before_ns: int) -> dict[tuple[str, str], Peak]:
         """Peaks of the days before, read once an hour."""
         if self._past[0] != before_ns:
-            self._past = (before_ns, past_peaks(lake, before_ns))
+            self._past = (before_ns, read_past_peaks(lake, before_ns))
         return self._past[1]

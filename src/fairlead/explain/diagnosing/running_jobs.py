@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, summarise_running_job
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
-from fairlead.explain.questions.node_estimates import BY_JOB, by_node
+from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
+from fairlead.explain.questions.node_estimates import BY_JOB, estimate_by_node
 from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
 from fairlead.explain.questions.span import Span
 
@@ -40,7 +40,7 @@ ORDER BY told.made_ns NULLS FIRST, jobs.start_ns DESC LIMIT $most
 """
 
 
-def running_due(
+def select_due_running_jobs(
     lake: Tables, now_ns: int, *, every_ns: int = EVERY_NS, most: int = MOST_RUNNING
 ) -> list[Mapping[str, Any]]:
     """Rows of `jobs` that run and whose summary is missing or old. Raises LakeError."""
@@ -58,7 +58,7 @@ def running_due(
     return [job for job in found.to_pylist() if is_running(job, now_ns)]
 
 
-def running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
+def build_running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
     """A row of JOB_SUMMARY for each of `jobs`, as of `now_ns`. A few queries for all. Raises LakeError."""
     if not jobs:
         return []
@@ -70,7 +70,8 @@ def running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: i
     )
     counted = lake.query(
         f"SELECT id, ts_ns, layer, {sums} FROM rollup WHERE kind = 'job' AND interval_ns = {_HOUR_NS}"
-        f" AND ts_ns > $from AND ts_ns <= $now AND id IN (SELECT unnest($names)) AND {in_days(first, now_ns)}"
+        f" AND ts_ns > $from AND ts_ns <= $now AND id IN (SELECT unnest($names)) AND"
+        f" {build_day_condition(first, now_ns)}"
         " GROUP BY id, ts_ns, layer",
         {"from": first - _HOUR_NS, "now": now_ns, "names": names},
     )
@@ -120,7 +121,7 @@ def _estimated(
     if not jobs or any(name in BY_JOB for name in pc.unique(counted["layer"]).to_pylist()):
         return {}
     span = Span(min(int(job["start_ns"]) for job in jobs), now_ns)
-    found = by_node(lake, span, [str(job["job_id"]) for job in jobs])
+    found = estimate_by_node(lake, span, [str(job["job_id"]) for job in jobs])
     return {(row["id"], row["start_ns"]): _one(row) for row in found.to_pylist()}
 
 
@@ -133,7 +134,7 @@ def _served(lake: Tables, names: Sequence[str], first_ns: int, now_ns: int) -> d
     found = lake.query(
         "SELECT DISTINCT job_id, kind, id FROM rollup WHERE kind IN (SELECT unnest($kinds))"
         f" AND interval_ns = {_HOUR_NS} AND job_id IN (SELECT unnest($names)) AND ts_ns > $from AND ts_ns <= $now"
-        f" AND {in_days(first_ns, now_ns)}",
+        f" AND {build_day_condition(first_ns, now_ns)}",
         {"kinds": ["forwarder", "target"], "names": list(names), "from": first_ns - _HOUR_NS, "now": now_ns},
     )
     served: dict[tuple[str, str], list[str]] = {}

@@ -31,13 +31,13 @@ class Tables(Protocol):
         """The result of one SELECT."""
 
 
-def in_days(begin_ns: int, end_ns: int) -> str:
+def build_day_condition(begin_ns: int, end_ns: int) -> str:
     """A span in words of partitions, so that other days' files are not opened."""
     low, high = ((at // DAY_NS + shift) for at, shift in ((begin_ns, -1), (end_ns, 1)))
     return f"day >= DATE '1970-01-01' + {low} AND day <= DATE '1970-01-01' + {high}"
 
 
-def counted_by(
+def find_counting_components(
     lake: Tables, asked: str, words: Mapping[str, object], low: int, high: int
 ) -> dict[tuple[int, str], list[str]]:
     """Forwarders and targets that counted each of the jobs `asked` for (SQL whose rows are jobs, and its parameters;
@@ -46,7 +46,7 @@ def counted_by(
         f"SELECT DISTINCT number, kind, rollup.id AS id FROM rollup JOIN {asked} asked ON rollup.job_id = asked.id"
         f" AND ts_ns > asked.begin_ns - {_HOUR_NS} AND ts_ns < asked.end_ns WHERE kind IN (SELECT unnest($kinds))"
         f" AND rollup.job_id IN (SELECT unnest($ids)) AND interval_ns = {_HOUR_NS} AND ts_ns > {low - _HOUR_NS}"
-        f" AND ts_ns < {high} AND {in_days(low, high)} ORDER BY number, kind, id",
+        f" AND ts_ns < {high} AND {build_day_condition(low, high)} ORDER BY number, kind, id",
         {**words, "kinds": ["forwarder", "target"]},
     )
     names: dict[tuple[int, str], list[str]] = {}
@@ -55,7 +55,7 @@ def counted_by(
     return names
 
 
-def mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) -> list[str] | None:
+def find_mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) -> list[str] | None:
     """Forwarders a job's nodes were mapped to while it ran; None where that is not known."""
     if not nodes:
         return None
@@ -69,13 +69,14 @@ def mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) 
     return sorted(set(routes.b.filter(pa.array(held)).to_pylist())) or None
 
 
-def placed_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
+def find_file_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
     """Targets a job's files lie on (`span`: `job`, and `from` and `to` in whole minutes): as fairlead's forwarders
     placed them (rows of `mapping` of kind `file_targets`), else as their layouts say. None where a file's targets
     cannot be named."""
     files = lake.query(
         "SELECT used.file_id, f.path FROM (SELECT DISTINCT file_id FROM ops WHERE job_id = $job AND start_ns >= $from"
-        f" AND start_ns < $to AND {in_days(begin, end)} AND file_id IS NOT NULL LIMIT {MOST_FILES + 1}) used"
+        f" AND start_ns < $to AND {build_day_condition(begin, end)} AND file_id IS NOT NULL LIMIT"
+        f" {MOST_FILES + 1}) used"
         " LEFT JOIN (SELECT file_id, any_value(path) AS path FROM files GROUP BY file_id) f"
         " ON f.file_id = used.file_id",
         span,

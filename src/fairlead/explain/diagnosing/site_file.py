@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairlead.explain.analysis.system.site import SystemSite
 
 
-def site_facts(file: str) -> SiteFacts | None:
+def read_site_facts(file: str) -> SiteFacts | None:
     """Facts of the site file; None where none is set. Raises ConfigError, InputError."""
     if not file:
         return None
@@ -23,7 +23,7 @@ def site_facts(file: str) -> SiteFacts | None:
     return facts_of(_site(file), expand_hostlist)
 
 
-def site_of(file: str) -> SystemSite:
+def read_system_site(file: str) -> SystemSite:
     """What a look at the whole system wants to know of the site file; nothing is told where none is set. Raises
     ConfigError, InputError."""
     from fairlead.explain.analysis.system.site import SystemSite, build_system_site

@@ -25,7 +25,7 @@ from fairlead.explain.analysis.system.findings import (
     list_tables_read,
 )
 from fairlead.explain.analysis.system.site import SystemSite
-from fairlead.explain.questions.lake_queries import days, select
+from fairlead.explain.questions.lake_queries import build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice
 from fairlead.store.tables import conform_table
@@ -59,7 +59,7 @@ class RoundResult:
     left: int
 
 
-def windows(now_ns: int) -> list[Span]:
+def list_ended_windows(now_ns: int) -> list[Span]:
     """Hours and days that are over, those that ended last first, of these hours first."""
     found = []
     for length, back in BACK.items():
@@ -73,10 +73,10 @@ def stream_of(window: Span) -> str:
     return f"system/{DIAGNOSIS_VERSION}/{window.from_ns}/{window.to_ns}"
 
 
-def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most: int = MOST_WINDOWS) -> RoundResult:
+def run_system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most: int = MOST_WINDOWS) -> RoundResult:
     """Looks at `most` of the windows that were not looked at and of which there is something, one batch each. Raises
     LakeError."""
-    due = [window for window in windows(now_ns) if not writer.known(stream_of(window))]
+    due = [window for window in list_ended_windows(now_ns) if not writer.known(stream_of(window))]
     busy = _busy_hours(lake, due)
     due = [window for window in due if any(hour in busy for hour in _hours(window))]
     written = 0
@@ -102,11 +102,11 @@ def _busy_hours(lake: Any, due: Sequence[Span]) -> set[int]:
     if not due:
         return set()
     span = Span(min(window.from_ns for window in due), max(window.to_ns for window in due))
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT ts_ns // {HOUR_NS} AS hour FROM rollup WHERE interval_ns = {HOUR_NS} AND ts_ns >= {span.from_ns}"
-        f" AND ts_ns < {span.to_ns} AND {days(span)} UNION SELECT start_ns // {HOUR_NS} FROM job_summary"
-        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}",
+        f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)} UNION SELECT start_ns // {HOUR_NS} FROM job_summary"
+        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(span)}",
     )
     return set(found["hour"].to_pylist())
 
@@ -126,15 +126,15 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa
         spec = TABLES[name]
         where = _CONDITION[name].format(begin=window.from_ns, end=window.to_ns)
         if spec.time_column is not None and name != "mapping":
-            where += f" AND {days(Span(window.from_ns - _BEFORE.get(name, DAY_NS), window.to_ns + DAY_NS))}"
+            where += f" AND {build_day_filter(Span(window.from_ns - _BEFORE.get(name, DAY_NS), window.to_ns + DAY_NS))}"
         words: dict[str, object] = {}
         if name == "rollup":
             where += " AND kind IN (SELECT unnest($kinds)) AND (kind <> $whole OR job_id IS NULL)"
             words = {"kinds": list_kinds_read(rules), "whole": "node"}
-        counted = select(lake, f"SELECT count(*) AS n FROM {name} WHERE {where}", words)["n"][0].as_py()
+        counted = query_lake(lake, f"SELECT count(*) AS n FROM {name} WHERE {where}", words)["n"][0].as_py()
         if 0 < counted <= MOST_ROWS:
             order = ", ".join(f'"{column}"' for column in spec.sort_by)
-            rows = select(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
+            rows = query_lake(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
             found[name] = conform_table(rows, spec, strict=True)
         elif counted:
             unread.append(f"{name}: {counted:,} rows in this window are more than are read ({MOST_ROWS:,})")

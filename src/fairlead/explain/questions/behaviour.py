@@ -27,9 +27,17 @@ from fairlead.explain.analysis.overview.metadata_load import compute_metadata_lo
 from fairlead.explain.analysis.overview.requests import compute_bandwidth_and_iops, compute_shares_below
 from fairlead.explain.questions import answers_behaviour as lines
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.distributions import DistributionCache, cdf, heatmap
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.explain.questions.machine import system
+from fairlead.explain.questions.distributions import DistributionCache, build_heat_map, build_utilisation_cdf
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    list_rows,
+    query_lake,
+)
+from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, MINUTE_NS, Span
 
 MOST_POINTS = 2000
@@ -62,7 +70,7 @@ _FINDING = ("id", "rule", "job_id", "category", "cost_s", "made_ns", "analysis_v
 _L = TypeVar("_L", bound=Answer)
 
 
-def behaviour(
+def describe_behaviour(
     lake: Tables,
     span: Span,
     sight: Sight,
@@ -93,7 +101,7 @@ def behaviour(
         user=user or None,
         program=program or None,
         project=project or None,
-        **records(summarise_population(jobs))[0],
+        **list_rows(summarise_population(jobs))[0],
         modes=_lines(count_modes(jobs), lines.ModeLine),
         core_hours=_lines(count_by_core_hours(jobs), lines.ClassLine),
         requests=_lines(compute_shares_below(jobs), lines.RequestLine),
@@ -116,17 +124,17 @@ def behaviour(
 
 
 def _lines(table: pa.Table, kind: type[_L]) -> list[_L]:
-    return msgspec.convert(records(table), list[kind])  # type: ignore[valid-type]
+    return msgspec.convert(list_rows(table), list[kind])  # type: ignore[valid-type]
 
 
 def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
     """The last summary of each job that began in the span or in the equally long time before."""
     wide = Span(2 * span.from_ns - span.to_ns, span.to_ns)
     where, words = _whose(chosen)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_names(_COLUMNS)} FROM job_summary WHERE start_ns >= {wide.from_ns} AND start_ns < {wide.to_ns}"
-        f" AND {days(wide)}{where}",
+        f" AND {build_day_filter(wide)}{where}",
         words,
         within=wide,
         began=wide,
@@ -148,17 +156,17 @@ def _unknown(lake: Tables, span: Span, chosen: Mapping[str, str]) -> None:
     """Raises UnknownNameError when a name is nobody's in the span; names that never met are no error."""
     where, words = "", dict[str, object]()
     for key, value in chosen.items():
-        found = select(
+        found = query_lake(
             lake,
             f'SELECT DISTINCT "{key}" AS name FROM job_summary WHERE start_ns >= {span.from_ns}'
-            f' AND start_ns < {span.to_ns} AND {days(span)} AND "{key}" IS NOT NULL{where}',
+            f' AND start_ns < {span.to_ns} AND {build_day_filter(span)} AND "{key}" IS NOT NULL{where}',
             words,
             within=span,
             began=span,
         )
         known = sorted(found["name"].to_pylist())
         if value not in known:
-            raise UnknownNameError(key, value, near(value, known))
+            raise UnknownNameError(key, value, find_similar_names(value, known))
 
 
 def _thinned(points: pa.Table) -> pa.Table:
@@ -173,7 +181,7 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
     last = last.slice(max(0, last.num_rows - limit))
     names = [name for name in lines.RunLine.__struct_fields__ if name not in ("seconds", "mode")]
     found = []
-    for row, mode in zip(records(last), main_mode(last).to_pylist(), strict=True):
+    for row, mode in zip(list_rows(last), main_mode(last).to_pylist(), strict=True):
         seconds = None if row["end_ns"] is None else (row["end_ns"] - row["start_ns"]) / 1e9
         found.append(lines.RunLine(**{name: row[name] for name in names}, seconds=seconds, mode=mode))
     return found
@@ -182,19 +190,20 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
 def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[str]]:
     """Abnormal jobs by cause; nothing, and why, where no phase of these jobs was judged."""
     nothing = count_abnormal_jobs(FINDING.schema.empty_table(), jobs).slice(0, 0)
-    judged = select(
+    judged = query_lake(
         lake,
         f"SELECT DISTINCT job_id FROM phase WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
-        f" AND {days(span)} AND expected_s IS NOT NULL",
+        f" AND {build_day_filter(span)} AND expected_s IS NOT NULL",
         within=span,
         began=span,
     )["job_id"].to_pylist()
     if not set(judged) & set(jobs["job_id"].to_pylist()):
         return nothing, ["abnormal jobs: no phase of them was judged in this time"]
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_names(_FINDING)} FROM (SELECT *, max(analysis_version) OVER (PARTITION BY from_ns // {DAY_NS})"
-        f" AS newest FROM finding WHERE from_ns >= {span.from_ns} AND from_ns < {span.to_ns} AND {days(span)})"
+        f" AS newest FROM finding WHERE from_ns >= {span.from_ns} AND from_ns < {span.to_ns} AND"
+        f" {build_day_filter(span)})"
         " WHERE analysis_version = newest AND rule IN (SELECT unnest($rules)) AND job_id IS NOT NULL",
         {"rules": list(OF_JOBS)},
         within=span,
@@ -214,8 +223,8 @@ def _machine(
 ) -> lines.Behaviour:
     """The same with how busy the machine was."""
     end = Span(max(span.from_ns, span.to_ns - _HEATED_NS), span.to_ns)
-    busy = cdf(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("target"))
-    heat = heatmap(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("forwarder"))
+    busy = build_utilisation_cdf(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("target"))
+    heat = build_heat_map(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("forwarder"))
     above, missing = None, list(answer.missing)
     if "mds" in peaks:
         above = _metadata(lake, end, peaks["mds"])
@@ -223,7 +232,7 @@ def _machine(
         missing.append("metadata load: the peak of a metadata server (site file: mdops)")
     return msgspec.structs.replace(
         answer,
-        layers=system(lake, span, sight, now_ns, points=10).layers,
+        layers=describe_machine(lake, span, sight, now_ns, points=10).layers,
         targets=busy if busy.components else None,
         forwarders=heat if heat.rows else None,
         metadata_above_75_percent=above,
@@ -232,11 +241,11 @@ def _machine(
 
 
 def _metadata(lake: Tables, span: Span, peak: float) -> float | None:
-    rows = select(
+    rows = query_lake(
         lake,
         "SELECT kind, id, layer, job_id, ts_ns, interval_ns, read_bytes, write_bytes, metadata_ops FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}",
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}",
         {"kind": "mds", "layer": "metadata"},
         within=span,
     )

@@ -48,7 +48,7 @@ from fairlead.explain.questions.question import (
     Points,
     Question,
     TimeParameters,
-    live_span,
+    resolve_live_span,
 )
 from fairlead.explain.questions.restricted_lake import KeptFor, RestrictedLake
 from fairlead.explain.questions.visibility import must_be_for
@@ -164,8 +164,8 @@ class ComponentsAsked(TimeParameters, frozen=True, kw_only=True, forbid_unknown_
 
 def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
-    span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
-    return many_jobs.jobs(
+    span = asked.span(now_ns, "1d", asking.longest_ns).round_to_steps()
+    return many_jobs.list_jobs(
         asking.lake,
         span,
         sight,
@@ -181,7 +181,7 @@ def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int
 
 def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) -> answers.Answer:
     span = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
-    return one_job.job(
+    return one_job.describe_job(
         asking.lake,
         name,
         sight,
@@ -194,23 +194,23 @@ def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) 
 
 
 def _system(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
-    return machine.system(asking.lake, span, sight, now_ns, points=asked.points)
+    span = asked.span(now_ns, "1d", asking.longest_ns).round_to_steps()
+    return machine.describe_machine(asking.lake, span, sight, now_ns, points=asked.points)
 
 
 def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
     span = asked.span(now_ns, "1h", asking.longest_ns)
-    return machine.node(asking.lake, name, span, sight, now_ns, points=asked.points)
+    return machine.describe_node(asking.lake, name, span, sight, now_ns, points=asked.points)
 
 
 def _targets(asking: Asking, name: str, asked: TimeParameters, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return components.targets(asking.lake, live_span(asking, asked, "5m", now_ns))
+    return components.describe_targets(asking.lake, resolve_live_span(asking, asked, "5m", now_ns))
 
 
 def _page_of(kind: str) -> Answering:
     def page(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
         span = asked.span(now_ns, "1h", asking.longest_ns)
-        return components.component(
+        return components.describe_component(
             asking.lake, kind, name, span, sight, now_ns, points=asked.points, limit=asked.limit
         )
 
@@ -218,26 +218,30 @@ def _page_of(kind: str) -> Answering:
 
 
 def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
-    span = live_span(asking, asked, "5m", now_ns)
+    span = resolve_live_span(asking, asked, "5m", now_ns)
     server = name or asked.server
-    return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit, facts=asking.facts)
+    return mds.describe_metadata_load(
+        asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit, facts=asking.facts
+    )
 
 
 def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
-    return space.usage(
+    return space.list_space_usage(
         asking.lake, span, sight, now_ns, fs=asked.fs, target=asked.target, kind=asked.kind, limit=asked.limit
     )
 
 
 def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     rates = asking.facts.ports if asking.facts else None
-    return network.ports(asking.lake, live_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit)
+    return network.list_ports(
+        asking.lake, resolve_live_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit
+    )
 
 
 def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "7d", asking.longest_ns)
-    return network.device_hours(asking.lake, span, asked.node, limit=asked.limit)
+    return network.list_device_hours(asking.lake, span, asked.node, limit=asked.limit)
 
 
 def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -245,24 +249,24 @@ def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: 
     if span.length_ns > 32 * 86400 * 10**9:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
     peak = asked.peak or asking.peaks.get("forwarder")
-    return distributions.heatmap(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+    return distributions.build_heat_map(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
 
 def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
     peak = asked.peak or asking.peaks.get("target")
-    return distributions.cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+    return distributions.build_utilisation_cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
 
 def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
     if name not in many_jobs.BY:
         raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
-    span = live_span(asking, asked, "1h", now_ns)
-    return many_jobs.top(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
+    span = resolve_live_span(asking, asked, "1h", now_ns)
+    return many_jobs.rank_consumers(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
 
 
 def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return machine.health(asking.lake, sight, now_ns, everything=asked.all)
+    return machine.list_probe_health(asking.lake, sight, now_ns, everything=asked.all)
 
 
 def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -270,7 +274,7 @@ def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now
     if asked.acknowledged and asking.acknowledged is None:
         raise UsageError("who has taken on what is not known here", remedy="ask the server (fairlead up)")
     taken = asking.acknowledged() if asked.acknowledged and asking.acknowledged is not None else ()
-    return what_was_found.findings(
+    return what_was_found.list_findings(
         asking.lake,
         span,
         sight,
@@ -288,17 +292,17 @@ def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now
 
 
 def _finding(asking: Asking, name: str, asked: FindingAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return explain.explain(asking.lake, name, sight, now_ns)
+    return explain.explain_finding(asking.lake, name, sight, now_ns)
 
 
 def _why(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) -> answers.Answer:
     at = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
-    return whole_job.why(asking.lake, name, sight, now_ns, cluster=asked.cluster, at=at)
+    return whole_job.explain_job(asking.lake, name, sight, now_ns, cluster=asked.cluster, at=at)
 
 
 def _behaviour(asking: Asking, name: str, asked: BehaviourAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "30d", asking.longest_ns)
-    return how_jobs_behave.behaviour(
+    return how_jobs_behave.describe_behaviour(
         asking.lake,
         span,
         sight,
@@ -314,7 +318,7 @@ def _behaviour(asking: Asking, name: str, asked: BehaviourAsked, sight: Sight, n
 
 def _component_health(asking: Asking, name: str, asked: ComponentsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
-    return of_components.component_health(
+    return of_components.describe_component_health(
         asking.lake, span, sight, now_ns, component=asked.component, everything=asked.all, peaks=asking.peaks
     )
 
@@ -403,15 +407,17 @@ def _guard_question(name: str, question: object) -> Question:
     return replace(question, run=guard_function(run, explain, passing=(UnknownNameError,)))
 
 
-def ask(asking: Asking, question: str, name: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
+def answer_question(
+    asking: Asking, question: str, name: str, asked: msgspec.Struct, sight: Sight, now_ns: int
+) -> answers.Answer:
     """The answer, of the part of the lake that is for this reader's eyes. Raises UsageError, UnknownNameError,
     NotForYouError, LakeError."""
     wanted = list_questions()[question]
     must_be_for(question, name, sight, None if question in QUESTIONS else wanted.decision)
-    return wanted.run(narrowed(asking, sight, now_ns), name, asked, sight, now_ns)
+    return wanted.run(narrow_asking(asking, sight, now_ns), name, asked, sight, now_ns)
 
 
-def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
+def narrow_asking(asking: Asking, sight: Sight, now_ns: int) -> Asking:
     """What this reader's questions are asked of."""
     if sight.everything:
         return asking
@@ -419,7 +425,7 @@ def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
     return replace(asking, lake=RestrictedLake(asking.lake, sight, kept, now_ns), kept=kept)
 
 
-def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:
+def parse_parameters(question: str, words: dict[str, str]) -> msgspec.Struct:
     """Parameters as text (a query string, options) → the struct of the question. Raises UsageError naming the wrong
     one."""
     kind = list_questions()[question].asked
@@ -430,7 +436,7 @@ def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:
         raise UsageError(f"a parameter is wrong: {error}", remedy=f"parameters: {known}") from error
 
 
-def words_of(asked: msgspec.Struct) -> dict[str, str]:
+def format_parameters(asked: msgspec.Struct) -> dict[str, str]:
     """The other way: parameters that are not the default, as text."""
     plain = msgspec.to_builtins(asked)
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in plain.items()}

@@ -111,7 +111,7 @@ class OwnHealthAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def _own_health(asking: Asking, name: str, asked: OwnHealthAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return own_health.own_health(asking.lake, now_ns, kept=asking.kept, keep=asking.keep)
+    return own_health.describe_own_health(asking.lake, now_ns, kept=asking.kept, keep=asking.keep)
 
 
 PAGE_QUESTIONS: dict[str, Question] = {
@@ -120,43 +120,55 @@ PAGE_QUESTIONS: dict[str, Question] = {
         RunAsked,
         answers_pages.JobTimeline,
         "One job through every layer, on one axis.",
-        of_job.timeline,
+        of_job.build_job_timeline,
     ),
     "job_ranks": Question(
-        "jobs/{name}/ranks", RanksAsked, answers_pages.Ranks, "Who of a job moved when.", ranks.ranks
+        "jobs/{name}/ranks", RanksAsked, answers_pages.Ranks, "Who of a job moved when.", ranks.build_rank_map
     ),
-    "job_files": Question("jobs/{name}/files", FilesAsked, answers_pages.JobFiles, "Files of a job.", files.files),
+    "job_files": Question(
+        "jobs/{name}/files", FilesAsked, answers_pages.JobFiles, "Files of a job.", files.list_job_files
+    ),
     "job_requests": Question(
-        "jobs/{name}/requests", RequestsAsked, answers_pages.JobRequests, "Request sizes of a job.", requests.requests
+        "jobs/{name}/requests",
+        RequestsAsked,
+        answers_pages.JobRequests,
+        "Request sizes of a job.",
+        requests.describe_request_sizes,
     ),
-    "mine": Question("mine", MineAsked, answers_pages.MyJobs, "My recent jobs at a glance.", mine.mine),
-    "now": Question("now", NowAsked, answers_pages.Now, "The machine now, layer by layer.", now.now),
+    "mine": Question("mine", MineAsked, answers_pages.MyJobs, "My recent jobs at a glance.", mine.list_recent_jobs),
+    "now": Question("now", NowAsked, answers_pages.Now, "The machine now, layer by layer.", now.describe_machine_now),
     "layer_hours": Question(
         "layers/{name}/hours",
         LoadAsked,
         answers.HeatMap,
         "Components of a layer by hour: their busiest minute.",
-        layers.hours,
+        layers.build_layer_heat_map,
     ),
     "layer_cdf": Question(
-        "layers/{name}/cdf", LoadAsked, answers.Cdf, "How busy a layer is, as a distribution.", layers.cdf
+        "layers/{name}/cdf", LoadAsked, answers.Cdf, "How busy a layer is, as a distribution.", layers.build_layer_cdf
     ),
     "layer_waits": Question(
-        "layers/{name}/waits", WaitsAsked, answers_pages.Waits, "Queues and latencies of a layer.", waits.waits
+        "layers/{name}/waits", WaitsAsked, answers_pages.Waits, "Queues and latencies of a layer.", waits.describe_waits
     ),
     "layer_component": Question(
         "layers/{name}/component",
         ComponentAsked,
         answers_pages.ComponentLook,
         "One component of a layer.",
-        component.component,
+        component.describe_component,
     ),
-    "layer": Question("layers/{name}", LayerAsked, answers_pages.Layer, "All components of a layer.", layers.layer),
+    "layer": Question(
+        "layers/{name}", LayerAsked, answers_pages.Layer, "All components of a layer.", layers.describe_layer
+    ),
     "own_health": Question(
         "health/own", OwnHealthAsked, answers_own_health.OwnHealth, "Health of fairlead itself.", _own_health
     ),
     "volumes": Question(
-        "volumes", TimeParameters, answers_pages.Volumes, "Daily volumes of every layer.", volumes.volumes
+        "volumes",
+        TimeParameters,
+        answers_pages.Volumes,
+        "Daily volumes of every layer.",
+        volumes.build_daily_volumes,
     ),
 }
 """`{name}` of a layer: forwarder, target, mds, network or device."""

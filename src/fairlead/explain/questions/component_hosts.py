@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlead.explain.questions.components import SERVED_BY
-from fairlead.explain.questions.lake_queries import Tables, select
+from fairlead.explain.questions.lake_queries import Tables, query_lake
 from fairlead.explain.questions.span import Span
 
 SERVED = ("target", "mds")
 
 
-def hosts_of(lake: Tables, kind: str, names: Sequence[str], span: Span) -> dict[str, str]:
+def find_hosts(lake: Tables, kind: str, names: Sequence[str], span: Span) -> dict[str, str]:
     """Component → machine, of those of which it is known: a forwarder is its own, devices are named by theirs, targets
     are mapped to their servers. A port's switch has no agent."""
     if kind == "forwarder":
@@ -24,7 +24,7 @@ def hosts_of(lake: Tables, kind: str, names: Sequence[str], span: Span) -> dict[
         return {name: name.partition("/")[0] for name in names}
     if kind not in SERVED or not names:
         return {}
-    found = select(
+    found = query_lake(
         lake,
         "SELECT a, arg_max(b, from_ns) AS b FROM mapping WHERE kind IN (SELECT unnest($kinds)) AND a IN"
         f" (SELECT unnest($names)) AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns}) GROUP BY a",

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import EVENTS, METADATA, ROLLUP, TARGET
 from fairlead.explain.analysis.health.canaries import CANARY
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import about
+from fairlead.explain.questions.visibility import narrow_lake_to_span
 from fairlead.store.tables import conform_table
 
 KINDS = ("forwarder", "target", "mds", "port", "device", "job")
@@ -56,12 +56,12 @@ class ComponentLoads:
     canaries: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
-def rollup_of(lake: Tables, span: Span, interval_ns: int, where: str, words: Mapping[str, object]) -> pa.Table:
+def read_rollup(lake: Tables, span: Span, interval_ns: int, where: str, words: Mapping[str, object]) -> pa.Table:
     """Rows of ROLLUP at one interval, one a key, in a fixed order."""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_KEYS}, {ADDED} FROM rollup WHERE interval_ns = {interval_ns} AND ts_ns >= {span.from_ns}"
-        f" AND ts_ns < {span.to_ns} AND {days(span)} AND ({where}) GROUP BY {_KEYS}"
+        f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)} AND ({where}) GROUP BY {_KEYS}"
         " ORDER BY kind, id, layer, job_id NULLS FIRST, ts_ns",
         dict(words),
         within=Span(span.from_ns, span.to_ns),
@@ -69,19 +69,19 @@ def rollup_of(lake: Tables, span: Span, interval_ns: int, where: str, words: Map
     return conform_table(found, ROLLUP, strict=True)
 
 
-def component_loads(lake: Tables, span: Span) -> ComponentLoads:
+def read_component_loads(lake: Tables, span: Span) -> ComponentLoads:
     """Everything of the span. By the second, unless that would be too much."""
     words: dict[str, object] = {"kinds": list(KINDS), "k_node": "node"}
     where = "kind IN (SELECT unnest($kinds)) OR (kind = $k_node AND layer IN ('mount', 'client'))"
-    counted = select(
+    counted = query_lake(
         lake,
         f"SELECT count(*) AS n FROM rollup WHERE interval_ns = {SECOND_NS} AND ts_ns >= {span.from_ns}"
-        f" AND ts_ns < {span.to_ns} AND {days(span)} AND ({where})",
+        f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)} AND ({where})",
         words,
         within=span,
     )
     interval = SECOND_NS if 0 < counted["n"][0].as_py() <= FINE_ROWS else MINUTE_NS
-    loads = rollup_of(lake, span, interval, where, words)
+    loads = read_rollup(lake, span, interval, where, words)
     return ComponentLoads(
         loads=loads,
         interval_ns=interval,
@@ -93,18 +93,18 @@ def component_loads(lake: Tables, span: Span) -> ComponentLoads:
 
 
 def _events(lake: Tables, span: Span) -> pa.Table:
-    found = select(
-        about(lake, span),
+    found = query_lake(
+        narrow_lake_to_span(lake, span),
         f"SELECT * EXCLUDE (day) FROM events WHERE ts_ns < {span.to_ns} AND coalesce(end_ns, ts_ns) >= {span.from_ns}"
-        f" AND {days(Span(span.from_ns - 7 * DAY_NS, span.to_ns))} ORDER BY ts_ns, component, kind, text",
+        f" AND {build_day_filter(Span(span.from_ns - 7 * DAY_NS, span.to_ns))} ORDER BY ts_ns, component, kind, text",
     )
     return conform_table(found, EVENTS, strict=True)
 
 
 def _servers(lake: Tables, span: Span) -> dict[str, str]:
     """The server of each target, by who counted it, else by the last mapping."""
-    mapped = select(
-        about(lake, span),
+    mapped = query_lake(
+        narrow_lake_to_span(lake, span),
         "SELECT a, arg_max(b, from_ns) AS b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
         f" AND from_ns < {span.to_ns} GROUP BY a ORDER BY a",
         {"kinds": ["target→server", "target_server"]},
@@ -114,8 +114,8 @@ def _servers(lake: Tables, span: Span) -> dict[str, str]:
 
 def _nodes(lake: Tables, span: Span) -> dict[str, int]:
     began = Span(span.from_ns - 32 * DAY_NS, span.to_ns)
-    ran = f"start_ns < {span.to_ns} AND (end_ns IS NULL OR end_ns >= {span.from_ns}) AND {days(began)}"
-    found = select(
+    ran = f"start_ns < {span.to_ns} AND (end_ns IS NULL OR end_ns >= {span.from_ns}) AND {build_day_filter(began)}"
+    found = query_lake(
         lake,
         f"SELECT job_id, max(nodes_count) AS n, bool_or(nodes_count IS NULL) AS unsaid FROM jobs WHERE {ran}"
         " GROUP BY job_id ORDER BY job_id",
@@ -124,7 +124,7 @@ def _nodes(lake: Tables, span: Span) -> dict[str, int]:
     unsaid = [row["job_id"] for row in found.to_pylist() if row["unsaid"]]
     # Lists of nodes are most of the table: they are read of those jobs alone that tell no number.
     listed = (
-        select(
+        query_lake(
             lake,
             "SELECT job_id, max(coalesce(nodes_count, len(nodes))) AS n FROM jobs"
             f" WHERE job_id IN (SELECT unnest($unsaid)) AND {ran} GROUP BY job_id ORDER BY job_id",
@@ -144,10 +144,10 @@ def _canaries(lake: Tables, span: Span) -> dict[str, pa.Table]:
     for spec in (TARGET, METADATA):
         wide = Span(span.to_ns - DAY_NS, span.to_ns)
         order = "target, client" if spec is TARGET else "target, op, client"
-        found = select(
+        found = query_lake(
             lake,
             f"SELECT * EXCLUDE (day) FROM {spec.name} WHERE source = $canary AND ts_ns >= {wide.from_ns}"
-            f" AND ts_ns < {wide.to_ns} AND {days(wide)} ORDER BY ts_ns, server, {order}",
+            f" AND ts_ns < {wide.to_ns} AND {build_day_filter(wide)} ORDER BY ts_ns, server, {order}",
             {"canary": CANARY},
             within=wide,
         )

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Gap
-from fairlead.explain.questions.lake_queries import Tables, days, integers, records, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_rows, query_lake, read_integers
 from fairlead.explain.questions.rollup_sums import Steps
 from fairlead.explain.questions.span import MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import about
+from fairlead.explain.questions.visibility import narrow_lake_to_span
 
 PERIODS = 3
 """A source that reported is silent once this many of its periods have passed without a word."""
@@ -45,27 +45,27 @@ class Coverage:
         return cls(np.zeros(steps.count, np.bool_), np.zeros(steps.count), [])
 
 
-def coverage(lake: Tables, sources: Sequence[str], steps: Steps) -> Coverage:
+def find_coverage(lake: Tables, sources: Sequence[str], steps: Steps) -> Coverage:
     """What is known of `sources` (names of nodes and servers whose agents report) in each step."""
     names = list(dict.fromkeys(sources))
     if not names:
         return Coverage.nothing(steps)
     span = steps.span
     wide = Span(span.from_ns - PERIODS * _PERIOD_NS, span.to_ns + PERIODS * _PERIOD_NS)
-    rows = select(
+    rows = query_lake(
         lake,
         "SELECT node, ts_ns // $minute AS minute, max(coalesce(interval_ns, $minute)) AS period, "
         "bool_or(probe = 'agent' AND state = 'ok') AND NOT bool_or(state IN (SELECT unnest($trouble))) AS well "
         "FROM health WHERE node IN (SELECT unnest($nodes)) AND ts_ns >= $from_ns AND ts_ns < $to_ns "
-        f"AND {days(wide)} GROUP BY ALL",
+        f"AND {build_day_filter(wide)} GROUP BY ALL",
         {"minute": MINUTE_NS, "nodes": names, "from_ns": wide.from_ns, "to_ns": wide.to_ns, "trouble": list(_TROUBLE)},
         within=wide,
     )
-    gaps = gaps_of(lake, names, span)
+    gaps = find_gaps(lake, names, span)
     counts = np.zeros(steps.count)
     if rows.num_rows:
         nodes = rows.column("node").to_pylist()
-        minutes, periods = integers(rows, "minute"), integers(rows, "period")
+        minutes, periods = read_integers(rows, "minute"), read_integers(rows, "period")
         well = np.asarray(rows.column("well").to_numpy(zero_copy_only=False), np.bool_)
         place = {name: k for k, name in enumerate(names)}
         counts = _counted(steps, np.array([place[n] for n in nodes]), minutes, periods, well, gaps, names)
@@ -103,20 +103,21 @@ def _counted(
     return np.where(starts + steps.step_ns <= steps.now_ns - LAG_NS, counts, 0.0)
 
 
-def gaps_of(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap]:
+def find_gaps(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap]:
     """Times in the span when sources that had reported were silent (events of kind `gap`); None: any source."""
     chosen = "AND component IN (SELECT unnest($sources))" if sources is not None else ""
     wide = Span(span.from_ns - 30 * 86400 * SECOND_NS, span.to_ns)
-    found = select(
-        about(lake, span),
+    found = query_lake(
+        narrow_lake_to_span(lake, span),
         "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "
-        f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND {days(wide)} {chosen} "
+        f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND"
+        f" {build_day_filter(wide)} {chosen} "
         f"GROUP BY component, ts_ns HAVING coalesce(max(end_ns), {span.to_ns}) > {span.from_ns} "
         f"ORDER BY ts_ns DESC, component LIMIT {_MAX_GAPS}",
         {"sources": list(sources)} if sources is not None else None,
         within=wide,
     )
-    return [Gap(source=r["component"], from_ns=r["ts_ns"], to_ns=r["end_ns"], why=r["text"]) for r in records(found)]
+    return [Gap(source=r["component"], from_ns=r["ts_ns"], to_ns=r["end_ns"], why=r["text"]) for r in list_rows(found)]
 
 
 def with_idle(
@@ -130,7 +131,7 @@ def with_idle(
     return np.where(idle, 0.0, line)
 
 
-def known_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> float | None:
+def compute_known_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> float | None:
     """Share of the steps begun of which something is known; None before the first."""
     begun = steps.begun()
     return float(((rows_at | cover.known) & begun).sum() / begun.sum()) if begun.any() else None

@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import LEVELS, classify_level
 from fairlead.explain.questions.answers import Cdf, HeatMap, HeatRow
-from fairlead.explain.questions.component_hosts import hosts_of
-from fairlead.explain.questions.lake_queries import Tables, days, floats, integers, records, select
+from fairlead.explain.questions.component_hosts import find_hosts
+from fairlead.explain.questions.lake_queries import (
+    Tables,
+    build_day_filter,
+    list_rows,
+    query_lake,
+    read_floats,
+    read_integers,
+)
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
 SETTLED_NS = 10 * MINUTE_NS
@@ -38,7 +45,7 @@ _LEFT_OUT = {
 """Ids that are no component of their kind: LNet's sums over interfaces, room on file systems."""
 
 
-def amount_of(kind: str) -> str:
+def get_load_unit(kind: str) -> str:
     """What the load of a kind of component is counted in, of rows of the rollup: bytes, or metadata operations."""
     return "metadata_ops" if kind == "mds" else "coalesce(read_bytes, 0) + coalesce(write_bytes, 0)"
 
@@ -74,7 +81,7 @@ class _Hour:
     peak: NDArray[np.float64]
 
 
-def heatmap(
+def build_heat_map(
     lake: Tables,
     span: Span,
     kept: DistributionCache,
@@ -84,11 +91,11 @@ def heatmap(
     peak_bytes_per_s: float | None = None,
 ) -> HeatMap:
     """The busiest minute of each hour of each forwarder as a share of its known peak. Whole hours (UTC)."""
-    wide = span.aligned(HOUR_NS)
+    wide = span.align_to(HOUR_NS)
     columns = wide.length_ns // HOUR_NS
     found = _hours(lake, wide, kept, now_ns, kind)
     names = sorted({name for hour in found for name in hour.ids})
-    hosts = hosts_of(lake, kind, names, wide)
+    hosts = find_hosts(lake, kind, names, wide)
     known = _watched(lake, wide, kept, now_ns, kind, hosts)
     place = {name: k for k, name in enumerate(names)}
     grid = np.full((len(names), columns), np.nan)
@@ -102,7 +109,7 @@ def heatmap(
     grid = np.where(np.isnan(grid) & idle, 0.0, grid)
     highest, basis = peak_bytes_per_s, "given"
     if highest is None:
-        highest, basis = highest_seen(lake, wide, kept, now_ns, kind), "highest seen"
+        highest, basis = find_highest_load(lake, wide, kept, now_ns, kind), "highest seen"
         if np.isfinite(grid).any():
             highest = max(highest or 0.0, float(np.nanmax(grid)))
     rows_out = [_heat_row(name, grid[k], highest) for k, name in enumerate(names)]
@@ -150,21 +157,21 @@ def _left_out(kind: str) -> str:
 def _minutes(span: Span, kind: str) -> str:
     """Bytes (operations) a second of each component in each minute of the span."""
     return (
-        f"SELECT id, ts_ns, sum({amount_of(kind)}) / 60.0 AS rate FROM rollup"
+        f"SELECT id, ts_ns, sum({get_load_unit(kind)}) / 60.0 AS rate FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL{_left_out(kind)}"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY id, ts_ns"
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY id, ts_ns"
     )
 
 
 def _read_hours(lake: Tables, span: Span, kind: str) -> dict[int, _Hour]:
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT ts_ns // {HOUR_NS} AS hour, id, max(rate) AS peak FROM ({_minutes(span, kind)}) GROUP BY hour, id"
         " ORDER BY hour, id",
         {"kind": kind, "layer": _LAYERS[kind]},
         within=span,
     )
-    hours, peaks = integers(found, "hour"), floats(found, "peak")
+    hours, peaks = read_integers(found, "hour"), read_floats(found, "peak")
     ids = found.column("id")
     firsts = np.flatnonzero(np.diff(hours, prepend=-1)) if len(hours) else np.empty(0, np.int64)
     lasts = [*firsts[1:].tolist(), len(hours)][: len(firsts)]
@@ -183,22 +190,22 @@ def _watched(
     found = kept.get(key, now_ns)
     if found is not None:
         return found  # type: ignore[no-any-return]
-    rows = select(
+    rows = query_lake(
         lake,
         f"SELECT node, (ts_ns - {span.from_ns}) // {HOUR_NS} AS hour FROM health WHERE probe = 'agent' AND state = 'ok'"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}"
         " AND node IN (SELECT unnest($hosts)) GROUP BY ALL",
         {"hosts": sorted(set(hosts.values()))},
         within=span,
     )
     watched: dict[str, NDArray[np.bool_]] = {}
-    for row in records(rows):
+    for row in list_rows(rows):
         watched.setdefault(row["node"], np.zeros(span.length_ns // HOUR_NS, np.bool_))[row["hour"]] = True
     kept.put(key, watched, now_ns)
     return watched
 
 
-def highest_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float | None:
+def find_highest_load(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float | None:
     """The highest minute of any component in the week before the span's end (of hours where minutes are gone)."""
     end = min(span.to_ns, now_ns // HOUR_NS * HOUR_NS + HOUR_NS)
     key = ("highest", kind, end)
@@ -207,11 +214,11 @@ def highest_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int,
         return found[0]  # type: ignore[no-any-return]
     week = Span(end - _PEAK_DAYS * DAY_NS, end)
     # The busiest hours are looked for first: the busiest minute is among the busiest of them, or close to it.
-    rows = select(
+    rows = query_lake(
         lake,
-        f"SELECT id, ts_ns, sum({amount_of(kind)}) AS moved FROM rollup"
+        f"SELECT id, ts_ns, sum({get_load_unit(kind)}) AS moved FROM rollup"
         f" WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL{_left_out(kind)}"
-        f" AND ts_ns >= {week.from_ns} AND ts_ns < {week.to_ns} AND {days(week)} GROUP BY id, ts_ns"
+        f" AND ts_ns >= {week.from_ns} AND ts_ns < {week.to_ns} AND {build_day_filter(week)} GROUP BY id, ts_ns"
         " ORDER BY moved DESC LIMIT 32",
         {"kind": kind, "layer": _LAYERS[kind]},
         within=week,
@@ -219,7 +226,7 @@ def highest_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int,
     highest: float | None = None
     if rows.num_rows:
         highest = float(rows.column("moved")[0].as_py()) / 3600
-        hours = list(dict.fromkeys(row["ts_ns"] for row in records(rows)))[:4]
+        hours = list(dict.fromkeys(row["ts_ns"] for row in list_rows(rows)))[:4]
         for start in hours:
             hour = _read_hours(lake, Span(start, start + HOUR_NS), kind).get(start)
             if hour is not None and len(hour.peak):
@@ -228,18 +235,18 @@ def highest_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int,
     return highest
 
 
-def best_seen(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float | None:
-    """As `highest_seen`, and no less than any minute of the span and of the day before its end: the one figure that
-    all pictures of a layer's page are shares of."""
-    wide = Span(min(span.from_ns, span.to_ns - DAY_NS), span.to_ns).aligned(HOUR_NS)
-    seen = highest_seen(lake, wide, kept, now_ns, kind) or 0.0
+def find_full_load(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> float | None:
+    """As `find_highest_load`, and no less than any minute of the span and of the day before its end: the one figure
+    that all pictures of a layer's page are shares of."""
+    wide = Span(min(span.from_ns, span.to_ns - DAY_NS), span.to_ns).align_to(HOUR_NS)
+    seen = find_highest_load(lake, wide, kept, now_ns, kind) or 0.0
     return (
         max([seen, *(float(hour.peak.max()) for hour in _hours(lake, wide, kept, now_ns, kind) if len(hour.peak))])
         or None
     )
 
 
-def cdf(
+def build_utilisation_cdf(
     lake: Tables,
     span: Span,
     kept: DistributionCache,
@@ -250,11 +257,11 @@ def cdf(
 ) -> Cdf:
     """How busy targets are: over all targets and minutes of the span (whole hours), the share at or below each
     utilisation. Minutes without rows count as idle where the source was there, else they are unknown."""
-    wide = span.aligned(HOUR_NS)
+    wide = span.align_to(HOUR_NS)
     wide = Span(wide.from_ns, min(wide.to_ns, max(wide.from_ns + HOUR_NS, now_ns // MINUTE_NS * MINUTE_NS)))
     highest, basis = peak_bytes_per_s, "given"
     if highest is None:
-        highest, basis = highest_seen(lake, wide.aligned(HOUR_NS), kept, now_ns, kind), "highest seen"
+        highest, basis = find_highest_load(lake, wide.align_to(HOUR_NS), kept, now_ns, kind), "highest seen"
     key = ("cdf", kind, wide.from_ns, wide.to_ns, highest)
     found = kept.get(key, now_ns)
     if found is not None:
@@ -295,14 +302,14 @@ def _utilisation(
     rates = _rates(lake, span, kept, now_ns, kind)
     scaled = np.ceil(rates * (BINS / highest if highest else 0.0))
     counts = np.bincount(np.minimum(scaled, BINS).astype(np.int64), minlength=BINS + 1)
-    key = ("components", kind, span.aligned(HOUR_NS))
+    key = ("components", kind, span.align_to(HOUR_NS))
     components = kept.get(key, now_ns)
     if components is None:
-        named = select(
+        named = query_lake(
             lake,
             f"SELECT count(DISTINCT id) AS n FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
             f" AND layer = $layer AND job_id IS NULL{_left_out(kind)} AND ts_ns >= {span.from_ns}"
-            f" AND ts_ns < {span.to_ns} AND {days(span)}",
+            f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)}",
             {"kind": kind, "layer": _LAYERS[kind]},
             within=span,
         )
@@ -318,14 +325,14 @@ def _rates(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind:
     wanted = [start for start in starts if held[start] is None]
     if wanted:
         stretch = Span(wanted[0], min(wanted[-1] + HOUR_NS, span.to_ns))
-        found = select(
+        found = query_lake(
             lake,
             f"SELECT (ts_ns // {HOUR_NS})::BIGINT AS hour, rate::FLOAT AS rate FROM ({_minutes(stretch, kind)})"
             " ORDER BY hour",
             {"kind": kind, "layer": _LAYERS[kind]},
             within=stretch,
         )
-        hours = integers(found, "hour")
+        hours = read_integers(found, "hour")
         rates = np.asarray(found.column("rate").to_numpy(), np.float32)
         for start in range(wanted[0], stretch.to_ns, HOUR_NS):
             first, last = np.searchsorted(hours, [start // HOUR_NS, start // HOUR_NS + 1])
@@ -339,19 +346,19 @@ def _watched_share(lake: Tables, span: Span, kept: DistributionCache, now_ns: in
     """The share of the time somebody watched: of the minutes of all servers, those whose agent was well."""
     from fairlead.explain.questions.components import SERVED_BY
 
-    key = ("watched share", kind, span.aligned(HOUR_NS))
+    key = ("watched share", kind, span.align_to(HOUR_NS))
     share = kept.get(key, now_ns)
     if share is None:
-        found = select(
+        found = query_lake(
             lake,
             "SELECT count(DISTINCT (node, ts_ns // $minute)) AS watched, count(DISTINCT node) AS nodes FROM health"
             f" WHERE probe = 'agent' AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-            f" AND {days(span)} AND node IN (SELECT b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
+            f" AND {build_day_filter(span)} AND node IN (SELECT b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
             f" UNION SELECT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $component"
             f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns})",
             {"minute": MINUTE_NS, "kinds": list(SERVED_BY), "component": kind},
         )
-        [row] = records(found)
+        [row] = list_rows(found)
         minutes = row["nodes"] * (span.length_ns // MINUTE_NS)
         share = min(1.0, row["watched"] / minutes) if minutes else 0.0
         kept.put(key, share, now_ns)

@@ -14,11 +14,19 @@ import pyarrow as pa
 from fairlead.core.model.diagnosis import StoredFinding, told_of
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.questions.answers_diagnosis import Findings
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.explain.questions.redaction import told_to
-from fairlead.explain.questions.scheduler_jobs import runs_of, visible
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    list_rows,
+    query_lake,
+)
+from fairlead.explain.questions.redaction import redact_findings
+from fairlead.explain.questions.scheduler_jobs import read_runs
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.visibility import about, whole
+from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions, narrow_lake_to_span
 
 _LONGEST_NS = 32 * DAY_NS
 """A finding whose time begins earlier than this before a span is not looked for in it."""
@@ -28,7 +36,7 @@ _MANY = 100_000
 _KINDS = ("forwarder", "target", "mds", "port", "device", "node", "client", "server")
 
 
-def findings(
+def list_findings(
     lake: Tables,
     span: Span,
     sight: Sight,
@@ -47,13 +55,13 @@ def findings(
     """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`.
     `job`: about it or blaming it; whether another's job is blamed is not told by asking for it. `text`: words of it.
     `without`, `among`: ids that are left out, or the only ones listed."""
-    runs = runs_of(whole(lake), job) if job else []
-    blamed = sight.everything or {visible(run, sight) for run in runs} == {True}
+    runs = read_runs(lift_restrictions(lake), job) if job else []
+    blamed = sight.everything or {is_job_visible(run, sight) for run in runs} == {True}
     where, words = _chosen(job, component, user, rule, blamed=blamed)
     where, words = _narrower(where, words, text, sight, without, among)
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
-    found = select(
-        about(lake, span),
+    found = query_lake(
+        narrow_lake_to_span(lake, span),
         f"SELECT detail, severity, rule, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
@@ -63,7 +71,7 @@ def findings(
     every = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
     grave = SEVERITIES[: SEVERITIES.index(severity) + 1] if severity else SEVERITIES
     current = every.filter(pa.array([one in grave for one in every["severity"].to_pylist()], pa.bool_()))
-    listed = told_to(lake, told_of(current.slice(offset, limit)), sight)
+    listed = redact_findings(lake, told_of(current.slice(offset, limit)), sight)
     versions = [version for version, _ in _versions(current)]
     return Findings(
         from_ns=span.from_ns,
@@ -119,9 +127,10 @@ def _with_newest(span: Span) -> str:
     return (
         f"(SELECT found.*, greatest(max(analysis_version) OVER (PARTITION BY {_DAY}, {_FAMILY}),"
         f" CASE WHEN {_FAMILY} = $k_job THEN coalesce(looked.version, 0) ELSE 0 END) AS newest"
-        f" FROM (SELECT * FROM finding WHERE from_ns < {span.to_ns} AND {days(reach)}) found"
+        f" FROM (SELECT * FROM finding WHERE from_ns < {span.to_ns} AND {build_day_filter(reach)}) found"
         " LEFT JOIN (SELECT start_ns // 86400000000000 AS at_day, max(analysis_version) AS version FROM phase"
-        f" WHERE start_ns >= {reach.from_ns} AND start_ns < {span.to_ns} AND {days(reach)} GROUP BY at_day) looked"
+        f" WHERE start_ns >= {reach.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(reach)} GROUP"
+        f" BY at_day) looked"
         f" ON looked.at_day = {_DAY})"
     )
 
@@ -155,11 +164,11 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     """What there is to look at in the span (of this job, of this user's): no finding is good news only where phases
     were judged."""
     whose = (" AND job_id = $job" if job else "") + (' AND "user" = $owner' if user else "")
-    found = records(
-        select(
+    found = list_rows(
+        query_lake(
             lake,
             "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
-            f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}{whose}",
+            f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(span)}{whose}",
             {key: value for key, value in (("job", job), ("owner", user)) if value},
             began=span,
         )
@@ -172,43 +181,43 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     return []
 
 
-def one(lake: Tables, name: str) -> tuple[StoredFinding, Mapping[str, object]]:
+def find_finding(lake: Tables, name: str) -> tuple[StoredFinding, Mapping[str, object]]:
     """The finding of this id (or the only one whose id begins so), and its row. Raises UnknownNameError for one that is
     not there or not for this reader."""
     where, words = _chosen("", "", "", "")
-    found = select(
+    found = query_lake(
         lake,
         "SELECT detail, id, made_ns, analysis_version, withdrawn FROM finding WHERE starts_with(id, $name)"
         f" AND {where} ORDER BY id LIMIT 2",
         {**words, "name": name},
     )
-    rows = records(found)
+    rows = list_rows(found)
     exact = [row for row in rows if row["id"] == name] or rows
     if len(exact) != 1 or not name:
-        known = select(lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words)
-        raise UnknownNameError("finding", name, near(name, known["id"].to_pylist()))
+        known = query_lake(lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words)
+        raise UnknownNameError("finding", name, find_similar_names(name, known["id"].to_pylist()))
     return told_of(pa.table({"detail": [exact[0]["detail"]]}))[0], exact[0]
 
 
-def of_job(
+def list_job_findings(
     lake: Tables, cluster: str | None, job_id: str, span: Span, sight: Sight, rules: Sequence[str] = ()
 ) -> list[StoredFinding]:
     """Findings about this job in its time, by what they cost."""
-    found = select(
-        about(lake, span),
+    found = query_lake(
+        narrow_lake_to_span(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
         " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
         {"job": job_id, "cluster": cluster, "k_job": "job"},
         began=Span(span.from_ns, span.to_ns),
     )
-    return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
+    return [one for one in redact_findings(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
 
 
-def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[StoredFinding]:
+def list_blaming_findings(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[StoredFinding]:
     """Findings about other jobs that blame this one for its time, by what they cost."""
-    found = select(
-        about(lake, span),
+    found = query_lake(
+        narrow_lake_to_span(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
         " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",

@@ -1,6 +1,7 @@
 """The health of components: their states just now (or then), sick ones, open and past incidents, how long they lasted.
 
-An idle component is idle and an unheard one unknown, never healthy. Not here: how watching goes (`machine.health`).
+An idle component is idle and an unheard one unknown, never healthy. Not here: how watching goes
+(`machine.list_probe_health`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -17,13 +18,20 @@ from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.questions.answers_diagnosis import ComponentHealth, ComponentState, Course, Durations, LayerHealth
-from fairlead.explain.questions.component_loads import component_loads
-from fairlead.explain.questions.evidence_series import against_peak
-from fairlead.explain.questions.findings import findings
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, select
-from fairlead.explain.questions.redaction import incidents_to
+from fairlead.explain.questions.component_loads import read_component_loads
+from fairlead.explain.questions.evidence_series import build_peak_course
+from fairlead.explain.questions.findings import list_findings
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    query_lake,
+)
+from fairlead.explain.questions.redaction import redact_incidents
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.questions.visibility import about, must_reach
+from fairlead.explain.questions.visibility import must_reach, narrow_lake_to_span
 
 STATES_NS = 15 * MINUTE_NS
 """States are those of the last so many minutes of the span: the last that is known of each component."""
@@ -35,7 +43,7 @@ _LAYERS = ("forwarder", "target", "mds", "port", "device", "client")
 _ORDER = ("dead", "sick", "unknown", "idle", "healthy")
 
 
-def component_health(
+def describe_component_health(
     lake: Tables,
     span: Span,
     sight: Sight,
@@ -56,7 +64,7 @@ def component_health(
     for one in incidents:
         if one.peak and (one.layer, "") not in known:
             known[str(one.layer), one.component] = one.peak
-    given = component_loads(lake, Span(end - STATES_NS, end))
+    given = read_component_loads(lake, Span(end - STATES_NS, end))
     seen = assess_health(
         given.loads,
         given.interval_ns,
@@ -75,7 +83,7 @@ def component_health(
         if component not in names:
             states = _counted_before(lake, component, Span(min(span.from_ns, end - 7 * DAY_NS), end))
             if not states:
-                raise UnknownNameError("component", component, near(component, names))
+                raise UnknownNameError("component", component, find_similar_names(component, names))
         states = [one for one in states if one.component == component]
         incidents = [one for one in incidents if one.component == component]
         open_ = [one for one in open_ if one.component == component]
@@ -86,22 +94,23 @@ def component_health(
         to_ns=end,
         layers=_layers(states),
         components=shown,
-        open=incidents_to(lake, open_, sight)[:MOST],
-        past=incidents_to(lake, past, sight)[-MOST:],
+        open=redact_incidents(lake, open_, sight)[:MOST],
+        past=redact_incidents(lake, past, sight)[-MOST:],
         durations=_durations(incidents, end),
         courses=_courses(lake, states, incidents, span, component, now_ns),
-        findings=findings(lake, span, sight, component=component, limit=MOST).findings if component else [],
+        findings=list_findings(lake, span, sight, component=component, limit=MOST).findings if component else [],
         missing=_missing(seen.missing, states),
     )
 
 
 def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentState]:
     """A component that counters named in the span, though not in the last minutes: how it is now is not known."""
-    wide = span.aligned(HOUR_NS)
-    found = select(
+    wide = span.align_to(HOUR_NS)
+    found = query_lake(
         lake,
         f"SELECT DISTINCT kind FROM rollup WHERE interval_ns = {HOUR_NS} AND id = $id AND job_id IS NULL"
-        f" AND kind IN (SELECT unnest($kinds)) AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}",
+        f" AND kind IN (SELECT unnest($kinds)) AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND"
+        f" {build_day_filter(wide)}",
         {"id": component, "kinds": [one for one in _LAYERS if one != "client"]},
         within=wide,
     )
@@ -111,8 +120,8 @@ def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentS
 
 
 def _incidents(lake: Tables, span: Span) -> list[Incident]:
-    found = select(
-        about(lake, span),
+    found = query_lake(
+        narrow_lake_to_span(lake, span),
         f"SELECT detail FROM incident WHERE from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) >= {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
     )
@@ -185,7 +194,7 @@ def _courses(
     marked = [(max(one.from_ns, span.from_ns), one.to_ns if one.to_ns is not None else span.to_ns) for one in mine]
     first = min((one.from_ns for one in mine), default=span.from_ns)
     wide = Span(max(span.from_ns, first - HOUR_NS) if mine else span.from_ns, span.to_ns)
-    course = against_peak(lake, (kind, component), wide, marked, peak, now_ns, limit=HealthLimits().share)
+    course = build_peak_course(lake, (kind, component), wide, marked, peak, now_ns, limit=HealthLimits().share)
     return [course] if course is not None else []
 
 

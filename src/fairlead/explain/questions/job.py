@@ -12,17 +12,25 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from fairlead.explain.questions.answers import ClockShift, JobPage, JobRow, JobSummary, Share, Sums
-from fairlead.explain.questions.clock_offsets import moved_in_time, offsets
-from fairlead.explain.questions.coverage import coverage
-from fairlead.explain.questions.estimates import estimates
-from fairlead.explain.questions.lake_queries import Sight, Tables, records, select
-from fairlead.explain.questions.network import ports_of
-from fairlead.explain.questions.node_estimates import ESTIMATE, by_node
-from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, VALUES, stepped, steps_of, sums_of, totals
-from fairlead.explain.questions.scheduler_jobs import row_of, runs_of, unknown_job, visible
+from fairlead.explain.questions.clock_offsets import find_clock_offsets, shift_dated_layers
+from fairlead.explain.questions.coverage import find_coverage
+from fairlead.explain.questions.estimates import estimate_layers
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
+from fairlead.explain.questions.network import list_job_ports
+from fairlead.explain.questions.node_estimates import ESTIMATE, estimate_by_node
+from fairlead.explain.questions.rollup_sums import (
+    METADATA_RANK,
+    RANK,
+    VALUES,
+    choose_steps,
+    read_sums,
+    sum_by_step,
+    sum_rollup,
+)
+from fairlead.explain.questions.scheduler_jobs import build_job_row, build_unknown_job_error, read_runs
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.timelines import layered, timeline
-from fairlead.explain.questions.visibility import reach_of, whole
+from fairlead.explain.questions.timelines import build_timeline, sum_by_layer
+from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions, reach_of
 
 NODES_SHOWN = 1000
 _COMPONENTS = ("forwarder", "target", "mds")
@@ -33,7 +41,7 @@ _HEAD_NS = 10 * SECOND_NS
 _MOST_SHARES = 500
 
 
-def job(
+def describe_job(
     lake: Tables,
     job_id: str,
     sight: Sight,
@@ -46,35 +54,35 @@ def job(
 ) -> JobPage:
     """The page of the latest job of this number (of `cluster`). `span` looks at a part of it. Raises UnknownNameError
     for one that neither the scheduler nor counters know, or that is not this reader's."""
-    runs = runs_of(lake, job_id, cluster or None)
+    runs = read_runs(lake, job_id, cluster or None)
     if span is not None and len(runs) > 1:
-        runs = [run for run in runs if overlaps(run, span)] or runs
+        runs = [run for run in runs if does_overlap(run, span)] or runs
     if not runs:
         if not sight.everything or cluster:
-            raise unknown_job(lake, job_id)
+            raise build_unknown_job_error(lake, job_id)
         return _unaccounted(lake, job_id, span, now_ns, points)
-    mine = [run for run in runs if visible(run, sight)]
+    mine = [run for run in runs if is_job_visible(run, sight)]
     if not mine:
-        raise unknown_job(lake, job_id)
+        raise build_unknown_job_error(lake, job_id)
     account = mine[0]
-    life = life_of(account, now_ns, 0 if not sight.everything else TAIL_NS)
+    life = compute_job_life(account, now_ns, 0 if not sight.everything else TAIL_NS)
     seen = life if span is None else span.within(life.from_ns, life.to_ns)
     if seen.length_ns <= 0:
         seen = life
     reach = reach_of(lake, life)
-    if reach is not None and reach.mingled(job_id, account["start_ns"]):
+    if reach is not None and reach.is_number_shared(job_id, account["start_ns"]):
         return _without_counters(account, seen, now_ns, len(mine) - 1)
     head_ns = _HEAD_NS if sight.everything and seen.from_ns == life.from_ns else 0
     return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates, head_ns)
 
 
-def overlaps(run: Mapping[str, Any], span: Span) -> bool:
+def does_overlap(run: Mapping[str, Any], span: Span) -> bool:
     """Whether a run has a time that touches the span."""
     start, end = run["start_ns"], run["end_ns"]
     return start is not None and start < span.to_ns and (end is None or end >= span.from_ns)
 
 
-def life_of(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
+def compute_job_life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
     """From its start to its end and a little more, or to now."""
     start = account["start_ns"]
     end = account["end_ns"]
@@ -101,27 +109,29 @@ def _page(
     job_id = account["job_id"]
     nodes = account["nodes"] or []
     where, words = "kind = $kind AND id = $id", {"kind": "job", "id": job_id}
-    steps, found = layered(lake, span, where, words, now_ns, points)
+    steps, found = sum_by_layer(lake, span, where, words, now_ns, points)
     shares = _components(lake, job_id, Span(span.from_ns - head_ns, span.to_ns))
-    off = offsets(lake, [*nodes[:4096], *(one.id for one in shares if one.kind == "forwarder")], span)
+    off = find_clock_offsets(lake, [*nodes[:4096], *(one.id for one in shares if one.kind == "forwarder")], span)
     if off:
         # Records may be dated beside the job's life, where no seconds of it were looked for.
-        fine, interval = steps_of(span, now_ns, points)
-        moved = moved_in_time(lake, job_id, fine, stepped(lake, fine, interval, "layer", where, words), nodes, off)
+        fine, interval = choose_steps(span, now_ns, points)
+        moved = shift_dated_layers(
+            lake, job_id, fine, sum_by_step(lake, fine, interval, "layer", where, words), nodes, off
+        )
         steps, found = (fine, moved) if moved.num_rows else (steps, found)
-    cover = coverage(lake, nodes[:4096], steps)
-    drawn = timeline(steps, found, cover)
-    extra, mapped, missing = estimates(whole(lake), job_id, nodes, steps, found, cover)
+    cover = find_coverage(lake, nodes[:4096], steps)
+    drawn = build_timeline(steps, found, cover)
+    extra, mapped, missing = estimate_layers(lift_restrictions(lake), job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
     layer, sums = _moved(found)
     if layer is None and nodes:
         layer, sums = _by_nodes(lake, account, span)
         if layer is not None:
             missing = [_ESTIMATED, *missing]
-    row, summary = row_of(account, now_ns, sums=sums, layer=layer), summary_of(lake, account)
+    row, summary = build_job_row(account, now_ns, sums=sums, layer=layer), read_job_summary(lake, account)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
-    volumes, uneven = ports_of(lake, span, job_id, nodes, rates)
+    volumes, uneven = list_job_ports(lake, span, job_id, nodes, rates)
     return JobPage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
@@ -144,9 +154,9 @@ _ESTIMATED = "client: not counted by job; sums are those of its nodes while it w
 
 def _by_nodes(lake: Tables, account: Mapping[str, Any], span: Span) -> tuple[str | None, Sums]:
     """Sums by what its nodes counted, where that is known."""
-    for row in records(by_node(lake, span, [account["job_id"]])):
+    for row in list_rows(estimate_by_node(lake, span, [account["job_id"]])):
         if row["start_ns"] == account["start_ns"]:
-            return ESTIMATE, sums_of(row)
+            return ESTIMATE, read_sums(row)
     return None, Sums()
 
 
@@ -154,7 +164,7 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
     """Layer and sums of the layer that tells the job best, of its sums by step and layer."""
     by_layer = {
         row["layer"]: Sums(**{name: row[f"{name}_sum"] for name in VALUES})
-        for row in records(found.group_by("layer").aggregate([(name, "sum") for name in VALUES]))
+        for row in list_rows(found.group_by("layer").aggregate([(name, "sum") for name in VALUES]))
     }
     order = [name for name in RANK if name in by_layer] + sorted(by_layer.keys() - set(RANK))
     layer = next((name for name in order if by_layer[name].bytes is not None), order[0] if order else None)
@@ -164,49 +174,49 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
     return layer, replace(by_layer[layer], metadata_ops=by_layer[told[0]].metadata_ops if told else None)
 
 
-def summary_of(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
+def read_job_summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
     """What the analysis says of the run an account is of; None where it has not been looked at."""
     fields = [name for name in JobSummary.__struct_fields__ if name not in ("sums", "so_far")]
-    found = select(
+    found = query_lake(
         lake,
         "SELECT * FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "
         "AND start_ns IS NOT DISTINCT FROM $start_ns LIMIT 1",
         {"job_id": account["job_id"], "cluster": account["cluster"], "start_ns": account["start_ns"]},
         numbers=[account["job_id"]],
     )
-    for row in records(found):
+    for row in list_rows(found):
         row["estimated"] = row["estimated"] or []
-        return JobSummary(**{name: row[name] for name in fields}, sums=sums_of(row), so_far=row["end_ns"] is None)
+        return JobSummary(**{name: row[name] for name in fields}, sums=read_sums(row), so_far=row["end_ns"] is None)
     return None
 
 
 def _components(lake: Tables, job_id: str, span: Span) -> list[Share]:
     """Forwarders, targets and metadata servers whose counters name the job, busiest first in each kind."""
-    found = totals(
+    found = sum_rollup(
         lake,
         span,
         "kind, id, layer",
         "kind IN (SELECT unnest($kinds)) AND job_id = $job_id",
         {"kinds": list(_COMPONENTS), "job_id": job_id},
     )
-    rows = records(found)
+    rows = list_rows(found)
     whole: dict[str, int] = {}
     for row in rows:
-        whole[row["kind"]] = whole.get(row["kind"], 0) + weight(row)
-    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -weight(row), row["id"]))
+        whole[row["kind"]] = whole.get(row["kind"], 0) + choose_weight(row)
+    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -choose_weight(row), row["id"]))
     return [
         Share(
             kind=row["kind"],
             id=row["id"],
             layer=row["layer"],
-            sums=sums_of(row),
-            share=weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
+            sums=read_sums(row),
+            share=choose_weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
         )
         for row in rows[:_MOST_SHARES]
     ]
 
 
-def weight(row: Mapping[str, Any]) -> int:
+def choose_weight(row: Mapping[str, Any]) -> int:
     """What a share is a share of: bytes, or metadata operations where no bytes are counted."""
     if row["read_bytes"] is None and row["write_bytes"] is None:
         return row["metadata_ops"] or 0
@@ -216,17 +226,17 @@ def weight(row: Mapping[str, Any]) -> int:
 def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, points: int) -> JobPage:
     """A job only counters know: its span is where they name it."""
     look = span or Span(now_ns - 32 * DAY_NS, now_ns)
-    day = look.aligned(HOUR_NS)
-    found = select(
+    day = look.align_to(HOUR_NS)
+    found = query_lake(
         lake,
         f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind "  # noqa: S608
         f"AND id = $id AND ts_ns >= {day.from_ns} AND ts_ns < {day.to_ns}",
         {"kind": "job", "id": job_id},
         within=day,
     )
-    [row] = records(found)
+    [row] = list_rows(found)
     if row["first"] is None:
-        raise unknown_job(lake, job_id)
+        raise build_unknown_job_error(lake, job_id)
     seen = span or Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
     account: dict[str, Any] = dict.fromkeys((*JobRow.__struct_fields__, "nodes")) | {"job_id": job_id}
     page = _page(lake, account, seen, now_ns, points, 0)
@@ -241,7 +251,7 @@ def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: 
     return JobPage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
-        job=row_of(account, now_ns),
+        job=build_job_row(account, now_ns),
         nodes=nodes[:NODES_SHOWN],
         summary=None,
         timeline=Timeline(from_ns=span.from_ns, step_ns=span.length_ns, points=0, series=[]),

@@ -31,7 +31,8 @@ class Tables(Protocol):
 
 
 class UnknownNameError(Exception):
-    """What was asked about is nowhere in the lake (or not for this reader's eyes). `near`: names like it."""
+    """What was asked about is nowhere in the lake (or not for this reader's eyes). `find_similar_names`: names like
+    it."""
 
     def __init__(self, kind: str, name: str, near: Sequence[str] = ()) -> None:
         super().__init__(f"no {kind} {name!r} is known")
@@ -74,7 +75,7 @@ def _taken(kind: type) -> frozenset[str]:
     return frozenset(inspect.signature(query).parameters) if query is not None else frozenset()
 
 
-def select(
+def query_lake(
     lake: Tables,
     sql: str,
     parameters: Mapping[str, object] | None = None,
@@ -98,28 +99,28 @@ def select(
     return lake.query(sql, dict(parameters) if parameters else None, **more)
 
 
-def days(span: Span, column: str = "day") -> str:
+def build_day_filter(span: Span, column: str = "day") -> str:
     """The condition that keeps days beside the span unopened."""
     first, last = span.from_ns // DAY_NS, max(span.from_ns, span.to_ns - 1) // DAY_NS
     return f"{column} BETWEEN DATE '{np.datetime64(first, 'D')}' AND DATE '{np.datetime64(last, 'D')}'"
 
 
-def records(table: pa.Table) -> list[dict[str, Any]]:
+def list_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows as dicts, for answers of few rows."""
     return table.to_pylist()  # type: ignore[no-any-return]
 
 
-def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
+def read_integers(table: pa.Table, name: str) -> NDArray[np.int64]:
     """A column without nulls."""
     return np.asarray(table.column(name).to_numpy(), np.int64)
 
 
-def floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+def read_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
     """A column with NaN for null. Beyond 2**53 the last digits go, as sums of bytes can spare."""
     return np.asarray(table.column(name).cast(pa.float64(), safe=False).to_numpy(), np.float64)
 
 
-def near(name: str, known: Sequence[str], most: int = 5) -> list[str]:
+def find_similar_names(name: str, known: Sequence[str], most: int = 5) -> list[str]:
     """Names like `name`, likeliest first: equal but for case, beginning with it, holding it, or spelled like it."""
     from difflib import get_close_matches
 

@@ -26,16 +26,24 @@ from fairlead.explain.questions.answers import (
     Sums,
     System,
 )
-from fairlead.explain.questions.clock_offsets import offsets
-from fairlead.explain.questions.components import devices
-from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, coverage, gaps_of
-from fairlead.explain.questions.jobs import jobs
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.explain.questions.rollup_sums import VALUES, Steps, added, rollup_rows, sums_of, totals
-from fairlead.explain.questions.scheduler_jobs import begun_in, in_span
+from fairlead.explain.questions.clock_offsets import find_clock_offsets
+from fairlead.explain.questions.components import list_node_devices
+from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, find_coverage, find_gaps
+from fairlead.explain.questions.jobs import list_jobs
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    list_rows,
+    query_lake,
+)
+from fairlead.explain.questions.rollup_sums import VALUES, Steps, add_sums, build_rollup_select, read_sums, sum_rollup
+from fairlead.explain.questions.scheduler_jobs import build_span_condition, compute_begin_span
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.questions.timelines import LAYERS, layered, timeline
-from fairlead.explain.questions.visibility import masked, must_reach
+from fairlead.explain.questions.timelines import LAYERS, build_timeline, sum_by_layer
+from fairlead.explain.questions.visibility import mask_timeline, must_reach
 
 _HEARD_NS = 2 * HOUR_NS
 """How far back the last word of a probe is looked for."""
@@ -58,26 +66,26 @@ _WORDS = {
 """Of each layer the components that count all of it. As parameters: a query reads every table it names."""
 
 
-def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int = 300) -> System:
+def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int = 300) -> System:
     """Volumes per layer and day, amplification between layers, jobs, silent sources, events."""
     columns = f"layer, ts_ns, {', '.join(VALUES)}"
     sums = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
-    found = select(
+    found = query_lake(
         lake,
-        f"SELECT ts_ns // {DAY_NS} AS date, layer, {sums} FROM {rollup_rows(span, _WHOLE, columns)}"
+        f"SELECT ts_ns // {DAY_NS} AS date, layer, {sums} FROM {build_rollup_select(span, _WHOLE, columns)}"
         " GROUP BY date, layer ORDER BY date, layer",
         _WORDS,
-        within=span.aligned(HOUR_NS),
+        within=span.align_to(HOUR_NS),
     )
-    rows = records(found)
+    rows = list_rows(found)
     order = {name: k for k, name in enumerate(LAYERS)}
     rows.sort(key=lambda row: (row["date"], order.get(row["layer"], 99)))
-    by_day = [LayerDay(day=str(np.datetime64(r["date"], "D")), layer=r["layer"], sums=sums_of(r)) for r in rows]
+    by_day = [LayerDay(day=str(np.datetime64(r["date"], "D")), layer=r["layer"], sums=read_sums(r)) for r in rows]
     layers = [name for name in LAYERS if any(one.layer == name for one in by_day)]
-    totals_ = {name: added([one.sums for one in by_day if one.layer == name]) for name in layers}
-    steps, series = layered(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
-    running, ended = job_counts(lake, span, now_ns)
-    told = health(lake, sight, min(span.to_ns, now_ns))
+    totals_ = {name: add_sums([one.sums for one in by_day if one.layer == name]) for name in layers}
+    steps, series = sum_by_layer(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
+    running, ended = count_jobs(lake, span, now_ns)
+    told = list_probe_health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]
     return System(
         from_ns=span.from_ns,
@@ -86,15 +94,15 @@ def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int =
         jobs_ended=ended,
         layers=by_day,
         totals=totals_,
-        amplification=amplification(totals_),
-        timeline=timeline(steps, series, _anyone(lake, steps)),
+        amplification=compute_amplification(totals_),
+        timeline=build_timeline(steps, series, _anyone(lake, steps)),
         sources=told.nodes,
         silent=silent[:_MOST_SILENT],
-        events=events(lake, span, sight),
+        events=list_events(lake, span, sight),
     )
 
 
-def amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
+def compute_amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
     """Bytes each layer moved for a byte of the layer above it that moved any."""
     top = "mount" if "mount" in sums else "client"  # a tracer follows some jobs only, a mount all of them
     layers = [name for name in (top, "forwarder", "pfs_client", "target") if name in sums]
@@ -110,11 +118,11 @@ def amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
 def _anyone(lake: Tables, steps: Steps) -> Coverage:
     """Whether anybody's agent reported at all in each step."""
     span = steps.span
-    rows = select(
+    rows = query_lake(
         lake,
         f"SELECT DISTINCT (ts_ns - {span.from_ns}) // {max(steps.step_ns, MINUTE_NS)} AS place FROM health"
         f" WHERE probe = 'agent' AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-        f" AND {days(span)}",
+        f" AND {build_day_filter(span)}",
         within=span,
     )
     known = np.zeros(steps.count, np.bool_)
@@ -125,32 +133,32 @@ def _anyone(lake: Tables, steps: Steps) -> Coverage:
     return Coverage(known, known.astype(float), [])
 
 
-def job_counts(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int | None]:
+def count_jobs(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int | None]:
     """Jobs running at the end of the span and jobs that ended in it ; None when no account is known."""
     moment = min(span.to_ns, now_ns)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT count(*) AS told, count(*) FILTER (WHERE start_ns <= {moment} AND (end_ns > {moment}"
         " OR (end_ns IS NULL AND NOT regexp_matches(lower(coalesce(state, '')), $ended)))) AS running,"
         f" count(*) FILTER (WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns}) AS ended"
-        f" FROM jobs WHERE {in_span(span)}",
+        f" FROM jobs WHERE {build_span_condition(span)}",
         {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"},
-        within=begun_in(span),
-        began=begun_in(span),
+        within=compute_begin_span(span),
+        began=compute_begin_span(span),
     )
-    [row] = records(found)
+    [row] = list_rows(found)
     return (row["running"], row["ended"]) if row["told"] else (None, None)
 
 
-def events(lake: Tables, span: Span, sight: Sight, components: list[str] | None = None) -> list[Event]:
+def list_events(lake: Tables, span: Span, sight: Sight, components: list[str] | None = None) -> list[Event]:
     """What happened in the span, latest first. A reader with a user sees neither texts (they may name others) nor what
     is told of jobs."""
     chosen = " AND component IN (SELECT unnest($components))" if components is not None else ""
     hidden = "" if sight.everything else " AND NOT regexp_matches(component, '^(job|input|user):')"
-    found = select(
+    found = query_lake(
         lake,
         "SELECT ts_ns, max(end_ns) AS end_ns, component, kind, max(text) AS text FROM events"
-        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}{chosen}{hidden}"
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}{chosen}{hidden}"
         f" GROUP BY ts_ns, component, kind ORDER BY ts_ns DESC, component, kind LIMIT {_MOST_EVENTS}",
         {"components": components} if components is not None else None,
         within=span,
@@ -163,65 +171,65 @@ def events(lake: Tables, span: Span, sight: Sight, components: list[str] | None 
             kind=row["kind"],
             text=row["text"] if sight.everything else None,
         )
-        for row in records(found)
+        for row in list_rows(found)
     ]
 
 
-def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600) -> NodePage:
+def describe_node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600) -> NodePage:
     """A node: its jobs, its I/O by layer, its probes. Raises UnknownNameError."""
     where = "kind IN ($node, $fwd) AND id = $id AND job_id IS NULL"
     parameters = {"node": "node", "fwd": "forwarder", "id": name}
     seen = must_reach(lake, ("node", "forwarder"), name, span)
-    off = offsets(lake, [name], span).get(name, 0)
+    off = find_clock_offsets(lake, [name], span).get(name, 0)
     dated = Span(span.from_ns - off, span.to_ns - off)
-    steps, found = layered(lake, dated, where, parameters, now_ns - off, points)
-    cover = coverage(lake, [name], steps)
-    running = jobs(lake, span, sight, now_ns, node=name, limit=100)
+    steps, found = sum_by_layer(lake, dated, where, parameters, now_ns - off, points)
+    cover = find_coverage(lake, [name], steps)
+    running = list_jobs(lake, span, sight, now_ns, node=name, limit=100)
     probes = _last_words(lake, min(span.to_ns, now_ns), [name], sight)
     own = _own(lake, span, name)
     if not found.num_rows and not running.jobs and not probes and not own and not cover.known.any():
         known = _nodes(lake, now_ns)
         if name not in known:
-            raise UnknownNameError("node", name, near(name, known))
-    by_layer = records(totals(lake, dated, "layer", where, parameters))
-    drawn = timeline(steps, found, cover)
+            raise UnknownNameError("node", name, find_similar_names(name, known))
+    by_layer = list_rows(sum_rollup(lake, dated, "layer", where, parameters))
+    drawn = build_timeline(steps, found, cover)
     if seen is not None:
-        drawn = masked(drawn, [(begin - off, end - off) for begin, end in seen])
+        drawn = mask_timeline(drawn, [(begin - off, end - off) for begin, end in seen])
     return NodePage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
         node=name,
         jobs=running.jobs,
-        sums={row["layer"]: sums_of(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))},
+        sums={row["layer"]: read_sums(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))},
         probes=probes,
         timeline=replace(drawn, from_ns=drawn.from_ns + off),
         clock=ClockShift(source=name, offset_ns=off) if off else None,
         gaps=cover.gaps,
-        events=events(lake, span, sight, [name]),
+        events=list_events(lake, span, sight, [name]),
         devices=own,
     )
 
 
 def _own(lake: Tables, span: Span, node: str) -> list[ComponentRow]:
     """The node's devices, named without the node."""
-    rows = devices(lake, span, node)
+    rows = list_node_devices(lake, span, node)
     return [replace(row, id=row.id[len(node) + 1 :]) for row in rows]
 
 
 def _nodes(lake: Tables, now_ns: int) -> list[str]:
     """Nodes that were heard of in the last days."""
-    hours = Span(now_ns - 3 * DAY_NS, now_ns).aligned(HOUR_NS)
-    counted = select(
+    hours = Span(now_ns - 3 * DAY_NS, now_ns).align_to(HOUR_NS)
+    counted = query_lake(
         lake,
         f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN ($node, $fwd)"
-        f" AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {days(hours)}",
+        f" AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {build_day_filter(hours)}",
         {"node": "node", "fwd": "forwarder"},
         within=hours,
     )
-    told = select(
+    told = query_lake(
         lake,
         f"SELECT DISTINCT node FROM health WHERE ts_ns >= {now_ns - _HEARD_NS} AND ts_ns < {now_ns + HOUR_NS}"
-        f" AND {days(hours)}",
+        f" AND {build_day_filter(hours)}",
         within=hours,
     )
     return sorted({*counted.column("id").to_pylist(), *told.column("node").to_pylist()})
@@ -244,15 +252,16 @@ def _last_words(lake: Tables, now_ns: int, nodes: list[str] | None, sight: Sight
     )
     chosen = ", ".join(f"'{name}': \"{name}\"" for name in fields)
     condition = " AND node IN (SELECT unnest($nodes))" if nodes is not None else ""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT node, probe, max(ts_ns) AS ts_ns, arg_max({{{chosen}}}, ts_ns) AS last FROM health"
-        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}{condition} GROUP BY node, probe"
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}{condition}"
+        f" GROUP BY node, probe"
         " ORDER BY node, probe",
         {"nodes": nodes} if nodes is not None else None,
         within=span,
     )
-    return [_probe(row, now_ns, sight) for row in records(found)]
+    return [_probe(row, now_ns, sight) for row in list_rows(found)]
 
 
 def _probe(row: Mapping[str, Any], now_ns: int, sight: Sight) -> ProbeHealth:
@@ -269,14 +278,14 @@ def _probe(row: Mapping[str, Any], now_ns: int, sight: Sight) -> ProbeHealth:
     )
 
 
-def health(lake: Tables, sight: Sight, now_ns: int, *, everything: bool = False) -> Health:
+def list_probe_health(lake: Tables, sight: Sight, now_ns: int, *, everything: bool = False) -> Health:
     """How watching goes: every probe's state, those in trouble first. Probes in order are left out unless
     `everything`."""
     span = Span(now_ns - _HEARD_NS, now_ns + HOUR_NS)
-    counted = select(
+    counted = query_lake(
         lake,
         "SELECT count(DISTINCT node) AS nodes FROM health"
-        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}",
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}",
         within=span,
     )
     words = _last_words(lake, now_ns, None, sight)
@@ -286,7 +295,7 @@ def health(lake: Tables, sight: Sight, now_ns: int, *, everything: bool = False)
         states[state] = states.get(state, 0) + 1
     words.sort(key=lambda p: (not p.silent, p.state == "ok", p.state == "missing", p.node, p.probe))
     shown = words if everything else [p for p in words if p.silent or p.state in _TROUBLE or p.lost_batches]
-    gaps = gaps_of(lake, None, Span(now_ns - DAY_NS, now_ns))
+    gaps = find_gaps(lake, None, Span(now_ns - DAY_NS, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
     quiet = [p for p in words if p.silent and p.probe == "agent" and p.node not in named]
     gaps += [Gap(source=p.node, from_ns=p.ts_ns, to_ns=None, why="its agent does not report any more") for p in quiet]

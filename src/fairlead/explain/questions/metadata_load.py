@@ -14,14 +14,22 @@ from fairlead.core.model.site_facts import SiteFacts
 from fairlead.core.model.site_file import ADDRESSED, OF_CLASS
 from fairlead.core.model.tables import PART_SOURCES
 from fairlead.explain.questions.answers import Mds, OpCount
-from fairlead.explain.questions.components import SERVED_BY, SERVED_WITHIN_NS, names_of
-from fairlead.explain.questions.coverage import coverage
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.explain.questions.rollup_sums import rollup_rows
-from fairlead.explain.questions.scheduler_jobs import accounts_of
+from fairlead.explain.questions.components import SERVED_BY, SERVED_WITHIN_NS, list_component_names
+from fairlead.explain.questions.coverage import find_coverage
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    list_rows,
+    query_lake,
+)
+from fairlead.explain.questions.rollup_sums import build_rollup_select
+from fairlead.explain.questions.scheduler_jobs import find_latest_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.timelines import layered, timeline
-from fairlead.explain.questions.visibility import masked, must_reach, seen_at
+from fairlead.explain.questions.timelines import build_timeline, sum_by_layer
+from fairlead.explain.questions.visibility import find_visible_intervals, mask_timeline, must_reach
 
 RAW_NS = 6 * HOUR_NS
 """Operations and clients are counted over at most so long, the end of the span: raw rows are many."""
@@ -41,7 +49,7 @@ _NOT_COUNTED = (
 _DIGITS = re.compile(r"[0-9]+.*$")
 
 
-def mds(
+def describe_metadata_load(
     lake: Tables,
     server: str,
     span: Span,
@@ -58,15 +66,15 @@ def mds(
     if server:
         parameters["id"] = server
         must_reach(lake, "mds", server, span, "metadata server")
-    steps, found = layered(lake, span, where, parameters, now_ns, points)
+    steps, found = sum_by_layer(lake, span, where, parameters, now_ns, points)
     if server and not found.num_rows:
-        known = names_of(lake, "mds", now_ns, span)
+        known = list_component_names(lake, "mds", now_ns, span)
         if server not in known:
-            raise UnknownNameError("metadata server", server, near(server, known))
+            raise UnknownNameError("metadata server", server, find_similar_names(server, known))
     seconds = max(1e-9, (min(span.to_ns, max(now_ns, span.from_ns + 1)) - span.from_ns) / 1e9)
     servers = _by(lake, span, "id", "job_id IS NULL", parameters, server)
     total = sum(row["count"] for row in servers) if servers else None
-    cover = coverage(lake, [row["name"] for row in servers] + _hosts(lake, span, server), steps)
+    cover = find_coverage(lake, [row["name"] for row in servers] + _hosts(lake, span, server), steps)
     raw = Span(max(span.from_ns, span.to_ns - RAW_NS), span.to_ns)
     ops = _raw(lake, raw, "op", server, parts=False)
     clients = _raw(lake, raw, "client", server, parts=True)
@@ -84,7 +92,7 @@ def mds(
         clients=_counted(clients, raw_s, limit) if sight.everything else [],
         jobs=_jobs(lake, span, server, parameters, total, seconds, limit),
         hidden=not sight.everything,
-        timeline=masked(timeline(steps, found, cover), seen_at(lake, "mds", span, server)),
+        timeline=mask_timeline(build_timeline(steps, found, cover), find_visible_intervals(lake, "mds", span, server)),
         gaps=cover.gaps,
     )
 
@@ -93,15 +101,15 @@ def _by(
     lake: Tables, span: Span, column: str, condition: str, parameters: Mapping[str, object], server: str
 ) -> list[dict[str, Any]]:
     where = f"kind = $kind AND {condition}" + (" AND id = $id" if server else "")
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {column} AS name, sum(metadata_ops)::BIGINT AS count FROM"
-        f" {rollup_rows(span, where, f'{column}, metadata_ops')} GROUP BY {column}"
+        f" {build_rollup_select(span, where, f'{column}, metadata_ops')} GROUP BY {column}"
         " HAVING sum(metadata_ops) IS NOT NULL ORDER BY 2 DESC, 1",
         parameters,
-        within=span.aligned(HOUR_NS),
+        within=span.align_to(HOUR_NS),
     )
-    return records(found)
+    return list_rows(found)
 
 
 def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> list[dict[str, Any]]:
@@ -114,16 +122,16 @@ def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> 
         else "AND coalesce(source, '') NOT IN (SELECT unnest($sources)) "
     )
     sources = ["exports", ""] if parts else list(PART_SOURCES)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {column} AS name, sum(count)::BIGINT AS count FROM metadata WHERE ts_ns > {span.from_ns}"
-        f" AND ts_ns <= {span.to_ns} AND {days(span)} AND count BETWEEN 0 AND {_MOST_OF_ONE}"
+        f" AND ts_ns <= {span.to_ns} AND {build_day_filter(span)} AND count BETWEEN 0 AND {_MOST_OF_ONE}"
         f" AND op NOT IN (SELECT unnest($not_counted)) {source}{chosen}"
         "GROUP BY 1 ORDER BY 2 DESC, 1",
         {"sources": sources, "not_counted": list(_NOT_COUNTED)} | ({"id": server} if server else {}),
         within=span,
     )
-    return records(found)
+    return list_rows(found)
 
 
 UNKNOWN_CLASS = "unknown class"
@@ -134,7 +142,7 @@ def _told(lake: Tables, clients: list[str]) -> SiteFacts | None:
     if not clients:
         return None
     hosts = {client.partition(".")[0] if "@" not in client else client for client in clients}
-    found = select(
+    found = query_lake(
         lake,
         "WITH told AS (SELECT a, max_by(b, from_ns) AS b FROM mapping WHERE kind = $of_class GROUP BY a),"
         " named AS (SELECT a, max_by(b, from_ns) AS b FROM mapping WHERE kind = $addressed GROUP BY a)"
@@ -143,7 +151,7 @@ def _told(lake: Tables, clients: list[str]) -> SiteFacts | None:
         " UNION ALL SELECT NULL, min(b) FROM told",
         {"of_class": OF_CLASS, "addressed": ADDRESSED, "names": sorted({*clients, *hosts})},
     )
-    rows = records(found)
+    rows = list_rows(found)
     if all(row["b"] is None for row in rows):
         return None
     return SiteFacts({row["a"] or "": row["b"] for row in rows})
@@ -155,12 +163,12 @@ def _classes(clients: list[dict[str, Any]], facts: SiteFacts | None) -> list[dic
     sums: dict[str, int] = {}
     for row in clients:
         described = facts is not None and facts.classes
-        name = (facts.class_of(row["name"]) or UNKNOWN_CLASS) if facts and described else class_of(row["name"])
+        name = (facts.class_of(row["name"]) or UNKNOWN_CLASS) if facts and described else classify_client(row["name"])
         sums[name] = sums.get(name, 0) + row["count"]
     return [{"name": name, "count": sums[name]} for name in sorted(sums, key=lambda name: -sums[name])]
 
 
-def class_of(client: str) -> str:
+def classify_client(client: str) -> str:
     """What kind of machine a client is, by its name."""
     host, at, network = client.partition("@")
     if at and host[:1].isdigit():
@@ -193,7 +201,7 @@ def _jobs(
     limit: int,
 ) -> list[OpCount]:
     rows = _by(lake, span, "job_id", "job_id IS NOT NULL", parameters, server)
-    told = accounts_of(lake, [row["name"] for row in rows[:limit]], span)
+    told = find_latest_accounts(lake, [row["name"] for row in rows[:limit]], span)
     counted = []
     for row in rows[:limit]:
         account = told.get(row["name"])
@@ -213,7 +221,7 @@ def _jobs(
 def _hosts(lake: Tables, span: Span, server: str) -> list[str]:
     """Hosts that serve metadata targets: from the mapping, else those that counted near the end of the span."""
     chosen = "AND a = $name" if server else ""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT DISTINCT b FROM mapping WHERE kind IN (SELECT unnest($kinds)) AND from_ns < {span.to_ns}"
         f" AND (to_ns IS NULL OR to_ns > {span.from_ns - DAY_NS}) {chosen} LIMIT 64",
@@ -224,10 +232,10 @@ def _hosts(lake: Tables, span: Span, server: str) -> list[str]:
         return mapped
     last = Span(max(span.from_ns, span.to_ns - SERVED_WITHIN_NS), span.to_ns)
     chosen = "AND target = $name" if server else ""
-    raw = select(
+    raw = query_lake(
         lake,
         f"SELECT DISTINCT server FROM metadata WHERE server IS NOT NULL AND ts_ns >= {last.from_ns}"
-        f" AND ts_ns < {last.to_ns} AND {days(last)} {chosen} LIMIT 64",
+        f" AND ts_ns < {last.to_ns} AND {build_day_filter(last)} {chosen} LIMIT 64",
         {"name": server} if server else None,
         within=last,
     )

@@ -23,9 +23,9 @@ from fairlead.explain.analysis.network import (
 from fairlead.explain.analysis.node_intervals import build_placements
 from fairlead.explain.questions.answers import PortImbalance, PortVolume
 from fairlead.explain.questions.answers_site import DeviceHour, Devices, Ports
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, records, select
-from fairlead.explain.questions.scheduler_jobs import accounts_of, begun_in, in_span
-from fairlead.explain.questions.span import HOUR_NS, Span, around, step_of_many
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_rows, query_lake
+from fairlead.explain.questions.scheduler_jobs import build_span_condition, compute_begin_span, find_latest_accounts
+from fairlead.explain.questions.span import HOUR_NS, Span, choose_step_of_many, widen_to_pieces
 
 LNET = "/lnet"
 """How ids of LNet's rows end."""
@@ -33,7 +33,7 @@ _SEEN_NS = HOUR_NS
 _MOST_NODES = 4096
 
 
-def ports(
+def list_ports(
     lake: Tables, span: Span, sight: Sight, *, rates: Mapping[str, float] | None = None, limit: int = 20
 ) -> Ports:
     """The busiest ports of the span, and jobs of several ports, the most uneven first."""
@@ -41,7 +41,7 @@ def ports(
     links = _links(lake, span, None, moved)
     names = dict(zip(links["b"].to_pylist(), links["a"].to_pylist(), strict=True))
     by_port = moved.group_by("id").aggregate([("read_bytes", "sum"), ("write_bytes", "sum")])
-    volumes = [_volume(row, names.get(row["id"]), span, rates or {}) for row in records(by_port)]
+    volumes = [_volume(row, names.get(row["id"]), span, rates or {}) for row in list_rows(by_port)]
     volumes.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
     missing = [] if moved.num_rows else ["ports: no counter of a port in this time"]
     if moved.num_rows and not links.num_rows:
@@ -59,7 +59,7 @@ def ports(
     )
 
 
-def ports_of(
+def list_job_ports(
     lake: Tables, span: Span, job_id: str, nodes: Sequence[str], rates: Mapping[str, float] | None = None
 ) -> tuple[list[PortVolume], PortImbalance | None]:
     """Ports of one job, busiest first; how evenly they are used, where there are several."""
@@ -82,43 +82,43 @@ def ports_of(
             shared_bytes=round(row["ambiguous_bytes"]),
             peak_share=_of_rate(row["received_bytes"], row["sent_bytes"], row["port"], span, rates or {}),
         )
-        for row in records(mine)
+        for row in list_rows(mine)
     ]
     found.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
-    uneven = [_uneven(row) for row in records(compute_port_imbalance(mine))]
+    uneven = [_uneven(row) for row in list_rows(compute_port_imbalance(mine))]
     return found, uneven[0] if uneven else None
 
 
-def device_hours(lake: Tables, span: Span, node: str = "", *, limit: int = 50) -> Devices:
+def list_device_hours(lake: Tables, span: Span, node: str = "", *, limit: int = 50) -> Devices:
     """Devices (of a node) by hour of the day, the busiest first."""
-    hours = span.aligned(HOUR_NS)
+    hours = span.align_to(HOUR_NS)
     mine = " AND starts_with(id, $device)" if node else ""
-    found = select(
+    found = query_lake(
         lake,
         "SELECT id, ts_ns, sum(read_bytes)::BIGINT AS read_bytes, sum(write_bytes)::BIGINT AS write_bytes,"
         f" sum(busy_ns)::BIGINT AS busy_ns FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
-        f" AND layer = $kind AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {days(hours)}{mine}"
+        f" AND layer = $kind AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {build_day_filter(hours)}{mine}"
         " AND NOT contains(id, ':/') GROUP BY id, ts_ns",
         {"kind": "device"} | ({"device": f"{node}/"} if node else {}),
         within=hours,
     )
     load: dict[str, int] = {}
-    for row in records(found):
+    for row in list_rows(found):
         load[row["id"]] = load.get(row["id"], 0) + (row["read_bytes"] or 0) + (row["write_bytes"] or 0)
     chosen = sorted(load, key=lambda name: (-load[name], name))[:limit]
     place = {name: k for k, name in enumerate(chosen)}
-    rows = [DeviceHour(**row) for row in records(average_devices_by_hour(found)) if row["id"] in place]
+    rows = [DeviceHour(**row) for row in list_rows(average_devices_by_hour(found)) if row["id"] in place]
     rows.sort(key=lambda row: (place[row.id], row.hour))
     return Devices(from_ns=hours.from_ns, to_ns=hours.to_ns, node=node or None, total=len(load), devices=rows)
 
 
 def _counted(lake: Tables, span: Span) -> bool:
     """Whether any port was counted."""
-    hours = span.aligned(HOUR_NS)
-    found = select(
+    hours = span.align_to(HOUR_NS)
+    found = query_lake(
         lake,
         f"SELECT 1 AS one FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND ts_ns >= {hours.from_ns}"
-        f" AND ts_ns < {hours.to_ns} AND {days(hours)} LIMIT 1",
+        f" AND ts_ns < {hours.to_ns} AND {build_day_filter(hours)} LIMIT 1",
         {"kind": "port"},
         within=hours,
     )
@@ -127,14 +127,14 @@ def _counted(lake: Tables, span: Span) -> bool:
 
 def _moved(lake: Tables, span: Span, names: Sequence[str] | None) -> pa.Table:
     """Sums by port and interval: `id`, `ts_ns`, `interval_ns`, `read_bytes`, `write_bytes`."""
-    step = step_of_many(span)
-    wide = span.aligned(step)
+    step = choose_step_of_many(span)
+    wide = span.align_to(step)
     chosen = "" if names is None else " AND id IN (SELECT unnest($names))"
-    return select(
+    return query_lake(
         lake,
         "SELECT id, ts_ns, interval_ns, sum(read_bytes)::BIGINT AS read_bytes, sum(write_bytes)::BIGINT AS write_bytes"
         f" FROM rollup WHERE interval_ns = {step} AND kind = $kind AND ts_ns >= {wide.from_ns}"
-        f" AND ts_ns < {wide.to_ns} AND {days(wide)} AND NOT ends_with(id, $lnet){chosen}"
+        f" AND ts_ns < {wide.to_ns} AND {build_day_filter(wide)} AND NOT ends_with(id, $lnet){chosen}"
         " GROUP BY id, ts_ns, interval_ns",
         {"kind": "port", "lnet": LNET} | ({} if names is None else {"names": list(names)}),
         within=wide,
@@ -145,7 +145,7 @@ def _links(lake: Tables, span: Span, nodes: Sequence[str] | None, moved: pa.Tabl
     """`mapping` rows of links: those told; else those the fabric shows; else each node's own adapters."""
     mine = "" if nodes is None else " AND a IN (SELECT unnest($nodes))"
     words: dict[str, object] = {} if nodes is None else {"nodes": list(nodes)}
-    told = select(
+    told = query_lake(
         lake,
         f"SELECT * EXCLUDE (day) FROM mapping WHERE kind = $kind AND from_ns < {span.to_ns}"
         f" AND (to_ns IS NULL OR to_ns > {span.from_ns}){mine}",
@@ -154,10 +154,10 @@ def _links(lake: Tables, span: Span, nodes: Sequence[str] | None, moved: pa.Tabl
     if told.num_rows:
         return told
     seen = Span(max(span.from_ns, span.to_ns - _SEEN_NS), span.to_ns)
-    raw = select(
+    raw = query_lake(
         lake,
         f"SELECT DISTINCT switch, port, peer FROM {PORT.name} WHERE ts_ns >= {seen.from_ns} AND ts_ns < {seen.to_ns}"
-        f" AND {days(seen)} AND peer IS NOT NULL",
+        f" AND {build_day_filter(seen)} AND peer IS NOT NULL",
         within=seen,
     )
     shown = list_seen_links(raw)
@@ -174,11 +174,12 @@ def _links(lake: Tables, span: Span, nodes: Sequence[str] | None, moved: pa.Tabl
 
 
 def _own(lake: Tables, span: Span, nodes: Sequence[str]) -> list[str]:
-    hours = span.aligned(HOUR_NS)
-    found = select(
+    hours = span.align_to(HOUR_NS)
+    found = query_lake(
         lake,
         f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND ts_ns >= {hours.from_ns}"
-        f" AND ts_ns < {hours.to_ns} AND {days(hours)} AND split_part(id, '/', 1) IN (SELECT unnest($nodes))"
+        f" AND ts_ns < {hours.to_ns} AND {build_day_filter(hours)} AND split_part(id, '/', 1) IN (SELECT"
+        f" unnest($nodes))"
         " AND NOT ends_with(id, $lnet)",
         {"kind": "port", "nodes": list(nodes), "lnet": LNET},
         within=hours,
@@ -188,11 +189,11 @@ def _own(lake: Tables, span: Span, nodes: Sequence[str]) -> list[str]:
 
 def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
     mine = "" if nodes is None else " AND list_has_any(nodes, $nodes)"
-    found = select(
+    found = query_lake(
         lake,
-        f"SELECT * EXCLUDE (day) FROM jobs WHERE {in_span(span)}{mine}",
+        f"SELECT * EXCLUDE (day) FROM jobs WHERE {build_span_condition(span)}{mine}",
         {} if nodes is None else {"nodes": list(nodes)},
-        began=begun_in(span),
+        began=compute_begin_span(span),
     )
     return build_placements(found.select(JOBS.schema.names))
 
@@ -224,8 +225,8 @@ def _uneven(row: Mapping[str, object]) -> PortImbalance:
 def _jobs(lake: Tables, span: Span, uneven: pa.Table | None, limit: int) -> list[PortImbalance]:
     if uneven is None or not uneven.num_rows:
         return []
-    found = sorted((_uneven(row) for row in records(uneven)), key=lambda one: (-one.highest_over_mean, one.job_id))
-    told = accounts_of(lake, [one.job_id for one in found[:limit]], around(span))
+    found = sorted((_uneven(row) for row in list_rows(uneven)), key=lambda one: (-one.highest_over_mean, one.job_id))
+    told = find_latest_accounts(lake, [one.job_id for one in found[:limit]], widen_to_pieces(span))
     return [_with_owner(one, told.get(one.job_id)) for one in found[:limit]]
 
 

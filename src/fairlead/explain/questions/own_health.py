@@ -26,9 +26,16 @@ from fairlead.explain.questions.answers_own_health import (
     TableHeld,
     Tier,
 )
-from fairlead.explain.questions.coverage import gaps_of
+from fairlead.explain.questions.coverage import find_gaps
 from fairlead.explain.questions.distributions import DistributionCache
-from fairlead.explain.questions.lake_queries import Tables, days, floats, integers, records, select
+from fairlead.explain.questions.lake_queries import (
+    Tables,
+    build_day_filter,
+    list_rows,
+    query_lake,
+    read_floats,
+    read_integers,
+)
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.store.folder import Place
 from fairlead.store.inventory import Holding, count_carried
@@ -49,7 +56,7 @@ _TROUBLE = ("failing", "late", "lost")
 _LITTLE_ROOM = 0.05
 
 
-def own_health(lake: Tables, now_ns: int, *, kept: DistributionCache, keep: Policy | None = None) -> OwnHealth:
+def describe_own_health(lake: Tables, now_ns: int, *, kept: DistributionCache, keep: Policy | None = None) -> OwnHealth:
     """The whole of it. `keep`: what the server keeps how long, where that is known. Raises LakeError."""
     sources, collectors = _sources(lake, now_ns)
     states: dict[str, int] = {}
@@ -85,10 +92,10 @@ def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecti
     span = Span(now_ns - HEARD_NS, now_ns + HOUR_NS)
     fields = ("state", "text", "interval_ns", "lost_batches", "clock_offset_ns", "memory_bytes")
     chosen = ", ".join(f"'{name}': {name}" for name in fields)
-    found = select(
+    found = query_lake(
         lake,
         f"WITH last AS (SELECT node, probe, max(ts_ns) AS ts_ns, arg_max({{{chosen}}}, ts_ns) AS said FROM health"
-        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY node, probe),"
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY node, probe),"
         " own AS (SELECT *, probe = $collector OR starts_with(probe, $feed) AS ours FROM last)"
         " SELECT node, ours, max(ts_ns) AS ts_ns, count(*) AS probes, max(said.interval_ns) AS every_ns,"
         " list(probe ORDER BY probe) FILTER (said.state IN (SELECT unnest($trouble))) AS troubled,"
@@ -99,9 +106,9 @@ def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecti
         {"collector": _COLLECTOR, "feed": _FEED, "trouble": list(_TROUBLE)},
         within=span,
     )
-    open_ = {gap.source: gap for gap in gaps_of(lake, None, Span(now_ns - HEARD_NS, now_ns)) if gap.to_ns is None}
+    open_ = {gap.source: gap for gap in find_gaps(lake, None, Span(now_ns - HEARD_NS, now_ns)) if gap.to_ns is None}
     sources, collectors = [], []
-    for row in records(found):
+    for row in list_rows(found):
         if row["ours"]:
             collectors.append(_collector(row, now_ns))
         else:
@@ -158,19 +165,19 @@ def _taken(lake: Tables, now_ns: int, kept: DistributionCache) -> SentRows:
 
 
 def _sent(lake: Tables, span: Span) -> SentRows:
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT (ts_ns - {span.from_ns}) // {STEP_NS} AS k, sum(rows) FILTER (probe = $agent OR rows_of_agent IS NULL)"
         " AS rows, count(DISTINCT node) AS sources FROM (SELECT *,"
         " max(rows) FILTER (probe = $agent) OVER (PARTITION BY node, ts_ns) AS rows_of_agent FROM health"
-        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}) GROUP BY k ORDER BY k",
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)}) GROUP BY k ORDER BY k",
         {"agent": "agent"},
         within=span,
     )
     count = DAY_NS // STEP_NS
     rate: list[float | None] = [None] * count
     heard: list[int | None] = [None] * count
-    known = floats(found, "rows") if found.num_rows else np.zeros(0)
+    known = read_floats(found, "rows") if found.num_rows else np.zeros(0)
     for k, rows, sources in zip(found["k"].to_pylist(), known.tolist(), found["sources"].to_pylist(), strict=True):
         heard[k] = sources
         rate[k] = rows / (STEP_NS / 1e9) if np.isfinite(rows) else None
@@ -182,7 +189,7 @@ def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHou
     down (no server watched) has one."""
     end = -(-now_ns // HOUR_NS) * HOUR_NS
     span = Span(end - 7 * DAY_NS, end)
-    gaps = gaps_of(lake, None, Span(span.from_ns, now_ns))
+    gaps = find_gaps(lake, None, Span(span.from_ns, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
     why = "nothing was heard since"
     gaps += [
@@ -269,12 +276,12 @@ def _analysed(lake: Tables, now_ns: int) -> AnalysisProgress:
     """Jobs that ended within the last day, and whether they have a summary of all of their run. Of those that began in
     the last days."""
     span, wide = Span(now_ns - DAY_NS, now_ns - LATE_NS), Span(now_ns - BEGAN_NS, now_ns)
-    found = select(
+    found = query_lake(
         lake,
         "WITH over AS (SELECT cluster, job_id, start_ns, max(end_ns) AS end_ns FROM jobs"
-        f" WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns} AND {days(wide)} GROUP BY ALL),"
+        f" WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns} AND {build_day_filter(wide)} GROUP BY ALL),"
         " done AS (SELECT DISTINCT cluster, job_id, start_ns FROM job_summary WHERE end_ns IS NOT NULL"
-        f" AND end_ns >= {span.from_ns} AND {days(wide)})"
+        f" AND end_ns >= {span.from_ns} AND {build_day_filter(wide)})"
         " SELECT count(*) AS ended, count(*) FILTER (done.job_id IS NULL) AS waiting,"
         " min(over.end_ns) FILTER (done.job_id IS NULL) AS oldest FROM over LEFT JOIN done"
         " ON over.job_id = done.job_id AND over.start_ns = done.start_ns"
@@ -282,8 +289,10 @@ def _analysed(lake: Tables, now_ns: int) -> AnalysisProgress:
         within=wide,
         began=wide,
     )
-    last = select(lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {days(wide)}", within=wide, began=wide)
-    ended, waiting = (int(integers(found, name)[0]) for name in ("ended", "waiting"))
+    last = query_lake(
+        lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {build_day_filter(wide)}", within=wide, began=wide
+    )
+    ended, waiting = (int(read_integers(found, name)[0]) for name in ("ended", "waiting"))
     return AnalysisProgress(
         last_ns=last["at"][0].as_py(), ended=ended, waiting=waiting, oldest_ns=found["oldest"][0].as_py()
     )

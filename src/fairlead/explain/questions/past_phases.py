@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import PHASE, empty
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.tables import conform_table
 
@@ -30,7 +30,7 @@ _COLUMNS = ", ".join(f'"{name}"' for name in PHASE.schema.names)
 Run = tuple[object, ...]
 
 
-def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_ns: int = REACH_NS) -> pa.Table:
+def read_past_phases(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_ns: int = REACH_NS) -> pa.Table:
     """Phases the lake holds of the programs and of the users of `phases`, that began before the last of these, without
     those of the same jobs (which are being made again). Schema PHASE, in a fixed order. Raises LakeError."""
     if not phases.num_rows:
@@ -38,19 +38,19 @@ def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_n
     starts = pc.min_max(phases["start_ns"]).as_py()
     span = Span(int(starts["min"]) - reach_ns, int(starts["max"]) + 1)
     named = {name: pc.unique(phases[name].drop_null()).to_pylist() for name in ("program", "user")}
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_COLUMNS} FROM (SELECT * FROM phase WHERE (program IN (SELECT unnest($programs)) OR"
         f' "user" IN (SELECT unnest($users))) AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND'
-        f" {days(span)} QUALIFY {LATEST})"
+        f" {build_day_filter(span)} QUALIFY {LATEST})"
         f' QUALIFY row_number() OVER (PARTITION BY program, "user", kind'
         f" ORDER BY start_ns DESC, cluster, job_id, number) <= {int(most)}"
         " ORDER BY start_ns, cluster, job_id, kind, number",
         {"programs": named["program"], "users": named["user"]},
         began=span,
     )
-    again = set(runs_of(phases))
-    others = pa.array([run not in again for run in runs_of(found)], pa.bool_())
+    again = set(iterate_runs(phases))
+    others = pa.array([run not in again for run in iterate_runs(found)], pa.bool_())
     return conform_table(found.filter(others), PHASE, strict=True)
 
 
@@ -61,8 +61,8 @@ class History:
     def __init__(self, lake: Tables, phases: pa.Table) -> None:
         """`phases`: rows of PHASE, of one job after the other, that the lake need not hold yet. Raises LakeError."""
         self._phases = phases
-        pool = pa.concat_tables([history_of(lake, phases, most=MOST_FETCHED), phases]).unify_dictionaries()
-        self._pool = in_time(pool)
+        pool = pa.concat_tables([read_past_phases(lake, phases, most=MOST_FETCHED), phases]).unify_dictionaries()
+        self._pool = sort_phases(pool)
         self._starts = self._pool["start_ns"].to_numpy()
         self._named = {name: self._pool[name].combine_chunks() for name in ("program", "user")}
         kind = self._pool["kind"].cast(pa.string())
@@ -70,7 +70,7 @@ class History:
 
     def jobs(self) -> Iterator[pa.Table]:
         """The phases asked for, job by job."""
-        runs = list(runs_of(self._phases))
+        runs = list(iterate_runs(self._phases))
         first = 0
         for at in range(1, len(runs) + 1):
             if at == len(runs) or runs[at] != runs[first]:
@@ -96,7 +96,7 @@ class History:
         return self._pool.take(pa.array(np.sort(rows[rank < MOST_RUNS])))
 
 
-def in_time(phases: pa.Table) -> pa.Table:
+def sort_phases(phases: pa.Table) -> pa.Table:
     """Rows of PHASE in a fixed order: by when they began, then by job, kind and number."""
     names = ("start_ns", "cluster", "job_id", "kind", "number")
     words = {name: phases[name].cast(pa.string()) if name in ("cluster", "kind") else phases[name] for name in names}
@@ -113,18 +113,18 @@ def _codes(columns: list[pa.ChunkedArray]) -> np.ndarray:
     return key
 
 
-def runs_of(phases: pa.Table) -> Iterator[Run]:
+def iterate_runs(phases: pa.Table) -> Iterator[Run]:
     """Of each row of PHASE what names its job: cluster, number, start."""
     return zip(*(phases[name].to_pylist() for name in ("cluster", "job_id", "job_start_ns")), strict=True)
 
 
-def phases_of_job(lake: Tables, cluster: str | None, job_id: str, start_ns: int, end_ns: int | None) -> pa.Table:
+def read_job_phases(lake: Tables, cluster: str | None, job_id: str, start_ns: int, end_ns: int | None) -> pa.Table:
     """Rows of PHASE of one run, in the order of time."""
     span = Span(start_ns - DAY_NS, (end_ns if end_ns is not None else start_ns + 400 * DAY_NS) + DAY_NS)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_COLUMNS} FROM phase WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
-        f" AND job_start_ns = {start_ns} AND {days(span)} QUALIFY {LATEST} ORDER BY start_ns, kind, number",
+        f" AND job_start_ns = {start_ns} AND {build_day_filter(span)} QUALIFY {LATEST} ORDER BY start_ns, kind, number",
         {"job": job_id, "cluster": cluster},
         began=span,
         numbers=[job_id],

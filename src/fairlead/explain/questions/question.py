@@ -14,9 +14,9 @@ import msgspec
 from fairlead.core.model.site_facts import SiteFacts
 from fairlead.explain.questions import answers
 from fairlead.explain.questions.distributions import DistributionCache
-from fairlead.explain.questions.freshness import shifted
+from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.lake_queries import Sight, Tables
-from fairlead.explain.questions.span import LONGEST_NS, MAX_POINTS, Span, span_of
+from fairlead.explain.questions.span import LONGEST_NS, MAX_POINTS, Span, parse_span
 from fairlead.explain.questions.visibility import Decision
 from fairlead.store.retention import Policy
 
@@ -36,7 +36,7 @@ class TimeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def span(self, now_ns: int, default: str, longest_ns: int = LONGEST_NS) -> Span:
         """The span; `default` long when nothing says. Raises UsageError."""
-        return span_of(
+        return parse_span(
             now_ns=now_ns,
             default=default,
             last=self.last,
@@ -107,7 +107,7 @@ class Question:
     what is theirs. Those of fairlead are in `visibility.DECISIONS`."""
 
 
-def live_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:
+def resolve_live_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:
     """The span asked for; a short one up to now ends where the rollup does."""
     span = asked.span(now_ns, default, asking.longest_ns)
-    return (span if asked.to or asked.at else shifted(asking.lake, span, now_ns)).rounded()
+    return (span if asked.to or asked.at else shift_to_rollup_end(asking.lake, span, now_ns)).round_to_steps()

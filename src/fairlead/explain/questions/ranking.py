@@ -11,21 +11,21 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fairlead.explain.questions.lake_queries import Tables, select
-from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, VALUES, rollup_rows
-from fairlead.explain.questions.scheduler_jobs import COLUMNS, begun_in, in_span
-from fairlead.explain.questions.span import Span, around
+from fairlead.explain.questions.lake_queries import Tables, query_lake
+from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, VALUES, build_rollup_select
+from fairlead.explain.questions.scheduler_jobs import COLUMNS, build_span_condition, compute_begin_span
+from fairlead.explain.questions.span import Span, widen_to_pieces
 
 _FOREVER = 2**62
 _PARTS = ", ".join(f"'{name}': {name}" for name in VALUES)
 _TAKEN = ", ".join(f"best.{name} AS {name}" for name in VALUES[:-1])
 
 
-def ranked(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Table:
-    """Columns `id`, `layer`, `VALUES` of every job that counters name in the span; with `accounts` (`job_id`,
+def sum_by_job(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Table:
+    """Columns `id`, `layer`, `VALUES` of every job that counters name in the span; with `read_accounts` (`job_id`,
     `start_ns`, `end_ns`) of these jobs, each while it ran, as numbers are used again. Metadata operations are of the
     first layer that knows them (`METADATA_RANK`)."""
-    rows = rollup_rows(span, "kind = $kind", f"id, layer, ts_ns, interval_ns, {', '.join(VALUES)}")
+    rows = build_rollup_select(span, "kind = $kind", f"id, layer, ts_ns, interval_ns, {', '.join(VALUES)}")
     parameters: dict[str, object] = {"kind": "job", "ranks": list(RANK), "metadata_ranks": list(METADATA_RANK)}
     if accounts is not None:
         if accounts.num_rows == 0:
@@ -52,7 +52,7 @@ def ranked(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Tab
         f" arg_min({VALUES[-1]}, metadata_place) AS {VALUES[-1]} FROM layered GROUP BY id) "
         f"SELECT id, best.layer AS layer, {_TAKEN}, {VALUES[-1]} FROM chosen"
     )
-    return select(lake, sql, parameters, within=around(span))
+    return query_lake(lake, sql, parameters, within=widen_to_pieces(span))
 
 
 def _none() -> pa.Table:
@@ -60,15 +60,20 @@ def _none() -> pa.Table:
     return pa.table(words | {name: pa.array([], pa.int64()) for name in VALUES})
 
 
-def accounts(lake: Tables, span: Span, columns: Sequence[str] = COLUMNS) -> pa.Table:
+def read_accounts(lake: Tables, span: Span, columns: Sequence[str] = COLUMNS) -> pa.Table:
     """Accounts of jobs that ran in the span."""
     chosen = ", ".join(f'"{name}"' for name in columns)
-    return select(lake, f"SELECT {chosen} FROM jobs WHERE {in_span(span)}", within=begun_in(span), began=begun_in(span))
+    return query_lake(
+        lake,
+        f"SELECT {chosen} FROM jobs WHERE {build_span_condition(span)}",
+        within=compute_begin_span(span),
+        began=compute_begin_span(span),
+    )
 
 
 def with_accounts(moved: pa.Table, told: pa.Table) -> pa.Table:
-    """`moved` (of `ranked`) and beside each job its account, the latest where a number was used again; nulls where the
-    scheduler told of none."""
+    """`moved` (of `sum_by_job`) and beside each job its account, the latest where a number was used again; nulls where
+    the scheduler told of none."""
     import pyarrow.compute as pc
 
     order = pc.sort_indices(told, sort_keys=[("start_ns", "ascending")])

@@ -16,9 +16,9 @@ from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.lake_queries import Sight, Tables
-from fairlead.explain.questions.scheduler_jobs import every_account
+from fairlead.explain.questions.scheduler_jobs import read_all_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import visible, whole
+from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions
 
 ANOTHER_JOB = "another job"
 ANOTHER = "somebody else's"
@@ -31,7 +31,7 @@ Say = Callable[[str], str]
 _Accounts = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def told_to(lake: Tables, told: Sequence[StoredFinding], sight: Sight) -> list[StoredFinding]:
+def redact_findings(lake: Tables, told: Sequence[StoredFinding], sight: Sight) -> list[StoredFinding]:
     """The findings in the words this reader may hear. Raises LakeError."""
     if sight.everything or not told:
         return list(told)
@@ -40,7 +40,7 @@ def told_to(lake: Tables, told: Sequence[StoredFinding], sight: Sight) -> list[S
     return [_told(one, mine.said(accounts, sight)) for one, mine in zip(told, words, strict=True)]
 
 
-def incidents_to(lake: Tables, incidents: Sequence[Incident], sight: Sight) -> list[Incident]:
+def redact_incidents(lake: Tables, incidents: Sequence[Incident], sight: Sight) -> list[Incident]:
     """The incidents without other people's jobs. Raises LakeError."""
     if sight.everything or not incidents:
         return list(incidents)
@@ -80,8 +80,8 @@ class _Words:
         others, names = set(), set()
         for number in self.jobs | self.tokens:
             ran = [one for one in accounts.get(number, ()) if self._ran(one, self.span)]
-            hidden = [one for one in ran if not visible(one, sight)]
-            close = [visible(one, sight) for one in ran if self._ran(one, self.then)]
+            hidden = [one for one in ran if not is_job_visible(one, sight)]
+            close = [is_job_visible(one, sight) for one in ran if self._ran(one, self.then)]
             if (hidden and not (close and all(close))) or (number in self.jobs and not ran):
                 others.add(number)
             names |= {name for one in hidden for name in _names(one, sight)}
@@ -99,7 +99,7 @@ def _accounts(lake: Tables, words: Iterable[_Words]) -> _Accounts:
     numbers = sorted(set().union(*(one.jobs | one.tokens for one in words)))
     span = Span(min(one.span.from_ns for one in words), max(one.span.to_ns for one in words))
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in every_account(whole(lake), numbers, span):
+    for row in read_all_accounts(lift_restrictions(lake), numbers, span):
         found.setdefault(row["job_id"], []).append(row)
     return found
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
 from fairlead.explain.questions.distributions import DistributionCache
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import NarrowLake, Reach, jobs_condition
+from fairlead.explain.questions.visibility import NarrowLake, Reach, build_jobs_condition
 from fairlead.explain.questions.visibility_lookup import reach_found
 from fairlead.store.query import find_mentioned
 from fairlead.store.tables import OPS_STORED
@@ -52,7 +52,7 @@ class RestrictedLake(NarrowLake):
 
     def reach(self, span: Span | None = None) -> Reach:
         """What is seen, of jobs that ran in the span (of all)."""
-        wide = _ALL if span is None else Span(span.from_ns - _AROUND_NS, span.to_ns + _AROUND_NS).aligned(HOUR_NS)
+        wide = _ALL if span is None else Span(span.from_ns - _AROUND_NS, span.to_ns + _AROUND_NS).align_to(HOUR_NS)
         asked = wide if span is None else Span(span.from_ns - HOUR_NS, span.to_ns + HOUR_NS)
         for known, reach in self._reached:
             if known.from_ns <= asked.from_ns and known.to_ns >= asked.to_ns:
@@ -86,7 +86,7 @@ class RestrictedLake(NarrowLake):
             sql = f"WITH {', '.join(ahead)}{', ' + begun[5:] if with_own else ' ' + begun}"
         named = set(_NAMED.findall(sql))
         words = {**(parameters or {}), **{name: value for name, value in shown.words.items() if name in named}}
-        return select(
+        return query_lake(
             self.whole,
             sql,
             words,
@@ -134,7 +134,7 @@ class _VisibleRows:
 
     def jobs(self, start: str = "start_ns") -> str:
         """The condition that a row with user and project (cluster, number, start) is of a job that may be seen."""
-        condition, words = jobs_condition(self._lake.sight, start=start)
+        condition, words = build_jobs_condition(self._lake.sight, start=start)
         self.words |= words
         return f"coalesce({condition}, false)"
 
@@ -165,7 +165,7 @@ class _VisibleRows:
                 begins, ends = -(-begins // MINUTE_NS) * MINUTE_NS, ends // MINUTE_NS * MINUTE_NS
                 some = ends > begins
                 kinds, ids, begins, ends = kinds[some], ids[some], begins[some], ends[some]
-            at, begins, ends = ragged(begins, ends, step_ns)
+            at, begins, ends = find_partial_steps(begins, ends, step_ns)
             self.given[name] = _reach_table(kinds[at], ids[at], begins, ends)
         return name
 
@@ -181,7 +181,10 @@ class _VisibleRows:
         if self._span is None:
             return "true"
         wide = Span(self._span.from_ns - margin_ns, self._span.to_ns + margin_ns)
-        return f"{time} >= {wide.from_ns} AND {time} < {wide.to_ns} AND {days(Span(max(0, wide.from_ns), wide.to_ns))}"
+        return (
+            f"{time} >= {wide.from_ns} AND {time} < {wide.to_ns} AND"
+            f" {build_day_filter(Span(max(0, wide.from_ns), wide.to_ns))}"
+        )
 
 
 def _reach_table(kinds: Any, ids: Any, begins: Any, ends: Any) -> pa.Table:
@@ -200,7 +203,7 @@ def _steps_of(sql: str) -> set[int]:
     return told if told and len(_STEP.findall(sql)) == sql.count("interval_ns =") else set(INTERVALS)
 
 
-def ragged(
+def find_partial_steps(
     begins: NDArray[np.int64], ends: NDArray[np.int64], step_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Of each stretch what fills no whole step: at most one piece at either end. Which stretch, from, to."""

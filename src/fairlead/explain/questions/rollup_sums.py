@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Sums
-from fairlead.explain.questions.lake_queries import Tables, days, select
-from fairlead.explain.questions.span import Span, around, bin_ns, interval_ns, pieces
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
+from fairlead.explain.questions.span import Span, choose_bin, choose_interval, split_by_interval, widen_to_pieces
 
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 _ADDED = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
@@ -28,33 +28,33 @@ METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc"
 """The same for metadata operations: what a target counts as such are truncations and syncs."""
 
 
-def rollup_rows(span: Span, where: str, columns: str = "*", *, one: bool = False) -> str:
-    """A sub-select of the rollup rows of the span (`span.pieces`); `where` filters each piece."""
+def build_rollup_select(span: Span, where: str, columns: str = "*", *, one: bool = False) -> str:
+    """A sub-select of the rollup rows of the span (`span.split_by_interval`); `where` filters each piece."""
     parts = [
         f"SELECT {columns} FROM rollup WHERE interval_ns = {step} AND ts_ns >= {piece.from_ns}"
-        f" AND ts_ns < {piece.to_ns} AND {days(piece)} AND ({where})"
-        for step, piece in pieces(span, one=one)
+        f" AND ts_ns < {piece.to_ns} AND {build_day_filter(piece)} AND ({where})"
+        for step, piece in split_by_interval(span, one=one)
     ]
     return f"({' UNION ALL '.join(parts)})"
 
 
-def totals(
+def sum_rollup(
     lake: Tables, span: Span, by: str, where: str, parameters: Mapping[str, object], *, more: str = ""
 ) -> pa.Table:
     """Sums of `VALUES` by the columns `by`; `more` adds aggregates (beginning with a comma)."""
     columns = "kind, id, layer, job_id, ts_ns, interval_ns, busy_ns, used_bytes_max, capacity_bytes, " + ", ".join(
         VALUES
     )
-    sql = f"SELECT {by}, {_ADDED}{more} FROM {rollup_rows(span, where, columns)} GROUP BY {by}"
-    return select(lake, sql, parameters, within=around(span))
+    sql = f"SELECT {by}, {_ADDED}{more} FROM {build_rollup_select(span, where, columns)} GROUP BY {by}"
+    return query_lake(lake, sql, parameters, within=widen_to_pieces(span))
 
 
-def sums_of(row: Mapping[str, Any]) -> Sums:
-    """The sums in a row of `totals`."""
+def read_sums(row: Mapping[str, Any]) -> Sums:
+    """The sums in a row of `sum_rollup`."""
     return Sums(**{name: row[name] for name in VALUES})
 
 
-def added(rows: Sequence[Sums]) -> Sums:
+def add_sums(rows: Sequence[Sums]) -> Sums:
     """Their sum; unknown where all are."""
     known = {name: [v for row in rows if (v := getattr(row, name)) is not None] for name in VALUES}
     return Sums(**{name: sum(values) if values else None for name, values in known.items()})
@@ -89,15 +89,15 @@ class Steps:
         return self.starts() < self.now_ns
 
 
-def steps_of(span: Span, now_ns: int, points: int, interval: int | None = None) -> tuple[Steps, int]:
+def choose_steps(span: Span, now_ns: int, points: int, interval: int | None = None) -> tuple[Steps, int]:
     """Steps for a picture of the span of at most `points`, and the rollup interval they are made of."""
-    interval = interval or interval_ns(span)
-    step = bin_ns(span.aligned(interval), interval, points)
-    whole = span.aligned(interval)
+    interval = interval or choose_interval(span)
+    step = choose_bin(span.align_to(interval), interval, points)
+    whole = span.align_to(interval)
     return Steps(whole.from_ns, step, -(-whole.length_ns // step), now_ns), interval
 
 
-def stepped(
+def sum_by_step(
     lake: Tables, steps: Steps, interval: int, by: str, where: str, parameters: Mapping[str, object], *, more: str = ""
 ) -> pa.Table:
     """Sums of `VALUES` by step (`step`, counted from 0) and the columns `by`."""
@@ -106,19 +106,19 @@ def stepped(
     sql = (
         f"SELECT (ts_ns - {steps.from_ns}) // {steps.step_ns} AS step{f', {by}' if by else ''}, {_ADDED}{more}"
         f" FROM rollup WHERE interval_ns = {interval} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-        f" AND {days(span)} AND ({where}) GROUP BY {keys}"
+        f" AND {build_day_filter(span)} AND ({where}) GROUP BY {keys}"
     )
-    return select(lake, sql, parameters, within=span)
+    return query_lake(lake, sql, parameters, within=span)
 
 
-def filled(steps: Steps, at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def fill_steps(steps: Steps, at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[count]: the values at their steps, NaN elsewhere."""
     line = np.full(steps.count, np.nan)
     line[at] = values
     return line
 
 
-def numbers(line: NDArray[np.float64]) -> list[float | None]:
+def round_line(line: NDArray[np.float64]) -> list[float | None]:
     """A line as an answer holds it: NaN is null, rates are rounded to a thousandth."""
     values: list[float | None] = np.round(line, 3).tolist()
     for k in np.flatnonzero(np.isnan(line)):

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.explain.questions.answers import JobRow, Sums
-from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, near, records, select
+from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, find_similar_names, list_rows, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.visibility import visible as visible
 
 COLUMNS = (
     "cluster",
@@ -50,7 +49,9 @@ _ENDED = (
 _WAITING = ("pending", "requeued", "configuring", "held")
 
 
-def row_of(account: Mapping[str, Any], now_ns: int, *, sums: Sums | None = None, layer: str | None = None) -> JobRow:
+def build_job_row(
+    account: Mapping[str, Any], now_ns: int, *, sums: Sums | None = None, layer: str | None = None
+) -> JobRow:
     """The account of a job (columns of `jobs`) as a line of a list."""
     known = {name: account[name] for name in COLUMNS}
     if known["nodes_count"] is None and account.get("nodes") is not None:
@@ -69,43 +70,43 @@ def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
     return bool(end > now_ns)
 
 
-def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
+def read_runs(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
     """Accounts of the jobs of this number, latest first, with their nodes."""
     conditions = "job_id = $job_id" + (" AND cluster = $cluster" if cluster else "")
     parameters: dict[str, object] = {"job_id": job_id}
     if cluster:
         parameters["cluster"] = cluster
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST",
         parameters,
         numbers=[job_id],
     )
-    return records(found)
+    return list_rows(found)
 
 
-def accounts_of(lake: Tables, numbers: Sequence[str], span: Span) -> dict[str, dict[str, Any]]:
+def find_latest_accounts(lake: Tables, numbers: Sequence[str], span: Span) -> dict[str, dict[str, Any]]:
     """The account of each job number that ran in the span (the latest, where several did)."""
-    return {row["job_id"]: row for row in every_account(lake, numbers, span)}
+    return {row["job_id"]: row for row in read_all_accounts(lake, numbers, span)}
 
 
-def every_account(lake: Tables, numbers: Sequence[str], span: Span) -> list[dict[str, Any]]:
+def read_all_accounts(lake: Tables, numbers: Sequence[str], span: Span) -> list[dict[str, Any]]:
     """Accounts of all jobs of these numbers that ran in the span, of whatever cluster, in the order they began."""
     if not numbers:
         return []
-    found = select(
+    found = query_lake(
         lake,
-        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "
+        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {build_span_condition(span)} "
         "ORDER BY start_ns NULLS FIRST, cluster, job_id",
         {"numbers": list(numbers)},
-        within=begun_in(span),
-        began=begun_in(span),
+        within=compute_begin_span(span),
+        began=compute_begin_span(span),
         numbers=numbers,
     )
-    return records(found)
+    return list_rows(found)
 
 
-def in_span(span: Span) -> str:
+def build_span_condition(span: Span) -> str:
     """The condition that a job ran in the span; jobs whose begin is unknown did not."""
     return (
         f"start_ns < {span.to_ns} AND start_ns >= {span.from_ns - LONGEST_RUN_NS}"
@@ -113,15 +114,15 @@ def in_span(span: Span) -> str:
     )
 
 
-def begun_in(span: Span) -> Span:
-    """When jobs that ran in the span may have begun: what `in_span` looks at."""
+def compute_begin_span(span: Span) -> Span:
+    """When jobs that ran in the span may have begun: what `build_span_condition` looks at."""
     return Span(span.from_ns - LONGEST_RUN_NS, span.to_ns)
 
 
-def unknown_job(lake: Tables, job_id: str) -> UnknownNameError:
+def build_unknown_job_error(lake: Tables, job_id: str) -> UnknownNameError:
     """The error for a job that is not there, with numbers like it among the latest ones that are."""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT DISTINCT job_id FROM (SELECT job_id FROM jobs ORDER BY start_ns DESC NULLS LAST LIMIT {_MANY})",
     )
-    return UnknownNameError("job", job_id, near(job_id, sorted(found.column("job_id").to_pylist())))
+    return UnknownNameError("job", job_id, find_similar_names(job_id, sorted(found.column("job_id").to_pylist())))

@@ -62,7 +62,7 @@ class ServerSettings:
     accounts: int | None = None
 
 
-def setup(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> Setup:
+def list_setup_steps(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> Setup:
     """The whole list, in the order it is best done in."""
     parts = [
         _server(settled),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.questions.lake_queries import days, select
+from fairlead.explain.questions.lake_queries import build_day_filter, query_lake
 from fairlead.explain.questions.setup import QUIET_NS, LakeSeen, TableActivity
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.inventory import count_carried
@@ -32,7 +32,7 @@ TABLES = {
 """The column that dates a row of each, and the one that names who it is of."""
 
 
-def lake_seen(root: Path, now_ns: int, lake: Lake | None = None) -> LakeSeen:
+def inspect_lake(root: Path, now_ns: int, lake: Lake | None = None) -> LakeSeen:
     """What is known of the lake in `root`. `lake`: it, where it is open. Trouble is part of the answer."""
     if lake is None and not (root / "lake.toml").is_file():
         return LakeSeen()
@@ -52,10 +52,10 @@ def _seen(lake: Lake, now_ns: int) -> LakeSeen:
     tables = {}
     for name, (when, who) in TABLES.items():
         senders = f"count(DISTINCT {who})" if who else "NULL"
-        found = select(
+        found = query_lake(
             lake,
             f"SELECT max({when}) AS last_ns, {senders} AS senders FROM {name} WHERE {when} >= {span.from_ns}"
-            f" AND {when} <= {now_ns + DAY_NS} AND {days(span)}",
+            f" AND {when} <= {now_ns + DAY_NS} AND {build_day_filter(span)}",
             within=span,
         ).to_pylist()[0]
         last = found["last_ns"]
@@ -64,15 +64,15 @@ def _seen(lake: Lake, now_ns: int) -> LakeSeen:
         tables[name] = TableActivity(
             last_ns=None if last is None else min(int(last), now_ns), senders=found["senders"] or None
         )
-    nodes = select(
+    nodes = query_lake(
         lake,
         "SELECT count(*) AS n, count(*) FILTER (last_ns >= $lately) AS ok, max(last_ns) AS last_ns FROM"
         f" (SELECT node, max(ts_ns) AS last_ns FROM health WHERE probe = 'agent' AND ts_ns >= {span.from_ns}"
-        f" AND {days(span)} GROUP BY node)",
+        f" AND {build_day_filter(span)} GROUP BY node)",
         {"lately": now_ns - QUIET_NS},
         within=span,
     ).to_pylist()[0]
-    made = select(lake, "SELECT max(made_ns) AS ns FROM job_summary")["ns"][0].as_py()
+    made = query_lake(lake, "SELECT max(made_ns) AS ns FROM job_summary")["ns"][0].as_py()
     return LakeSeen(
         there=True,
         bytes=sum(one.bytes for one in holdings) + log_bytes,

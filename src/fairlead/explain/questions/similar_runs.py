@@ -17,9 +17,9 @@ from fairlead.explain.analysis.history.category import scale_of
 from fairlead.explain.analysis.history.profiles import KINDS, KindProfile, Profile, estimate_quantile, read_profiles
 from fairlead.explain.analysis.history.similar import find_similar_runs
 from fairlead.explain.questions.answers_diagnosis import AlikeRun, KindUsually, RunsOfProgram
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
-from fairlead.explain.questions.scheduler_jobs import visible
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
+from fairlead.explain.questions.visibility import is_job_visible
 from fairlead.store.tables import conform_table
 
 REACH_NS = 120 * DAY_NS
@@ -33,13 +33,13 @@ _NEEDED = (
 )
 
 
-def runs_of_program(lake: Tables, account: Mapping[str, Any], program: str | None) -> RunsOfProgram | None:
+def read_program_profile(lake: Tables, account: Mapping[str, Any], program: str | None) -> RunsOfProgram | None:
     """The profile of the category of a run; None where there is none. Raises LakeError."""
     nodes = account["nodes_count"]
     if not program or not account["user"] or nodes is None:
         return None
     scale = int(scale_of(np.array([float(nodes)]))[0])
-    found = select(
+    found = query_lake(
         lake,
         'SELECT detail FROM profile WHERE program = $program AND "user" = $user AND cluster IS NOT DISTINCT FROM'
         f" $cluster AND scale = {scale} AND runs > 0",
@@ -77,17 +77,17 @@ def _usually(name: str, kind: KindProfile) -> KindUsually:
     )
 
 
-def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int = SHOWN) -> list[AlikeRun]:
+def list_similar_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int = SHOWN) -> list[AlikeRun]:
     """Runs whose I/O is like that of the run an account is of, nearest first; other people's without their names.
     Raises LakeError."""
     start = account["start_ns"]
     if start is None:
         return []
     span = Span(start - REACH_NS, start + REACH_NS)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT {_NEEDED} FROM job_summary WHERE start_ns >= {span.from_ns}"
-        f" AND start_ns < {span.to_ns} AND {days(span)} AND (end_ns IS NOT NULL OR job_id = $job)"
+        f" AND start_ns < {span.to_ns} AND {build_day_filter(span)} AND (end_ns IS NOT NULL OR job_id = $job)"
         " AND greatest(read_bytes, write_bytes, metadata_ops) > 0"
         f" ORDER BY abs(start_ns - {start}), start_ns, cluster, job_id LIMIT {MOST_SEARCHED}",
         {"job": account["job_id"]},
@@ -106,7 +106,7 @@ def _place(rows: pa.Table, account: Mapping[str, Any]) -> int | None:
 
 def _alike(rows: pa.Table, one: Any, sight: Sight) -> AlikeRun:
     row = rows.slice(one.row, 1).to_pylist()[0]
-    seen = visible(row, sight)
+    seen = is_job_visible(row, sight)
     took = (row["end_ns"] - row["start_ns"]) / 1e9 if row["end_ns"] is not None else None
     return AlikeRun(
         job_id=row["job_id"] if seen else None,

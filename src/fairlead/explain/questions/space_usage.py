@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairlead.explain.questions.answers_site import Holder, TargetSpace, Usage
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    list_rows,
+    query_lake,
+)
 from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span
 
 REACH_NS = 2 * HOUR_NS
@@ -22,7 +30,7 @@ OWNERS = ("user", "group", "project")
 _Key = tuple[str | None, str, str]
 
 
-def usage(
+def list_space_usage(
     lake: Tables,
     span: Span,
     sight: Sight,
@@ -41,7 +49,7 @@ def usage(
     if target and not any(row[1] == target for row in last):
         known = sorted({row[1] for row in last if row[1]} | set(_room(lake, end)))
         if target not in known:
-            raise UnknownNameError("target", target, near(target, known))
+            raise UnknownNameError("target", target, find_similar_names(target, known))
     now = _held(lake, seen, last, conditions, parameters)
     before = _held(lake, seen, first, conditions, parameters)
     begun = {place[0] for place in first}
@@ -89,15 +97,15 @@ _Place = tuple[str | None, str | None, int]
 
 def _moments(lake: Tables, seen: Span, from_ns: int, to_ns: int) -> tuple[list[_Place], list[_Place]]:
     """(fs, target, time) of the last telling up to `to_ns`, and of that up to `from_ns`, else the first after it."""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT fs, target, max(ts_ns) FILTER (ts_ns > {to_ns - REACH_NS}) AS last,"
         f" coalesce(max(ts_ns) FILTER (ts_ns <= {from_ns}), min(ts_ns)) AS first FROM usage"
-        f" WHERE ts_ns >= {seen.from_ns} AND ts_ns <= {to_ns} AND {days(seen)}"
+        f" WHERE ts_ns >= {seen.from_ns} AND ts_ns <= {to_ns} AND {build_day_filter(seen)}"
         " AND (used_bytes IS NOT NULL OR inodes_used IS NOT NULL) GROUP BY fs, target",
         within=seen,
     )
-    rows = [row for row in records(found) if row["last"] is not None]
+    rows = [row for row in list_rows(found) if row["last"] is not None]
     # What is told of a whole file system counts only where its targets tell nothing.
     split = {row["fs"] for row in rows if row["target"] is not None}
     rows = [row for row in rows if row["target"] is not None or row["fs"] not in split]
@@ -113,12 +121,13 @@ def _held(
         return {}
     meta = {fs for fs, target, _ in places if target and "-MDT" in target}
     names = [f"{fs or ''}\x01{target or ''}\x01{at}" for fs, target, at in places]
-    found = select(
+    found = query_lake(
         lake,
         "SELECT fs, owner_kind, owner, least(sum(used_bytes), 9223372036854775807)::BIGINT AS used,"
         " least(sum(inodes_used), 9223372036854775807)::BIGINT AS every,"
         " sum(inodes_used) FILTER (contains(target, '-MDT'))::BIGINT AS of_mdt"
-        f" FROM usage WHERE ts_ns >= {seen.from_ns} AND ts_ns < {seen.to_ns} AND {days(seen)} AND {conditions}"
+        f" FROM usage WHERE ts_ns >= {seen.from_ns} AND ts_ns < {seen.to_ns} AND {build_day_filter(seen)} AND"
+        f" {conditions}"
         " AND concat(coalesce(fs, ''), chr(1), coalesce(target, ''), chr(1), ts_ns::VARCHAR)"
         " IN (SELECT unnest($places)) GROUP BY fs, owner_kind, owner",
         {**parameters, "places": names},
@@ -130,22 +139,23 @@ def _held(
             row["used"],
             (row["of_mdt"] or 0) if row["fs"] in meta and not asked else row["every"],
         )
-        for row in records(found)
+        for row in list_rows(found)
     }
 
 
 def _limits(
     lake: Tables, seen: Span, conditions: str, parameters: Mapping[str, object]
 ) -> dict[_Key, tuple[int | None, int | None]]:
-    found = select(
+    found = query_lake(
         lake,
         "SELECT fs, owner_kind, owner, arg_max(limit_bytes, ts_ns) AS size, arg_max(inodes_limit, ts_ns) AS of_mdt"
-        f" FROM usage WHERE ts_ns > {seen.from_ns} AND ts_ns < {seen.to_ns} AND {days(seen)} AND {conditions}"
+        f" FROM usage WHERE ts_ns > {seen.from_ns} AND ts_ns < {seen.to_ns} AND {build_day_filter(seen)} AND"
+        f" {conditions}"
         " AND (limit_bytes IS NOT NULL OR inodes_limit IS NOT NULL) GROUP BY fs, owner_kind, owner",
         parameters,
         within=seen,
     )
-    return {(row["fs"], row["owner_kind"], row["owner"]): (row["size"], row["of_mdt"]) for row in records(found)}
+    return {(row["fs"], row["owner_kind"], row["owner"]): (row["size"], row["of_mdt"]) for row in list_rows(found)}
 
 
 def _holder(
@@ -181,14 +191,14 @@ def _room(lake: Tables, at_ns: int) -> dict[str, dict[str, Any]]:
     seen = Span(at_ns - SPACE_NS, at_ns + 1)
     fields = ("used_bytes", "capacity_bytes", "inodes_used", "inodes")
     chosen = ", ".join(f"arg_max({name}, ts_ns) AS {name}" for name in fields)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT target AS id, {chosen} FROM target WHERE ts_ns > {seen.from_ns} AND ts_ns < {seen.to_ns}"
-        f" AND {days(seen)} AND (used_bytes IS NOT NULL OR inodes_used IS NOT NULL)"
+        f" AND {build_day_filter(seen)} AND (used_bytes IS NOT NULL OR inodes_used IS NOT NULL)"
         " AND source IS DISTINCT FROM 'statvfs' GROUP BY target",
         within=seen,
     )
-    return {row["id"]: row for row in records(found)}
+    return {row["id"]: row for row in list_rows(found)}
 
 
 def _targets(lake: Tables, from_ns: int, to_ns: int, fs: str, target: str) -> list[TargetSpace]:

@@ -45,7 +45,7 @@ class Span:
         """Its length in seconds."""
         return self.length_ns / 1e9
 
-    def aligned(self, step_ns: int) -> Span:
+    def align_to(self, step_ns: int) -> Span:
         """The smallest span around it whose ends are multiples of `step_ns`."""
         return Span(self.from_ns // step_ns * step_ns, -(-self.to_ns // step_ns) * step_ns, self.live)
 
@@ -55,13 +55,14 @@ class Span:
         last = self.to_ns if to_ns is None else min(self.to_ns, to_ns)
         return Span(first, max(first, last), self.live)
 
-    def rounded(self) -> Span:
-        """What a question about many components really adds up: whole steps (`step_of_many`), but never the future."""
-        wide = self.aligned(step_of_many(self))
+    def round_to_steps(self) -> Span:
+        """What a question about many components really adds up: whole steps (`choose_step_of_many`), but never the
+        future."""
+        wide = self.align_to(choose_step_of_many(self))
         return Span(wide.from_ns, self.to_ns if self.live else wide.to_ns, self.live)
 
 
-def age_ns(text: str) -> int:
+def parse_age(text: str) -> int:
     """`90s`, `5m`, `2h`, `7d`, `4w` → nanoseconds. Raises UsageError."""
     match = _AGE.fullmatch(text.strip().lower())
     if match is None or int(match[1]) == 0:
@@ -69,14 +70,14 @@ def age_ns(text: str) -> int:
     return int(match[1]) * _UNIT_NS[match[2]]
 
 
-def moment_ns(text: str, now_ns: int) -> int:
+def parse_moment(text: str, now_ns: int) -> int:
     """`now`, `-2h` (that long ago), `2026-11-21`, `2026-11-21T08:00[:30][Z|+01:00]` (UTC without a zone), or seconds or
     nanoseconds since 1970 → epoch nanoseconds. Raises UsageError."""
     word = text.strip()
     if word.lower() == "now":
         return now_ns
     if word.startswith("-"):
-        return now_ns - age_ns(word[1:])
+        return now_ns - parse_age(word[1:])
     epoch = _EPOCH.fullmatch(word)
     if epoch is not None:
         number = int(epoch[1])
@@ -93,7 +94,7 @@ def moment_ns(text: str, now_ns: int) -> int:
     return (since.days * 86400 + since.seconds) * SECOND_NS + since.microseconds * 1000
 
 
-def span_of(
+def parse_span(
     *,
     now_ns: int,
     default: str,
@@ -111,8 +112,8 @@ def span_of(
         raise UsageError("--from and --last both say when it begins", remedy="give one of them")
     if at and (to or from_):
         raise UsageError("--at is a moment; --from and --to are a span", remedy="give one or the other")
-    end = moment_ns(at or to, now_ns) if at or to else now_ns
-    begin = moment_ns(from_, now_ns) if from_ else end - age_ns(last or default)
+    end = parse_moment(at or to, now_ns) if at or to else now_ns
+    begin = parse_moment(from_, now_ns) if from_ else end - parse_age(last or default)
     if begin >= end:
         raise UsageError("the span ends before it begins", remedy="give a beginning before the end (by default: now)")
     if not begin >= 0 or end >= 2**62:
@@ -124,19 +125,19 @@ def span_of(
     return Span(begin, end, end == now_ns)
 
 
-def interval_ns(span: Span) -> int:
+def choose_interval(span: Span) -> int:
     """The interval of `rollup` a picture of this span is made of: 1 s to an hour, 1 min to three days, else 1 h."""
     if span.length_ns <= HOUR_NS:
         return SECOND_NS
     return MINUTE_NS if span.length_ns <= 3 * DAY_NS else HOUR_NS
 
 
-def bin_ns(span: Span, step_ns: int, points: int = MAX_POINTS) -> int:
+def choose_bin(span: Span, step_ns: int, points: int = MAX_POINTS) -> int:
     """A multiple of `step_ns` of which at most `points` cover the span."""
     return step_ns * max(1, -(-span.length_ns // (step_ns * max(1, points))))
 
 
-def step_of_many(span: Span) -> int:
+def choose_step_of_many(span: Span) -> int:
     """The interval of `rollup` for sums over many components: seconds of the last minutes only (they lie sorted by
     component, so that a few minutes of all of them are dear in a large file), then minutes, from 6 h on hours."""
     if span.live and span.length_ns <= 10 * MINUTE_NS:
@@ -144,19 +145,19 @@ def step_of_many(span: Span) -> int:
     return MINUTE_NS if span.length_ns < 6 * HOUR_NS else HOUR_NS
 
 
-def pieces(span: Span, *, one: bool = False) -> list[tuple[int, Span]]:
+def split_by_interval(span: Span, *, one: bool = False) -> list[tuple[int, Span]]:
     """(interval, span) of the rollup rows whose sum is that of the span. Of many components: whole steps around it.
     Of `one`: the span to the second, or minute beyond half an hour; whole hours as such, its ends finer."""
     if not one:
-        step = step_of_many(span)
-        return [(step, span.aligned(step))]
+        step = choose_step_of_many(span)
+        return [(step, span.align_to(step))]
     finest = SECOND_NS if span.length_ns <= HOUR_NS // 2 else MINUTE_NS
-    return _pieces(span.aligned(finest), finest)
+    return _pieces(span.align_to(finest), finest)
 
 
-def around(span: Span) -> Span:
-    """The span with what `pieces` may round to."""
-    return span.aligned(HOUR_NS)
+def widen_to_pieces(span: Span) -> Span:
+    """The span with what `split_by_interval` may round to."""
+    return span.align_to(HOUR_NS)
 
 
 def _pieces(span: Span, finest: int) -> list[tuple[int, Span]]:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Series, Timeline
-from fairlead.explain.questions.coverage import Coverage, known_share, with_idle
-from fairlead.explain.questions.lake_queries import Tables, floats, integers
-from fairlead.explain.questions.rollup_sums import Steps, filled, numbers, stepped, steps_of
-from fairlead.explain.questions.span import INTERVALS, Span, step_of_many
+from fairlead.explain.questions.coverage import Coverage, compute_known_share, with_idle
+from fairlead.explain.questions.lake_queries import Tables, read_floats, read_integers
+from fairlead.explain.questions.rollup_sums import Steps, choose_steps, fill_steps, round_line, sum_by_step
+from fairlead.explain.questions.span import INTERVALS, Span, choose_step_of_many
 
 LAYERS = ("client", "mount", "forwarder", "pfs_client", "osc", "target", "metadata", "device", "port")
 """From the application down."""
@@ -23,7 +23,7 @@ _RATES = ("read_bytes", "write_bytes", "metadata_ops")
 Line = NDArray[np.float64]
 
 
-def layered(
+def sum_by_layer(
     lake: Tables,
     span: Span,
     where: str,
@@ -34,20 +34,20 @@ def layered(
     many: bool = False,
 ) -> tuple[Steps, pa.Table]:
     """Sums by step and layer (columns `step`, `layer` and values). When the interval that suits the span holds nothing
-    (seconds are forgotten first), the next coarser one is read. `many` components: as `span.step_of_many`."""
-    steps, interval = steps_of(span, now_ns, points, step_of_many(span) if many else None)
-    found = stepped(lake, steps, interval, "layer", where, parameters)
+    (seconds are forgotten first), the next coarser one is read. `many` components: as `span.choose_step_of_many`."""
+    steps, interval = choose_steps(span, now_ns, points, choose_step_of_many(span) if many else None)
+    found = sum_by_step(lake, steps, interval, "layer", where, parameters)
     for coarser in INTERVALS[INTERVALS.index(interval) + 1 :]:
         if found.num_rows:
             break
-        wide, _ = steps_of(span, now_ns, points, coarser)
-        other = stepped(lake, wide, coarser, "layer", where, parameters)
+        wide, _ = choose_steps(span, now_ns, points, coarser)
+        other = sum_by_step(lake, wide, coarser, "layer", where, parameters)
         if other.num_rows:
             return wide, other
     return steps, found
 
 
-def timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str, Coverage]) -> Timeline:
+def build_timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str, Coverage]) -> Timeline:
     """The answer: a series for each layer that has rows. `cover`: what is known where there are none, of all layers
     or by layer."""
     layer = np.array(found.column("layer").to_pylist(), object)
@@ -60,39 +60,39 @@ def timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str, Cover
 
 
 def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series:
-    at = integers(rows, "step")
+    at = read_integers(rows, "step")
     there = np.zeros(steps.count, np.bool_)
     there[at] = True
     lines = {}
     for name in _RATES:
-        values = floats(rows, name)
-        rate = filled(steps, at, values / steps.seconds()[at])
-        lines[name] = numbers(with_idle(steps, rate, there, cover, told=bool(np.isfinite(values).any())))
+        values = read_floats(rows, name)
+        rate = fill_steps(steps, at, values / steps.seconds()[at])
+        lines[name] = round_line(with_idle(steps, rate, there, cover, told=bool(np.isfinite(values).any())))
     return Series(
         layer=layer,
         read_bytes_per_s=lines["read_bytes"],
         write_bytes_per_s=lines["write_bytes"],
         metadata_ops_per_s=lines["metadata_ops"],
-        known_share=known_share(steps, there, cover),
+        known_share=compute_known_share(steps, there, cover),
     )
 
 
-def estimated(steps: Steps, layer: str, read: Line, write: Line) -> Series:
+def build_estimated_series(steps: Steps, layer: str, read: Line, write: Line) -> Series:
     """A series that was split off a shared component (bytes a second, NaN: not known)."""
     nothing = np.full(steps.count, np.nan)
     known = (np.isfinite(read) | np.isfinite(write)) & steps.begun()
     share = float(known.sum() / steps.begun().sum()) if steps.begun().any() else None
     return Series(
         layer=layer,
-        read_bytes_per_s=numbers(read),
-        write_bytes_per_s=numbers(write),
-        metadata_ops_per_s=numbers(nothing),
+        read_bytes_per_s=round_line(read),
+        write_bytes_per_s=round_line(write),
+        metadata_ops_per_s=round_line(nothing),
         estimated=True,
         known_share=share,
     )
 
 
-def columns_of(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
+def fill_columns(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
     """Values by step of rows that have one row a step; NaN where there is none."""
-    at = integers(found, "step")
-    return {name: filled(steps, at, floats(found, name)) for name in names}
+    at = read_integers(found, "step")
+    return {name: fill_steps(steps, at, read_floats(found, name)) for name in names}

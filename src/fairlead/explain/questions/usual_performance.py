@@ -15,18 +15,18 @@ import pyarrow.compute as pc
 from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
 from fairlead.explain.questions.answers_diagnosis import RunLike, Usual
 from fairlead.explain.questions.lake_queries import Tables
-from fairlead.explain.questions.past_phases import history_of
+from fairlead.explain.questions.past_phases import read_past_phases
 
 ENOUGH = 2
 """Where a category has fewer others, the next more general one is looked at."""
 SHOWN = 60
 
 
-def usual_of(lake: Tables, phases: pa.Table) -> list[Usual]:
+def compare_with_usual(lake: Tables, phases: pa.Table) -> list[Usual]:
     """For each kind of `phases` (rows of PHASE of one job) its longest one, beside the latest others like it."""
     if not phases.num_rows:
         return []
-    history = history_of(lake, phases)
+    history = read_past_phases(lake, phases)
     pool = pa.concat_tables([phases, history]).unify_dictionaries()
     codes = compute_categories(pool)
     made = []

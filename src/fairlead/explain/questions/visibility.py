@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Series, Timeline
-from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, Tables, UnknownNameError, near
+from fairlead.explain.questions.lake_queries import (
+    NotForYouError,
+    Run,
+    Sight,
+    Tables,
+    UnknownNameError,
+    find_similar_names,
+)
 from fairlead.explain.questions.span import SECOND_NS, Span
 
 Decision = Literal["run", "own", "machine"]
@@ -90,7 +97,7 @@ def must_be_for(question: str, name: str, sight: Sight, decision: Decision | Non
 _OF_LINK = "ask about the run it was made for, or sign in"
 
 
-def jobs_condition(sight: Sight, alias: str = "", start: str = "start_ns") -> tuple[str, dict[str, object]]:
+def build_jobs_condition(sight: Sight, alias: str = "", start: str = "start_ns") -> tuple[str, dict[str, object]]:
     """The condition that a row is of a job this reader may see, and its parameters. Of a table (`alias`) with columns
     `user` and `project`; for a share link with `cluster`, `job_id` and `start`. False or null where it is not."""
     of = f"{alias}." if alias else ""
@@ -116,7 +123,7 @@ def jobs_condition(sight: Sight, alias: str = "", start: str = "start_ns") -> tu
     return f"({' OR '.join(parts)})", words
 
 
-def visible(account: Mapping[str, Any] | None, sight: Sight) -> bool:
+def is_job_visible(account: Mapping[str, Any] | None, sight: Sight) -> bool:
     """Whether this reader may see a job. One without an account is nobody's: only who sees everything sees it."""
     if sight.everything:
         return True
@@ -159,7 +166,7 @@ class Reach:
         chosen = (self.kinds == kind) & (self.ids == name)
         return sorted(zip(self.from_ns[chosen].tolist(), self.to_ns[chosen].tolist(), strict=True))
 
-    def mingled(self, job_id: str, start_ns: int | None) -> bool:
+    def is_number_shared(self, job_id: str, start_ns: int | None) -> bool:
         """Whether another's job had the number of this run meanwhile."""
         return start_ns is not None and (job_id, start_ns) in self.mixed
 
@@ -179,7 +186,7 @@ class NarrowLake(ABC):
         """The same, for queries that do not say which time they are about."""
 
 
-def whole(lake: Tables) -> Tables:
+def lift_restrictions(lake: Tables) -> Tables:
     """The lake without anything hidden: for figures that others count in without being told of."""
     return lake.whole if isinstance(lake, NarrowLake) else lake
 
@@ -189,7 +196,7 @@ def reach_of(lake: Tables, span: Span | None = None) -> Reach | None:
     return lake.reach(span) if isinstance(lake, NarrowLake) else None
 
 
-def about(lake: Tables, span: Span) -> Tables:
+def narrow_lake_to_span(lake: Tables, span: Span) -> Tables:
     """The same lake, for queries that do not say their time: what is seen is that of jobs of the span."""
     return lake.about(span) if isinstance(lake, NarrowLake) else lake
 
@@ -208,11 +215,11 @@ def must_reach(
     owner = re.split("[:/]", name, maxsplit=1)[0]
     part = owner if kinds == ("device",) or (kinds == ("any",) and name not in names) else name
     if part not in names:
-        raise UnknownNameError(called or kinds[0], name, near(name, names))
+        raise UnknownNameError(called or kinds[0], name, find_similar_names(name, names))
     return sorted(one for kind in looked for one in seen.intervals(kind, part))
 
 
-def seen_at(lake: Tables, kind: str, span: Span, name: str = "") -> list[Interval] | None:
+def find_visible_intervals(lake: Tables, kind: str, span: Span, name: str = "") -> list[Interval] | None:
     """When components of a kind (or the one of this name) are seen; None: always."""
     seen = reach_of(lake, span)
     if seen is None:
@@ -220,7 +227,7 @@ def seen_at(lake: Tables, kind: str, span: Span, name: str = "") -> list[Interva
     return [one for known in ([name] if name else seen.names(kind, span)) for one in seen.intervals(kind, known)]
 
 
-def masked(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
+def mask_timeline(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
     """The timeline with nulls in steps that none of the intervals touches; None: as it is."""
     if intervals is None:
         return drawn
@@ -244,7 +251,7 @@ def _line(values: Sequence[float | None], seen: NDArray[np.bool_]) -> list[float
     return [value if shown else None for value, shown in zip(values, seen.tolist(), strict=True)]
 
 
-def merged(
+def merge_intervals(
     kinds: NDArray[np.object_], ids: NDArray[np.object_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.int64], NDArray[np.int64]]:
     """The same times without overlap, to whole seconds around each."""

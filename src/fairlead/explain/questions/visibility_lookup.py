@@ -10,9 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.explain.analysis.network import LINKED
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, integers, records, select
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    build_day_filter,
+    list_rows,
+    query_lake,
+    read_integers,
+)
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import Reach, jobs_condition, merged
+from fairlead.explain.questions.visibility import Reach, build_jobs_condition, merge_intervals
 
 FORWARDED = ("node_forwarder", "node→forwarder")
 SERVED_BY = ("target→server", "target_server")
@@ -30,7 +37,7 @@ def reach_found(lake: Tables, sight: Sight, span: Span | None) -> Reach:
     own = _own(lake, sight, span)
     numbers = sorted(set(own["job_id"].to_pylist()))
     strangers = _strangers(lake, sight, numbers)
-    begins, ends = integers(own, "start_ns"), integers(own, "end_ns")
+    begins, ends = read_integers(own, "start_ns"), read_integers(own, "end_ns")
     ids = own["job_id"].to_pylist()
     overlapping = {number: [(a, z) for n, a, z in strangers if n == number] for number in {s[0] for s in strangers}}
     mixed = frozenset(
@@ -55,11 +62,13 @@ def reach_found(lake: Tables, sight: Sight, span: Span | None) -> Reach:
         *_used(lake, sight, own, alone),
     ]
     kinds, where, starts, stops = (np.concatenate([part[k] for part in parts]) for k in range(4))
-    kinds, where, starts, stops = merged(kinds, where, starts, stops)
+    kinds, where, starts, stops = merge_intervals(kinds, where, starts, stops)
     extra = [(kinds, where, starts, stops)]
     for called, of in (("any", _ANYTHING), ("source", _SOURCES)):
         chosen = np.isin(kinds.astype(str), of)
-        extra.append(merged(np.full(int(chosen.sum()), called, object), where[chosen], starts[chosen], stops[chosen]))
+        extra.append(
+            merge_intervals(np.full(int(chosen.sum()), called, object), where[chosen], starts[chosen], stops[chosen])
+        )
     kinds, where, starts, stops = (np.concatenate([part[k] for part in extra]) for k in range(4))
     runs = list(zip(own["cluster"].to_pylist(), ids, begins.tolist(), ends.tolist(), strict=True))
     common = frozenset(number for number, _, _ in strangers)
@@ -83,8 +92,8 @@ def _ran(span: Span | None, alias: str = "") -> str:
 
 
 def _own(lake: Tables, sight: Sight, span: Span | None) -> pa.Table:
-    condition, words = jobs_condition(sight)
-    return select(
+    condition, words = build_jobs_condition(sight)
+    return query_lake(
         lake,
         f"SELECT cluster, job_id, start_ns, {_END} AS end_ns, nodes FROM jobs"
         f" WHERE {condition} AND {_ran(span)} ORDER BY start_ns, cluster, job_id",
@@ -97,8 +106,8 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
     """(number, start, end) of jobs of these numbers that this reader may not see."""
     if not numbers:
         return []
-    condition, words = jobs_condition(sight)
-    found = select(
+    condition, words = build_jobs_condition(sight)
+    found = query_lake(
         lake,
         f"SELECT job_id, start_ns, {_END} AS end_ns FROM jobs"
         f" WHERE job_id IN (SELECT n FROM r_numbers) AND NOT coalesce({condition}, false) AND start_ns IS NOT NULL",
@@ -106,23 +115,23 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
         numbers=numbers,
         tables={"r_numbers": pa.table({"n": pa.array(numbers, pa.string())})},
     )
-    return [(row["job_id"], row["start_ns"], row["end_ns"]) for row in records(found)]
+    return [(row["job_id"], row["start_ns"], row["end_ns"]) for row in list_rows(found)]
 
 
 def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[_Part]:
     """Nodes of the jobs and what served them: by the mapping of that time, by counters and by what analysis says."""
     if not own.num_rows:
         return [_rows("", np.empty(0, object), np.empty(0, np.int64), np.empty(0, np.int64))]
-    begins, ends = integers(own, "start_ns"), integers(own, "end_ns")
-    hull = Span(int(begins.min()), int(ends.max())).aligned(HOUR_NS)
-    condition, words = jobs_condition(sight)
+    begins, ends = read_integers(own, "start_ns"), read_integers(own, "end_ns")
+    hull = Span(int(begins.min()), int(ends.max())).align_to(HOUR_NS)
+    condition, words = build_jobs_condition(sight)
     counted = own.filter(pa.array(alone))
-    found = select(
+    found = query_lake(
         lake,
         "WITH there AS (SELECT DISTINCT unnest(nodes) AS node, began, ended FROM r_own),"
         f" hours AS (SELECT DISTINCT kind, id, job_id, ts_ns FROM rollup WHERE interval_ns = {HOUR_NS}"
         " AND (kind IN (SELECT unnest($k_counted)) AND job_id IN (SELECT number FROM r_named) OR kind = $k_port)"
-        f" AND ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)}),"
+        f" AND ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {build_day_filter(hull)}),"
         " ports AS (SELECT DISTINCT id, split_part(id, '/', 1) AS node FROM hours WHERE kind = $k_port)"
         " SELECT $k_node AS kind, node AS id, began, ended FROM there"
         " UNION ALL SELECT CASE WHEN m.kind = $k_linked THEN $k_port ELSE $k_fwd END, m.b, greatest(began, m.from_ns),"
@@ -162,8 +171,8 @@ def _part(found: pa.Table) -> _Part:
     return (
         np.array(whole["kind"].to_pylist(), object),
         np.array(whole["id"].to_pylist(), object),
-        np.asarray(integers(whole, "began")),
-        np.asarray(integers(whole, "ended")),
+        np.asarray(read_integers(whole, "began")),
+        np.asarray(read_integers(whole, "ended")),
     )
 
 
@@ -176,11 +185,11 @@ def _named(called: str, parts: _Part, chosen: np.ndarray) -> pa.Table:
 def _seen_links(lake: Tables, parts: _Part, hull: Span) -> list[_Part]:
     """Switch ports by what the fabric says is at their other end."""
     nodes = parts[0] == "node"
-    found = select(
+    found = query_lake(
         lake,
         "SELECT DISTINCT $k_port AS kind, concat(switch, '/', port) AS id, began, ended FROM"
         " (SELECT DISTINCT switch, port, split_part(trim(peer), ' ', 1) AS node FROM port"
-        f" WHERE ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)} AND peer IS NOT NULL)"
+        f" WHERE ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {build_day_filter(hull)} AND peer IS NOT NULL)"
         " JOIN r_told USING (node)",
         {"k_port": "port"},
         within=hull,
@@ -193,7 +202,7 @@ def _servers(lake: Tables, parts: _Part) -> list[_Part]:
     """Hosts of the targets and metadata targets, by the mapping."""
     kinds = parts[0]
     stored = (kinds == "target") | (kinds == "mds")
-    found = select(
+    found = query_lake(
         lake,
         "SELECT DISTINCT $k_server AS kind, m.b AS id, greatest(began, m.from_ns) AS began,"
         " least(ended, coalesce(m.to_ns, ended)) AS ended FROM r_told"

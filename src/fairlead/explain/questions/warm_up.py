@@ -5,7 +5,7 @@ Not here: when that is (`web.api.answering`).
 
 from __future__ import annotations
 
-from fairlead.explain.questions.lake_queries import Tables, select
+from fairlead.explain.questions.lake_queries import Tables, query_lake
 from fairlead.store.tables import OF_JOBS
 
 FIRST_ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -17,7 +17,7 @@ FIRST_ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
 """Questions (name, what about, parameters) whose closed hours and minutes are kept between questions."""
 
 
-def know_job_files(lake: Tables) -> None:
+def index_job_files(lake: Tables) -> None:
     """Lets the lake look once which files hold which jobs. Raises LakeError."""
     for table in sorted(OF_JOBS):
-        select(lake, f"SELECT 1 AS one FROM {table} WHERE false", numbers=[""])  # noqa: S608 (our own names)
+        query_lake(lake, f"SELECT 1 AS one FROM {table} WHERE false", numbers=[""])  # noqa: S608 (our own names)

@@ -16,16 +16,22 @@ from fairlead.core.model.units import format_duration
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers import JobSummary, Sums
 from fairlead.explain.questions.answers_diagnosis import Course, Hurt, LostTime, PhaseLine, Why
-from fairlead.explain.questions.evidence_series import got
-from fairlead.explain.questions.finding_detail import job_courses, phase_of, span_of
+from fairlead.explain.questions.evidence_series import build_job_course
+from fairlead.explain.questions.finding_detail import build_job_courses, compute_finding_span, find_worst_phase
 from fairlead.explain.questions.grades import grade_of
-from fairlead.explain.questions.job import summary_of
+from fairlead.explain.questions.job import read_job_summary
 from fairlead.explain.questions.lake_queries import Sight, Tables
-from fairlead.explain.questions.past_phases import phases_of_job
-from fairlead.explain.questions.scheduler_jobs import is_running, row_of, runs_of, unknown_job, visible
-from fairlead.explain.questions.similar_runs import alike_runs, runs_of_program
+from fairlead.explain.questions.past_phases import read_job_phases
+from fairlead.explain.questions.scheduler_jobs import (
+    build_job_row,
+    build_unknown_job_error,
+    is_running,
+    read_runs,
+)
+from fairlead.explain.questions.similar_runs import list_similar_runs, read_program_profile
 from fairlead.explain.questions.span import MINUTE_NS, Span
-from fairlead.explain.questions.usual_performance import usual_of
+from fairlead.explain.questions.usual_performance import compare_with_usual
+from fairlead.explain.questions.visibility import is_job_visible
 
 MOST_FINDINGS = 20
 MOST_RUNS = 50
@@ -35,10 +41,12 @@ WORTH_SAYING = 0.01
 CHANGED, SLOW = "job.own_change", "job.slow_unexplained"
 
 
-def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = "", at: Span | None = None) -> Why:
+def explain_job(
+    lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = "", at: Span | None = None
+) -> Why:
     """The page of the latest run of this number (of `cluster`; the one that ran in `at`). Raises UnknownNameError."""
-    runs = runs_of(lake, job_id, cluster or None)
-    mine = [run for run in runs if visible(run, sight)]
+    runs = read_runs(lake, job_id, cluster or None)
+    mine = [run for run in runs if is_job_visible(run, sight)]
     if at is not None:
         mine = [
             run
@@ -48,10 +56,10 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
             and (run["end_ns"] is None or run["end_ns"] >= at.from_ns)
         ] or mine
     if not mine:
-        raise unknown_job(lake, job_id)
+        raise build_unknown_job_error(lake, job_id)
     account = mine[0]
-    others = [run for run in runs if run is not account and visible(run, sight)]
-    summary = summary_of(lake, account)
+    others = [run for run in runs if run is not account and is_job_visible(run, sight)]
+    summary = read_job_summary(lake, account)
     running = is_running(account, now_ns)
     phases, told = _looked_at(lake, account, now_ns, sight)
     verdict = _verdict(running, phases, told)
@@ -60,27 +68,31 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     expected = sum(line.expected_s for line in known if line.expected_s is not None) if known else None
     lost = sum(line.lost_s for line in known if line.lost_s is not None) if known else None
     courses, usual = _drawn(lake, phases, told, sight, now_ns)
-    job = row_of(account, now_ns, sums=summary.sums if summary else Sums(), layer=summary.basis if summary else None)
+    job = build_job_row(
+        account, now_ns, sums=summary.sums if summary else Sums(), layer=summary.basis if summary else None
+    )
     return Why(
         job=job,
         verdict=verdict,
-        headline=headline(verdict, job_id, told, lost, expected),
+        headline=build_headline(verdict, job_id, told, lost, expected),
         summary=summary,
         phases=lines,
         expected_s=expected,
         lost_s=lost,
         usual=usual,
-        taken=taken(told),
+        taken=rank_losses(told),
         findings=told,
         advice=_advice(told),
         hurt=_hurt(lake, account, now_ns),
-        runs=runs_of_program(lake, account, phases["program"][0].as_py() if phases.num_rows else account["program"]),
-        alike=alike_runs(lake, account, sight),
+        runs=read_program_profile(
+            lake, account, phases["program"][0].as_py() if phases.num_rows else account["program"]
+        ),
+        alike=list_similar_runs(lake, account, sight),
         courses=courses,
         missing=_missing(account, running, phases, told, summary),
         other_runs=len(mine) - 1,
         grade=grade_of(lost, account["start_ns"], now_ns if running else account["end_ns"]),
-        same_number=[row_of(run, now_ns) for run in others[:MOST_RUNS]],
+        same_number=[build_job_row(run, now_ns) for run in others[:MOST_RUNS]],
     )
 
 
@@ -89,10 +101,10 @@ def _looked_at(
 ) -> tuple[pa.Table, list[StoredFinding]]:
     start, end = account["start_ns"], account["end_ns"]
     if start is None:
-        return phases_of_job(lake, account["cluster"], account["job_id"], 0, 0), []
-    phases = phases_of_job(lake, account["cluster"], account["job_id"], start, end)
+        return read_job_phases(lake, account["cluster"], account["job_id"], 0, 0), []
+    phases = read_job_phases(lake, account["cluster"], account["job_id"], start, end)
     life = Span(start - MINUTE_NS, (end if end is not None else now_ns) + MINUTE_NS)
-    return phases, kept.of_job(lake, account["cluster"], account["job_id"], life, sight)[:MOST_FINDINGS]
+    return phases, kept.list_job_findings(lake, account["cluster"], account["job_id"], life, sight)[:MOST_FINDINGS]
 
 
 def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int) -> list[Hurt]:
@@ -108,7 +120,7 @@ def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int) -> list[Hurt]:
             confidence=told.finding.confidence,
             finding=told.finding.id,
         )
-        for told in kept.blaming(lake, account["cluster"], account["job_id"], life)[:MOST_FINDINGS]
+        for told in kept.list_blaming_findings(lake, account["cluster"], account["job_id"], life)[:MOST_FINDINGS]
     ]
 
 
@@ -126,7 +138,7 @@ def _verdict(running: bool, phases: pa.Table, told: Sequence[StoredFinding]) -> 
     return "usual" if judged else "unknown"
 
 
-def headline(
+def build_headline(
     verdict: str, job_id: str, told: Sequence[StoredFinding], lost: float | None, expected: float | None
 ) -> str:
     """The page in one line."""
@@ -145,7 +157,7 @@ def headline(
     return f"Job {job_id} went as usual"
 
 
-def taken(told: Sequence[StoredFinding]) -> list[LostTime]:
+def rank_losses(told: Sequence[StoredFinding]) -> list[LostTime]:
     """Who or what took time, the most first; what cannot be told in seconds last."""
     rows = []
     for one in told:
@@ -184,10 +196,10 @@ def _drawn(
     lake: Tables, phases: pa.Table, told: Sequence[StoredFinding], sight: Sight, now_ns: int
 ) -> tuple[list[Course], list[Any]]:
     """Pictures of the costliest finding, or of what the job got where there is none."""
-    usual = usual_of(lake, phases)
+    usual = compare_with_usual(lake, phases)
     for one in told:
-        phase = phase_of(lake, one, *span_of(one, now_ns))
-        courses = job_courses(lake, one, phase, sight, now_ns)
+        phase = find_worst_phase(lake, one, *compute_finding_span(one, now_ns))
+        courses = build_job_courses(lake, one, phase, sight, now_ns)
         if courses:
             return courses, usual
     if not phases.num_rows:
@@ -197,7 +209,7 @@ def _drawn(
     amount = longest["metadata_ops"] if longest["kind"] == "metadata" else longest["bytes"]
     per_s = amount / longest["expected_s"] if amount and longest["expected_s"] else None
     span = (longest["start_ns"], longest["end_ns"])
-    course = got(lake, longest["job_id"], longest["kind"], span, now_ns, usual_per_s=per_s)
+    course = build_job_course(lake, longest["job_id"], longest["kind"], span, now_ns, usual_per_s=per_s)
     return ([course] if course is not None else []), usual
 
 

@@ -27,7 +27,7 @@ from fairlead.explain.analysis.advice import (
     list_placeholders,
     select_entries,
 )
-from fairlead.explain.rules.rule_set import file_text, toml_files
+from fairlead.explain.rules.rule_set import list_toml_files, read_rule_file
 
 LAYERS: tuple[str, ...] = Layer.__args__  # type: ignore[attr-defined]
 _BRACES = re.compile(r"\{[^{}]*\}")
@@ -49,24 +49,24 @@ class AdviceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def load_advice(site: Path | None = None) -> AdviceSet:
     """Built-in advice, then that of the folder `advice` in the site's folder of rules, if there is one. Raises
     ConfigError for the first fault, naming file, key and remedy."""
-    built_in = {name: list(one.advice) for name, one in built_in_files().items()}
+    built_in = {name: list(one.advice) for name, one in read_builtin_advice().items()}
     folder = site / "advice" if site is not None else None
     if folder is None or not folder.is_dir():
         return built_in
     found = dict(built_in)
-    for file in toml_files(folder):
+    for file in list_toml_files(folder):
         one = read_file(file)
-        found[one.rule] = merged(found.get(one.rule, []), one)
+        found[one.rule] = merge_entries(found.get(one.rule, []), one)
     return found
 
 
 @cache
-def built_in_files() -> dict[str, AdviceFile]:
+def read_builtin_advice() -> dict[str, AdviceFile]:
     """Rule → the file fairlead comes with."""
-    return {one.rule: one for one in map(read_file, toml_files(files("fairlead.explain.rules") / "advice"))}
+    return {one.rule: one for one in map(read_file, list_toml_files(files("fairlead.explain.rules") / "advice"))}
 
 
-def merged(base: list[Entry], site: AdviceFile) -> list[Entry]:
+def merge_entries(base: list[Entry], site: AdviceFile) -> list[Entry]:
     """`base` with a site's entries."""
     if site.add:
         return [*base, *site.advice]
@@ -83,7 +83,7 @@ def check_advice(folder: Path) -> tuple[list[str], list[ConfigError]]:
     """Rules whose file in a folder of advice is sound, and every fault of the others."""
     sound: list[str] = []
     faults: list[ConfigError] = []
-    for file in toml_files(folder):
+    for file in list_toml_files(folder):
         try:
             sound.append(read_file(file).rule)
         except ConfigError as fault:
@@ -95,7 +95,7 @@ def read_file(file: Traversable | Path) -> AdviceFile:
     """One file. Raises ConfigError."""
     where = str(file)
     try:
-        found = msgspec.convert(tomllib.loads(file_text(file)), AdviceFile)
+        found = msgspec.convert(tomllib.loads(read_rule_file(file)), AdviceFile)
     except tomllib.TOMLDecodeError as fault:
         raise ConfigError(f"not TOML: {fault}", where=where, remedy="mend the line; text goes in quotes") from fault
     except RecursionError:
@@ -137,7 +137,7 @@ def _wrong(found: AdviceFile) -> Iterator[tuple[str, str, str]]:
                 yield f"{key}.{name}", f"there is no fact {braces}", "facts: " + ", ".join(FACTS)
 
 
-def lacking(advice: AdviceSet) -> list[tuple[str, str, str]]:
+def find_missing_advice(advice: AdviceSet) -> list[tuple[str, str, str]]:
     """(rule, verdict, audience) a finding may have and nothing is said for; `culprit` only where there is one."""
     return [
         (rule, verdict, audience)

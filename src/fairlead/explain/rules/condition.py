@@ -85,7 +85,7 @@ class _Scope:
         return self.kinds[name]
 
 
-def parse(text: str, kinds: Mapping[str, Kind] | None = None) -> Condition:
+def parse_condition(text: str, kinds: Mapping[str, Kind] | None = None) -> Condition:
     """Parse; with `kinds` (name → kind of every metric) also check that names exist and kinds fit. Raises
     ConditionError."""
     if len(text) > MAX_LENGTH:
@@ -110,9 +110,9 @@ def parse(text: str, kinds: Mapping[str, Kind] | None = None) -> Condition:
 
 
 @lru_cache(maxsize=1024)
-def compiled(text: str) -> Condition:
+def compile_condition(text: str) -> Condition:
     """A condition that was checked when its rule was loaded."""
-    return parse(text)
+    return parse_condition(text)
 
 
 def _short(text: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.profile import METRICS
-from fairlead.explain.rules.condition import compiled
-from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, unit_of
-from fairlead.explain.rules.rule import Rule, substitute
+from fairlead.explain.rules.condition import compile_condition
+from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_unit
+from fairlead.explain.rules.rule import Rule, substitute_placeholders
 
 _STAND_INS = {
     "share": "x %",
@@ -24,12 +24,12 @@ _STAND_INS = {
 }
 
 
-def pretty(text: str) -> str:
+def format_template(text: str) -> str:
     """A template with its placeholders as `x %`, `n`, `x MiB`, by unit."""
-    return substitute(text, lambda name: _STAND_INS[unit_of(name)])
+    return substitute_placeholders(text, lambda name: _STAND_INS[get_unit(name)])
 
 
-def metric_rows() -> Iterator[tuple[str, str, str]]:
+def list_metrics() -> Iterator[tuple[str, str, str]]:
     """(name, unit, meaning) of everything a rule may use, costs last."""
     for name, (unit, meaning) in METRICS.items():
         yield name, unit, meaning
@@ -37,15 +37,15 @@ def metric_rows() -> Iterator[tuple[str, str, str]]:
         yield f"cost_{cause}_s", "s", f"seconds of the run lost: {meaning}"
 
 
-MEANINGS: dict[str, str] = {name: meaning for name, _, meaning in metric_rows()}
+MEANINGS: dict[str, str] = {name: meaning for name, _, meaning in list_metrics()}
 
 
-def used_metrics(rule: Rule) -> list[tuple[str, str, str]]:
+def list_used_metrics(rule: Rule) -> list[tuple[str, str, str]]:
     """(name, unit, meaning) of the metrics the rule's main condition asks for."""
-    return [(name, unit_of(name), MEANINGS[name]) for name in sorted(compiled(rule.when).names)]
+    return [(name, get_unit(name), MEANINGS[name]) for name in sorted(compile_condition(rule.when).names)]
 
 
-def severity_words(rule: Rule) -> str:
+def describe_severity(rule: Rule) -> str:
     """How bad it can be, and what lowers it."""
     parts = [f"{step.severity} when `{step.when}`" for step in rule.steps]
     text = f"{rule.severity}" + (f"; {', '.join(parts)}" if parts else "")
@@ -59,7 +59,7 @@ def severity_words(rule: Rule) -> str:
     )
 
 
-def cost_words(rule: Rule) -> str:
+def describe_cost(rule: Rule) -> str:
     """What its cost is, or that it has none."""
     return f"`{rule.cost}`: {COSTS[rule.cost]}" if rule.cost else "not priced"
 
@@ -69,11 +69,11 @@ def covered_words(rule: Rule) -> list[tuple[str, str | None]]:
     return [(c.rule, c.when) for c in rule.covers]
 
 
-def covering(rules: Mapping[str, Rule], name: str) -> list[str]:
+def list_covering_rules(rules: Mapping[str, Rule], name: str) -> list[str]:
     """Rules that cover this one."""
     return sorted(rule.id for rule in rules.values() if any(c.rule == name for c in rule.covers))
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """A text without its line breaks."""
     return " ".join(text.split())

@@ -14,8 +14,8 @@ from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.metric_docs import Value
 from fairlead.explain.analysis.profile import METRICS, JobProfile
 from fairlead.explain.analysis.rank_balance import find_stragglers
-from fairlead.explain.rules.condition import compiled
-from fairlead.explain.rules.rule import AdviceTemplate, EvidenceTemplate, Rule, substitute
+from fairlead.explain.rules.condition import compile_condition
+from fairlead.explain.rules.rule import AdviceTemplate, EvidenceTemplate, Rule, substitute_placeholders
 
 MINOR_S, MINOR_SHARE = 0.1, 0.05
 """What costs less than a tenth of a second, or less than 5 % of the run time, is at most a warning."""
@@ -49,17 +49,17 @@ class UndecidedRule:
     unknown: list[str]
 
 
-def namespace(profile: JobProfile) -> dict[str, Value]:
+def build_namespace(profile: JobProfile) -> dict[str, Value]:
     """Names a condition may use: metrics and `cost_<cause>_s`."""
     return profile.metrics | {f"cost_{cause}_s": cost.seconds for cause, cost in profile.costs.items()}
 
 
-def unit_of(name: str) -> str:
+def get_unit(name: str) -> str:
     """The unit of a metric or cost."""
     return METRICS[name][0] if name in METRICS else "s"
 
 
-def shown(name: str, value: Value) -> str:
+def format_metric(name: str, value: Value) -> str:
     """A metric's value in its unit, for people."""
     if value is None:
         return "unknown"
@@ -67,24 +67,24 @@ def shown(name: str, value: Value) -> str:
         return "yes" if value else "no"
     if name.endswith("processes") and isinstance(value, int):
         return f"{value:,}"
-    formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(unit_of(name))
+    formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(get_unit(name))
     return str(value) if formatted is None else formatted(value)  # type: ignore[arg-type]
 
 
-def fill(text: str, metrics: Mapping[str, Value]) -> str:
+def fill_placeholders(text: str, metrics: Mapping[str, Value]) -> str:
     """`text` with its `{metric}` placeholders shown in their units."""
-    return substitute(text, lambda name: shown(name, metrics.get(name)))
+    return substitute_placeholders(text, lambda name: format_metric(name, metrics.get(name)))
 
 
-def evaluate(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[UndecidedRule]]:
+def evaluate_rules(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[UndecidedRule]]:
     """Findings, dearest first (then by severity), and the rules that could not be decided."""
-    metrics = namespace(profile)
+    metrics = build_namespace(profile)
     fired: dict[str, Finding] = {}
     undecided: list[UndecidedRule] = []
     for rule in rules.values():
         if not rule.enabled:
             continue
-        condition = compiled(rule.when)
+        condition = compile_condition(rule.when)
         holds = condition.holds(metrics)
         if holds is None:
             undecided.append(UndecidedRule(rule.id, _title(rule, metrics), condition.unknown(metrics)))
@@ -144,15 +144,15 @@ def _covering(finding: Finding, below: list[Finding]) -> Finding:
 # -- one finding -------------------------------------------------------------------------------------------------------
 
 
-def severity_of(rule: Rule, metrics: Mapping[str, Value]) -> Severity:
+def determine_severity(rule: Rule, metrics: Mapping[str, Value]) -> Severity:
     """The first step whose condition holds, else the rule's own severity."""
     for step in rule.steps:
-        if compiled(step.when).holds(metrics):
+        if compile_condition(step.when).holds(metrics):
             return step.severity
     return rule.severity
 
 
-def capped(severity: Severity, at_most_s: float | None, run_time_s: float | None) -> Severity:
+def cap_severity(severity: Severity, at_most_s: float | None, run_time_s: float | None) -> Severity:
     """The severity of what costs at most so many seconds of a run (None: unknown)."""
     if at_most_s is None or severity in ("info", "ok"):
         return severity
@@ -165,11 +165,11 @@ def capped(severity: Severity, at_most_s: float | None, run_time_s: float | None
 def _finding(rule: Rule, metrics: Mapping[str, Value], profile: JobProfile) -> Finding:
     job = profile.view.job
     cost = profile.costs[rule.cost] if rule.cost else None
-    severity = severity_of(rule, metrics)
+    severity = determine_severity(rule, metrics)
     if not rule.burdens_others:
         # What has no price of its own cannot cost more than all the I/O of the slowest process.
         bound = cost.seconds if cost and cost.seconds is not None else profile.times.slowest_s
-        severity = capped(severity, bound, job.run_time_s)
+        severity = cap_severity(severity, bound, job.run_time_s)
     seconds = cost.seconds if cost and severity != "ok" else None
     if seconds is not None and job.run_time_s:
         # Threads of one process wait at the same time: their sum may be longer than the run, its price may not.
@@ -194,16 +194,16 @@ def _finding(rule: Rule, metrics: Mapping[str, Value], profile: JobProfile) -> F
 
 
 def _title(rule: Rule, metrics: Mapping[str, Value]) -> str:
-    title = fill(rule.title, metrics)
+    title = fill_placeholders(rule.title, metrics)
     return title[:1].upper() + title[1:]
 
 
 def _applies(when: str | None, metrics: Mapping[str, Value]) -> bool:
-    return when is None or bool(compiled(when).holds(metrics))
+    return when is None or bool(compile_condition(when).holds(metrics))
 
 
 def _unknown(rule: Rule, metrics: Mapping[str, Value]) -> list[str]:
-    names = {name for _, text in rule.conditions() for name in compiled(text).names}
+    names = {name for _, text in rule.list_conditions() for name in compile_condition(text).names}
     return sorted(name for name in names if metrics.get(name) is None)
 
 
@@ -214,10 +214,10 @@ def _evidence(template: EvidenceTemplate, metrics: Mapping[str, Value], profile:
     elif template.ranks == "stragglers" and profile.times.per_rank_s is not None:
         ranks = [int(r) for r in find_stragglers(profile.times.per_rank_s)[:10]]
     return Evidence(
-        text=fill(template.text, metrics),
+        text=fill_placeholders(template.text, metrics),
         metric=template.metric,
         value=metrics.get(template.metric) if template.metric else None,
-        unit=unit_of(template.metric) if template.metric else None,
+        unit=get_unit(template.metric) if template.metric else None,
         files=profile.files.list_top(template.files) if template.files else [],
         ranks=ranks,
     )
@@ -225,5 +225,8 @@ def _evidence(template: EvidenceTemplate, metrics: Mapping[str, Value], profile:
 
 def _advice(template: AdviceTemplate, metrics: Mapping[str, Value]) -> Advice:
     return Advice(
-        text=fill(template.text, metrics), audience=template.audience, code=template.code, language=template.language
+        text=fill_placeholders(template.text, metrics),
+        audience=template.audience,
+        code=template.code,
+        language=template.language,
     )

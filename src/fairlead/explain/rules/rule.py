@@ -13,7 +13,7 @@ from fairlead.core.errors import ConfigError
 from fairlead.core.model.finding import Severity
 from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.profile import METRICS
-from fairlead.explain.rules.condition import ConditionError, Kind, compiled, parse
+from fairlead.explain.rules.condition import ConditionError, Kind, compile_condition, parse_condition
 
 _KIND_OF_UNIT: dict[str, Kind] = {"word": "word", "bool": "truth"}
 NAMES: dict[str, Kind] = {name: _KIND_OF_UNIT.get(unit, "number") for name, (unit, _) in METRICS.items()} | {
@@ -100,7 +100,7 @@ class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One rule; its file is named after its `id`.
 
-    `severity` is the worst it can be: what costs the job little is lowered (`engine.capped`), unless the fault
+    `severity` is the worst it can be: what costs the job little is lowered (`engine.cap_severity`), unless the fault
     `burdens_others`. `cost` is a cause of `analysis.costs`.
     """
 
@@ -121,7 +121,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     references: list[str] = []
     enabled: bool = True
 
-    def conditions(self) -> Iterable[tuple[str, str]]:
+    def list_conditions(self) -> Iterable[tuple[str, str]]:
         """Every condition with the key it stands under."""
         yield "when", self.when
         lists = (("steps", self.steps), ("covers", self.covers), ("evidence", self.evidence), ("advice", self.advice))
@@ -139,12 +139,12 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             yield f"advice[{n}].text", advice.text
 
 
-def placeholders(text: str) -> list[str]:
+def list_placeholders(text: str) -> list[str]:
     """Metric names in `{braces}`; `{name:one|many}` adds the word that fits the number."""
     return [found[1] for found in _PLACEHOLDER.finditer(text)]
 
 
-def substitute(text: str, show: Callable[[str], str]) -> str:
+def substitute_placeholders(text: str, show: Callable[[str], str]) -> str:
     """`text` with placeholders replaced by what `show` gives for a metric."""
 
     def put(found: re.Match[str]) -> str:
@@ -154,18 +154,18 @@ def substitute(text: str, show: Callable[[str], str]) -> str:
     return _PLACEHOLDER.sub(put, text)
 
 
-def decode(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> Rule:
+def decode_rule(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> Rule:
     """One rule from TOML. Where a rule of its id is `built_in`, the keys given replace that rule's. Raises ConfigError
     naming the file, the key and what would be right."""
-    rule, found = read(text, where, built_in)
+    rule, found = read_rule(text, where, built_in)
     if rule is None or found:
         raise found[0]
     return rule
 
 
-def read(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> tuple[Rule | None, list[ConfigError]]:
-    """As `decode`, with everything that is wrong as errors that name the file, the key and the remedy. No rule where
-    the text is not even of the right shape."""
+def read_rule(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> tuple[Rule | None, list[ConfigError]]:
+    """As `decode_rule`, with everything that is wrong as errors that name the file, the key and the remedy. No rule
+    where the text is not even of the right shape."""
     try:
         given = tomllib.loads(text)
         base = built_in.get(str(given.get("id")))
@@ -181,9 +181,9 @@ def read(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> tuple[Rule
     return rule, [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in _wrong(rule)]
 
 
-def contradicted(rule: Rule) -> Iterator[tuple[str, str, str]]:
+def check_examples(rule: Rule) -> Iterator[tuple[str, str, str]]:
     """(key, what is wrong, remedy) where the rule's own examples are not as they say."""
-    condition = compiled(rule.when)
+    condition = compile_condition(rule.when)
     for which, wanted in (("fires", True), ("quiet", False)):
         holds = condition.holds(getattr(rule.examples, which))
         if holds is not wanted:
@@ -207,16 +207,16 @@ def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
         yield "confidence", f"{rule.confidence} is not between 0 and 1", "give a number from 0 to 1"
     if rule.cost is not None and rule.cost not in COSTS:
         yield "cost", f"no cause is called {rule.cost!r}", "causes: " + ", ".join(sorted(COSTS))
-    for key, text in rule.conditions():
+    for key, text in rule.list_conditions():
         try:
-            parse(text, NAMES)
+            parse_condition(text, NAMES)
         except ConditionError as fault:
             yield key, str(fault), _METRICS_PAGE
     for key, text in rule.texts():
         for braces in _BRACES.findall(text):
             if not _PLACEHOLDER.fullmatch(braces):
                 yield key, f"{braces} is no placeholder", "write {metric} or {metric:one|many}"
-        yield from _unnamed(key, placeholders(text))
+        yield from _unnamed(key, list_placeholders(text))
     for n, item in enumerate(rule.evidence):
         yield from _unnamed(f"evidence[{n}].metric", [item.metric] if item.metric else [])
         if item.files is not None and item.files not in FILE_COLUMNS:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from fairlead.core.errors import ConfigError, FairleadError, PluginError
 from fairlead.core.extensions import build_defect, load_extensions, report_faults
-from fairlead.explain.rules.rule import Rule, contradicted, decode, read
+from fairlead.explain.rules.rule import Rule, check_examples, decode_rule, read_rule
 
 GROUP = "fairlead.rules"
 
 
-def load(site: Path | None = None) -> dict[str, Rule]:
+def load_rules(site: Path | None = None) -> dict[str, Rule]:
     """Built-in rules, then those of plug-ins (`fairlead.rules`), then those of the site's folder. A later rule of the
     same id replaces the keys it gives (so `id` and `enabled = false` turn one off). Raises ConfigError for the first
     fault of the folder, naming file, key and remedy; a faulty plug-in is reported and left out."""
@@ -46,13 +46,13 @@ def load_plugin_rules(built_in: Mapping[str, Rule]) -> tuple[dict[str, Rule], li
     return rules, faults
 
 
-def check(site: Path) -> tuple[list[str], list[ConfigError]]:
+def check_rules(site: Path) -> tuple[list[str], list[ConfigError]]:
     """Ids of the sound rules of a site's folder, and every fault of the others, their examples included. Raises
     ConfigError when there is no such folder."""
-    built_in = load()
+    built_in = load_rules()
     sound: dict[str, Rule] = {}
     found: list[ConfigError] = []
-    for file in toml_files(_folder(site)):
+    for file in list_toml_files(_folder(site)):
         rule, mine = _checked(file, built_in)
         found += mine
         if rule is not None and not mine:
@@ -65,7 +65,7 @@ def check(site: Path) -> tuple[list[str], list[ConfigError]]:
 def _checked(file: Traversable | Path, built_in: Mapping[str, Rule]) -> tuple[Rule | None, list[ConfigError]]:
     where = str(file)
     try:
-        rule, mine = read(file_text(file), where, built_in)
+        rule, mine = read_rule(read_rule_file(file), where, built_in)
         if rule is not None and not mine:
             _named(rule, file)
     except ConfigError as fault:
@@ -73,7 +73,7 @@ def _checked(file: Traversable | Path, built_in: Mapping[str, Rule]) -> tuple[Ru
     base = built_in.get(rule.id) if rule is not None else None
     # An override that leaves the examples alone need not agree with them: they are the built-in rule's.
     if rule is not None and not mine and (base is None or base.examples != rule.examples):
-        mine = [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in contradicted(rule)]
+        mine = [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in check_examples(rule)]
     return rule, mine
 
 
@@ -87,7 +87,7 @@ LARGEST_BYTES = 1 << 20
 """No rule is near as large."""
 
 
-def toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
+def list_toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
     """The .toml files of a folder by name. Raises ConfigError."""
     try:
         return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
@@ -96,7 +96,7 @@ def toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
         raise ConfigError(what, where=str(folder), remedy="check the folder's permissions") from fault
 
 
-def file_text(file: Traversable | Path) -> str:
+def read_rule_file(file: Traversable | Path) -> str:
     """What a file of rules holds. Raises ConfigError."""
     try:
         if not file.is_file():
@@ -122,7 +122,7 @@ def _named(rule: Rule, file: Traversable | Path) -> Rule:
 
 
 def _read(folder: Traversable | Path, built_in: Mapping[str, Rule]) -> dict[str, Rule]:
-    rules = (_named(decode(file_text(file), str(file), built_in), file) for file in toml_files(folder))
+    rules = (_named(decode_rule(read_rule_file(file), str(file), built_in), file) for file in list_toml_files(folder))
     return {rule.id: rule for rule in rules}
 
 
@@ -134,12 +134,12 @@ def _crossed(rules: Mapping[str, Rule], site: Path | None) -> Iterator[ConfigErr
             if covering.rule not in rules:
                 remedy = "`fairlead rule list` names them all"
                 yield ConfigError(f"covers[{n}].rule: no rule is called {covering.rule!r}", where=where, remedy=remedy)
-        if rule.id in covered_by(rules, rule.id):
+        if rule.id in find_covered_rules(rules, rule.id):
             remedy = "let only the more specific rule cover the other"
             yield ConfigError("covers: this rule covers itself by way of others", where=where, remedy=remedy)
 
 
-def covered_by(rules: Mapping[str, Rule], start: str) -> list[str]:
+def find_covered_rules(rules: Mapping[str, Rule], start: str) -> list[str]:
     """Rules that `start` covers, directly or by way of others, whatever their conditions."""
     out: list[str] = []
     waiting = [c.rule for c in rules[start].covers]

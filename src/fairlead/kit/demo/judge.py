@@ -20,7 +20,7 @@ TABLES = ("forwarder", "target", "ops", "jobs", "mapping")
 
 
 def judged(root: Path) -> dict[str, Any]:
-    """`judgement`, `paths` and `charts` of everything in a lake, as `web.path.page.render` takes them."""
+    """`judgement`, `paths` and `charts` of everything in a lake, as `web.path.page.render_job_page` takes them."""
     lake = Lake.open(root)
     tables = {name: lake.read(name) for name in TABLES}
     judgement, facts = judge_tables(tables)

@@ -144,25 +144,29 @@ def _ready(lake: Any, writer: Any, now_ns: int) -> None:
     import fairlead.explain.analysis.anomalies.mixture_kernel
     import fairlead.explain.analysis.system.site
     import fairlead.explain.diagnosing.system_round  # noqa: F401
-    from fairlead.explain.diagnosing.analysis_loop import step
+    from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
 
-    step(lake, writer, now_ns, most=1)
+    summarise_ended_jobs(lake, writer, now_ns, most=1)
 
 
 def remembered(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     """Summaries and phases of the jobs that ended within (from_ns, to_ns], not judged: later ones are compared with
     them. Returns how many they were."""
     from fairlead.explain.analysis.job_summary import build_summary_table, summarise_job
-    from fairlead.explain.diagnosing.analysis_loop import due
-    from fairlead.explain.diagnosing.lake_phases import phases_of
-    from fairlead.explain.diagnosing.recorded_io import looked_up
+    from fairlead.explain.diagnosing.analysis_loop import select_due_jobs
+    from fairlead.explain.diagnosing.lake_phases import detect_job_phases
+    from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 
-    jobs = [job for job in due(lake, to_ns, lag_ns=0, most=MOST_OLD) if job["end_ns"] > from_ns and not job["again"]]
+    jobs = [
+        job
+        for job in select_due_jobs(lake, to_ns, lag_ns=0, most=MOST_OLD)
+        if job["end_ns"] > from_ns and not job["again"]
+    ]
     for first in range(0, len(jobs), MOST_JOBS):
-        looked = looked_up(lake, jobs[first : first + MOST_JOBS])
+        looked = read_recorded_io(lake, jobs[first : first + MOST_JOBS])
         batch = writer.batch(f"sample/remembered/{to_ns}/{first}", source="analysis")
         batch.add(build_summary_table([summarise_job(data, to_ns) for data in looked]))
-        batch.add(phases_of(lake, looked, to_ns))
+        batch.add(detect_job_phases(lake, looked, to_ns))
         batch.commit()
     writer.flush()
     return len(jobs)
@@ -171,7 +175,7 @@ def remembered(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
 def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
     """Profiles of all that was remembered, at once."""
     from fairlead.core.model.tables import JOB_SUMMARY, PHASE
-    from fairlead.explain.diagnosing.program_profiles import profiles_with
+    from fairlead.explain.diagnosing.program_profiles import build_updated_profiles
     from fairlead.store.tables import conform_table
 
     told = [
@@ -179,21 +183,21 @@ def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
         for spec, order in ((JOB_SUMMARY, "cluster, job_id, start_ns"), (PHASE, "cluster, job_id, kind, number"))
     ]
     batch = writer.batch(f"sample/profiled/{now_ns}", source="analysis")
-    batch.add(profiles_with(lake, told[0], told[1], [], now_ns))
+    batch.add(build_updated_profiles(lake, told[0], told[1], [], now_ns))
     batch.commit()
 
 
 def _diagnosed(lake: Any, writer: Any, now_ns: int) -> tuple[int, int]:
     """Everything the server's analysis would have done at that time but look at components, which is done."""
     from fairlead.explain.analysis.system.site import SystemSite
-    from fairlead.explain.diagnosing.analysis_loop import step
-    from fairlead.explain.diagnosing.system_round import system_round
+    from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
+    from fairlead.explain.diagnosing.system_round import run_system_round
 
     jobs = findings = 0
     more = True
     while more:
-        made = step(lake, writer, now_ns, most=MOST_JOBS)
+        made = summarise_ended_jobs(lake, writer, now_ns, most=MOST_JOBS)
         jobs, findings, more = jobs + made.summaries, findings + made.findings, made.more
-    system_round(lake, writer, now_ns, SystemSite(), most=1)
+    run_system_round(lake, writer, now_ns, SystemSite(), most=1)
     writer.flush()
     return jobs, findings

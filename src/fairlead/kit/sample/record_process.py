@@ -72,14 +72,14 @@ def record(task: Recording) -> None:
 
 def look(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:
     """Looks at the components of one stretch: what is told of jobs later can then name an incident."""
-    from fairlead.explain.diagnosing.health_round import BEYOND_NS, health_round
+    from fairlead.explain.diagnosing.health_round import BEYOND_NS, run_health_round
     from fairlead.explain.diagnosing.settings import Diagnosis
     from fairlead.explain.questions.span import Span
 
     settings = Diagnosis()
     back = int(settings.least_minutes * 60 * NS) + BEYOND_NS
     span = Span((from_ns - back) // MINUTE_NS * MINUTE_NS, to_ns // MINUTE_NS * MINUTE_NS)
-    health_round(lake, writer, to_ns, settings, span=span)
+    run_health_round(lake, writer, to_ns, settings, span=span)
 
 
 def main() -> int:

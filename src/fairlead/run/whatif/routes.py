@@ -26,8 +26,8 @@ from fairlead.explain.questions.answers_whatif_runs import (
 )
 from fairlead.run.whatif.queue import CrowdedError, Runs
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import ACT, Door, Person, RefusedError, must
-from fairlead.show.web.signin.request_bodies import body
+from fairlead.show.web.identity import ACT, Door, Person, RefusedError, require_scope
+from fairlead.show.web.signin.request_bodies import read_body
 
 ROOT = "/api/v1"
 _LOG = logging.getLogger("fairlead.api")
@@ -108,7 +108,7 @@ class _Web:
 
         async def answer(request: Request) -> Response:
             try:
-                person = self._door.person(request)
+                person = self._door.identify_person(request)
                 _may(person)
                 return await do(request, person)
             except RefusedError as refusal:
@@ -140,7 +140,7 @@ class _Web:
 
     async def begin(self, request: Request, person: Person) -> Response:
         """A new run."""
-        asked = await body(request, WhatIfAsked)
+        asked = await read_body(request, WhatIfAsked)
         begun = await run_in_threadpool(self._runs.ask, person.name, asked)
         await self._note(request, person, "replay", begun.command)
         return _json(begun, 202)
@@ -187,7 +187,7 @@ def _may(person: Person) -> None:
     """Raises RefusedError 403."""
     if person.role == "user" or person.only is not None:
         raise RefusedError(403, "a replay is of everybody's jobs", "ask the support of this machine")
-    must(person, ACT)
+    require_scope(person, ACT)
 
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

@@ -72,7 +72,7 @@ def _run(task: Task) -> None:
     from fairlead.core.safe_text import encodable_within
     from fairlead.decide.whatif.evaluate import Stage, whatif
     from fairlead.decide.whatif.request import checked
-    from fairlead.explain.diagnosing.site_file import site_facts
+    from fairlead.explain.diagnosing.site_file import read_site_facts
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import Span
     from fairlead.store.lake import Lake
@@ -97,7 +97,7 @@ def _run(task: Task) -> None:
             )
         )
 
-    facts = site_facts(task.site)
+    facts = read_site_facts(task.site)
     _, asked = checked(task.asked, task.to_ns)
     answer = whatif(
         Lake.open(Path(task.root), memory=task.memory),

@@ -17,13 +17,13 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.core.model.diagnosis import identity, incidents_of, told_of
 from fairlead.core.model.incident import Incident
-from fairlead.explain.questions.findings import one as finding_of
-from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, select
-from fairlead.explain.questions.span import span_of
+from fairlead.explain.questions.findings import find_finding as finding_of
+from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, query_lake
+from fairlead.explain.questions.span import parse_span
 from fairlead.show.alerts.state import Acknowledged, State
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import ACT, Door, Person, RefusedError, must
-from fairlead.show.web.signin.request_bodies import answer, answering, body, only
+from fairlead.show.web.identity import ACT, Door, Person, RefusedError, require_scope
+from fairlead.show.web.signin.request_bodies import check_parameters, handle_refusals, read_body, send_json
 
 ROOT = "/api/v1"
 SCHEMA = "fairlead.acknowledgements/1"
@@ -110,7 +110,7 @@ class KnownConcern:
     to_ns: int | None
 
 
-def known(lake: Tables, name: str) -> KnownConcern | None:
+def find_acknowledgeable(lake: Tables, name: str) -> KnownConcern | None:
     """What is called so; None when nothing is. Raises LakeError."""
     try:
         told, _ = finding_of(lake, name)
@@ -129,7 +129,7 @@ def known(lake: Tables, name: str) -> KnownConcern | None:
     if not found:
         return None
     incident = found[-1]
-    rows = select(
+    rows = query_lake(
         lake,
         "SELECT detail FROM finding WHERE subject_id = $name AND starts_with(rule, $family)",
         {"name": incident.component, "family": "component."},
@@ -145,7 +145,7 @@ def known(lake: Tables, name: str) -> KnownConcern | None:
 
 def _incidents(lake: Tables, column: str, name: str) -> list[Incident]:
     sql = f"SELECT detail FROM incident WHERE {column} = $name ORDER BY analysis_version, made_ns"  # noqa: S608
-    return incidents_of(select(lake, sql, {"name": name}))
+    return incidents_of(query_lake(lake, sql, {"name": name}))
 
 
 def take_on(state: State, lake: Tables, name: str, note: Note, person: Person, now_ns: int) -> list[Acknowledgement]:
@@ -156,18 +156,18 @@ def take_on(state: State, lake: Tables, name: str, note: Note, person: Person, n
     about = _of(lake, name, person)
     by = Acknowledged(person.name, text, now_ns, about.owner, about.from_ns, about.to_ns, site=_staff(person))
     with state.change():
-        before = state.who_acknowledged(name)
+        before = state.find_acknowledged(name)
         _must_be_own(before, person)
         for each in about.ids:
             state.acknowledge(each, by)
     return [_shown(each, by, person) for each in about.ids]
 
 
-def let_go(state: State, lake: Tables, name: str, person: Person) -> None:
+def withdraw_acknowledgement(state: State, lake: Tables, name: str, person: Person) -> None:
     """Nobody has taken it on any more. Raises RefusedError 404, 409."""
     about = _of(lake, name, person)
     with state.change():
-        before = state.who_acknowledged(name)
+        before = state.find_acknowledged(name)
         _must_be_own(before, person)
         if before is None:
             raise RefusedError(404, "nobody has acknowledged this", "there is nothing to take back")
@@ -175,14 +175,14 @@ def let_go(state: State, lake: Tables, name: str, person: Person) -> None:
             state.acknowledge(each, None)
 
 
-def listed(state: State, asked: ListParameters, person: Person, now_ns: int) -> Acknowledgements:
+def list_acknowledgements(state: State, asked: ListParameters, person: Person, now_ns: int) -> Acknowledgements:
     """What of it this person may see: operators everything, a user what is about jobs of his own."""
-    span = span_of(
+    span = parse_span(
         now_ns=now_ns, default="30d", last=asked.last, from_=asked.from_, to=asked.to, at="", longest_ns=_LONGEST_NS
     )
     owner = None if _staff(person) else person.name
     if asked.id:
-        one = state.who_acknowledged(asked.id)
+        one = state.find_acknowledged(asked.id)
         found = {asked.id: one} if one is not None and owner in (None, one.owner) else {}
     else:
         found = state.acknowledged(span.from_ns, span.to_ns, owner=owner)
@@ -196,7 +196,7 @@ def _staff(person: Person) -> bool:
 
 def _of(lake: Tables, name: str, person: Person) -> KnownConcern:
     """What is foreign is as unknown as what is not there."""
-    about = known(lake, name) if 0 < len(name) <= _LONGEST_NAME else None
+    about = find_acknowledgeable(lake, name) if 0 < len(name) <= _LONGEST_NAME else None
     if about is None or not (_staff(person) or (person.name and about.owner == person.name)):
         raise RefusedError(404, "no such finding of yours is known", "the findings page lists those there are")
     return about
@@ -214,7 +214,7 @@ def _shown(name: str, one: Acknowledged, person: Person) -> Acknowledgement:
     )
 
 
-def routes(
+def build_acknowledgement_routes(
     folder: Path, lake: Tables, door: Door, clock: Callable[[], int], noted: Noted | None = None
 ) -> list[BaseRoute]:
     """The API, over the state in `folder` and the findings of `lake`."""
@@ -223,36 +223,36 @@ def routes(
         name, now_ns = str(request.path_params["name"]), clock()
         with State(folder) as state:
             if note is None:
-                let_go(state, lake, name, person)
+                withdraw_acknowledgement(state, lake, name, person)
                 return Acknowledgements(from_ns=now_ns, to_ns=now_ns, acknowledgements=[])
             made = take_on(state, lake, name, note, person, now_ns)
             return Acknowledgements(from_ns=now_ns, to_ns=now_ns, acknowledgements=made)
 
     def look(asked: ListParameters, person: Person) -> Acknowledgements:
         with State(folder) as state:
-            return listed(state, asked, person, clock())
+            return list_acknowledgements(state, asked, person, clock())
 
     async def act(request: Request) -> Response:
-        person = door.person(request)
-        must(person, ACT)
-        only(request)
-        note = await body(request, Note) if request.method == "POST" else None
+        person = door.identify_person(request)
+        require_scope(person, ACT)
+        check_parameters(request)
+        note = await read_body(request, Note) if request.method == "POST" else None
         done = await run_in_threadpool(change, request, person, note)
         if noted is not None:
             words = "acknowledge" if note is not None else "acknowledge no more"
             await noted(request, person.name, words, str(request.path_params["name"]))
-        return answer(done)
+        return send_json(done)
 
     async def told(request: Request) -> Response:
-        person = door.person(request)
-        must(person, "read")
-        only(request, "last", "from", "to", "id")
+        person = door.identify_person(request)
+        require_scope(person, "read")
+        check_parameters(request, "last", "from", "to", "id")
         asked = msgspec.convert(dict(request.query_params), ListParameters)
         if any(len(word) > _LONGEST_NAME for word in request.query_params.values()):
             raise RefusedError(400, "a parameter is too long")
-        return answer(await run_in_threadpool(look, asked, person))
+        return send_json(await run_in_threadpool(look, asked, person))
 
     return [
-        Route(f"{ROOT}/findings/{{name}}/acknowledgement", answering(act), methods=["POST", "DELETE"]),
-        Route(f"{ROOT}/acknowledgements", answering(told), methods=["GET"]),
+        Route(f"{ROOT}/findings/{{name}}/acknowledgement", handle_refusals(act), methods=["POST", "DELETE"]),
+        Route(f"{ROOT}/acknowledgements", handle_refusals(told), methods=["GET"]),
     ]

@@ -1,6 +1,6 @@
 """What was, of a day or a week, as one text: by rule, the worst, what is not over, what was held back.
 
-Not here: when it is sent (`due`, asked by the round in `runtime.alerting`), through what (`delivery`).
+Not here: when it is sent (`enqueue_due_digests`, asked by the round in `runtime.alerting`), through what (`delivery`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.messages import cut, when
+from fairlead.show.alerts.messages import format_time, shorten_text
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Acknowledged, Notice, State
 
@@ -21,7 +21,7 @@ _MOST = 20
 _LINE = 200
 
 
-def span_before(every: str, hour: int, now_ns: int) -> tuple[int, int]:
+def find_digest_span(every: str, hour: int, now_ns: int) -> tuple[int, int]:
     """The last whole day (or week) that ended at `hour` UTC: from, to (ns)."""
     now = datetime.fromtimestamp(now_ns // 10**9, UTC)
     end = now.replace(hour=hour, minute=0, second=0, microsecond=0)
@@ -34,10 +34,10 @@ def span_before(every: str, hour: int, now_ns: int) -> tuple[int, int]:
     return int((end - timedelta(days=days)).timestamp()) * 10**9, int(end.timestamp()) * 10**9
 
 
-def due(state: State, alerts: Alerts, now_ns: int) -> int:
+def enqueue_due_digests(state: State, alerts: Alerts, now_ns: int) -> int:
     """Adds the digest of the last whole day or week where it was not yet; returns how many notices that makes. None for
     days before alerting began here."""
-    from_ns, to_ns = span_before(alerts.digest_every, alerts.digest_hour, now_ns)
+    from_ns, to_ns = find_digest_span(alerts.digest_every, alerts.digest_hour, now_ns)
     with state.change():
         last = state.mark("digest")
         if last is None or not alerts.digest:
@@ -47,7 +47,7 @@ def due(state: State, alerts: Alerts, now_ns: int) -> int:
             return 0
         body = msgspec.json.encode(digest_of(state, alerts, from_ns, to_ns)).decode()
         state.set_mark("digest", to_ns)
-        return state.enqueue(
+        return state.enqueue_notices(
             [
                 Notice(
                     route=route,
@@ -68,21 +68,23 @@ def digest_of(state: State, alerts: Alerts, from_ns: int, to_ns: int) -> tuple[s
     """Subject and text of the digest of that time; without what was over long before."""
     oldest_ns = from_ns - round(alerts.oldest_h * 3600e9)
     concerns = [one for one in state.concerns(from_ns, to_ns) if not one.before(oldest_ns)]
-    return digest(concerns, state.acknowledged(), from_ns, to_ns)
+    return build_digest(concerns, state.acknowledged(), from_ns, to_ns)
 
 
-def digest(
+def build_digest(
     concerns: Sequence[Concern], acknowledged: Mapping[str, Acknowledged], from_ns: int, to_ns: int
 ) -> tuple[str, str]:
     """Subject and text. `concerns`: made in that time, and those that are not over."""
     new = [one for one in concerns if from_ns <= one.made_ns < to_ns and not one.withdrawn]
     lasting = [one for one in concerns if one.lasting and not one.over]
     subject = f"[fairlead] digest: {len(new)} new, {len(lasting)} not over"
-    lines = [f"From {when(from_ns)} to {when(to_ns)}."]
+    lines = [f"From {format_time(from_ns)} to {format_time(to_ns)}."]
     if not new and not lasting:
         return subject, "\n".join([*lines, "Nothing was found."]) + "\n"
     kinds = Counter(one.rule for one in new)
-    lines += ["", f"New: {len(new)}"] + [f"  {count:6d}  {cut(rule, _LINE)}" for rule, count in kinds.most_common()]
+    lines += ["", f"New: {len(new)}"] + [
+        f"  {count:6d}  {shorten_text(rule, _LINE)}" for rule, count in kinds.most_common()
+    ]
     cost = sum(one.cost_s or 0.0 for one in new)
     unknown = sum(one.cost_s is None for one in new)
     if cost:
@@ -100,7 +102,9 @@ def _listed(title: str, concerns: Sequence[Concern], acknowledged: Mapping[str, 
     for one in concerns[:_MOST]:
         who = acknowledged.get(one.id)
         taken = f" [taken on by {who.who}: {who.why}]" if who else ""
-        lines.append(cut(f"  {one.severity:8s} {when(one.from_ns)}  {one.title} ({one.id}){taken}", _LINE))
+        lines.append(
+            shorten_text(f"  {one.severity:8s} {format_time(one.from_ns)}  {one.title} ({one.id}){taken}", _LINE)
+        )
     if len(concerns) > _MOST:
         lines.append(f"  and {len(concerns) - _MOST} more")
     return lines

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import msgspec
 
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.rules import SUBSCRIPTION, Delivery, wanted
+from fairlead.show.alerts.rules import SUBSCRIPTION, Delivery, list_wanted_notices
 from fairlead.show.alerts.settings import Alerts
-from fairlead.show.alerts.silences import silenced
+from fairlead.show.alerts.silences import find_silence
 from fairlead.show.alerts.state import Notice, State
 
 _NS = 10**9
@@ -29,7 +29,7 @@ class Look:
     held: int
 
 
-def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int) -> Look:
+def evaluate_concerns(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int) -> Look:
     """Takes `concerns` (new, or changed) and adds the notices that are due at `now_ns`."""
     with state.change():
         state.keep(concerns)
@@ -48,17 +48,17 @@ def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int)
                     continue
             if concern.before(oldest_ns):
                 continue
-            if concern.id in acknowledged or silenced(concern, silences, now_ns):
+            if concern.id in acknowledged or find_silence(concern, silences, now_ns):
                 quiet += 1
                 continue
-            for one in wanted(alerts, subscriptions, concern, now_ns):
+            for one in list_wanted_notices(alerts, subscriptions, concern, now_ns):
                 if any(_same(one, notice) for notice in told):
                     continue
                 if one.level == 0 and _held(state, one, concern, now_ns):
                     held += 1
                     continue
                 notices.append(_notice(one, concern, now_ns))
-        return Look(state.enqueue(notices, alerts.most_waiting), quiet, held)
+        return Look(state.enqueue_notices(notices, alerts.most_waiting), quiet, held)
 
 
 def _same(one: Delivery, notice: Notice) -> bool:

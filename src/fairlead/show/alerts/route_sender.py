@@ -15,7 +15,7 @@ from fairlead.core.errors import DeliveryError, FairleadError
 from fairlead.core.safe_text import inert
 from fairlead.show.alerts.delivery import Courier, build_courier
 from fairlead.show.alerts.delivery.alertmanager import ByAlertApi
-from fairlead.show.alerts.messages import message_of
+from fairlead.show.alerts.messages import build_message
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Batch, State
 
@@ -45,18 +45,18 @@ class Sender:
         self._by = by
         self._refreshed_ns: int | None = None
 
-    def work(self, state: State) -> int:
+    def send_due(self, state: State) -> int:
         """Everything that is due now; returns how many messages were delivered. Raises LakeError for the state only."""
         delivered = 0
         group_ns = round(self._alerts.group_s * _NS)
-        while (batch := state.next_batch(self.route, self._clock(), group_ns, secrets.token_hex(12))) is not None:
+        while (batch := state.take_next_batch(self.route, self._clock(), group_ns, secrets.token_hex(12))) is not None:
             delivered += self._try(state, batch)
         self._refresh(state)
         return delivered
 
     def _try(self, state: State, batch: Batch) -> bool:
         try:
-            self._courier().deliver(message_of(batch, self._alerts), batch.recipient, self._clock())
+            self._courier().deliver(build_message(batch, self._alerts), batch.recipient, self._clock())
         except FairleadError as fault:
             now_ns = self._clock()
             old = now_ns - batch.made_ns > self._alerts.give_up_h * 3600 * _NS
@@ -67,7 +67,7 @@ class Sender:
                 state.given_up(batch, now_ns)
             else:
                 log.warning("%s", inert(f"route {self.route}: {fault.what}; it is tried again"))
-                state.postponed(batch, now_ns + pause_ns(batch.attempts), fault.what)
+                state.postpone_batch(batch, now_ns + pause_ns(batch.attempts), fault.what)
             return False
         state.sent(batch, self._clock())
         return True

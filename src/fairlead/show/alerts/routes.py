@@ -26,18 +26,18 @@ OPERATIONS = (*acknowledging.OPERATIONS, *silencing.OPERATIONS, *subscribing.OPE
 """What the routes are."""
 
 
-def routes(
+def build_alert_routes(
     folder: Path, alerts: Alerts, lake: Tables, door: Door, clock: Callable[[], int], noted: Noted | None = None
 ) -> list[BaseRoute]:
     """The routes, over the state in `folder` and the findings of `lake`; `noted` writes the audit log."""
     return [
-        *acknowledging.routes(folder, lake, door, clock, noted),
-        *silencing.routes(folder, door, clock, noted),
-        *subscribing.routes(folder, alerts, door, clock),
+        *acknowledging.build_acknowledgement_routes(folder, lake, door, clock, noted),
+        *silencing.build_silence_routes(folder, door, clock, noted),
+        *subscribing.build_subscription_routes(folder, alerts, door, clock),
     ]
 
 
-def taken_on(folder: Path) -> Callable[[], list[str]]:
+def read_acknowledged_ids(folder: Path) -> Callable[[], list[str]]:
     """What tells the ids of all that is acknowledged, from the state in `folder`."""
 
     def ids() -> list[str]:

@@ -31,7 +31,7 @@ class Delivery:
     severity: str
 
 
-def worse(one: str, other: str) -> str:
+def choose_worse(one: str, other: str) -> str:
     """The worse of two severities."""
     return min(one, other, key=SEVERITIES.index)
 
@@ -58,7 +58,7 @@ def _any(patterns: Sequence[str], values: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(value, pattern) for value in values for pattern in patterns)
 
 
-def level_of(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
+def find_escalation_level(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
     """The step of escalation it has reached (0: none yet); None: it has not lasted long enough to be told at all. What
     does not last is told at once. Beacon's site mails at 96 h, and at once for a large job (TOS 2023, section 6.2)."""
     if not concern.lasting:
@@ -70,23 +70,25 @@ def level_of(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
     return level if level or large or lasted_h >= rule.wait_h else None
 
 
-def wanted(alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int) -> Iterator[Delivery]:
+def list_wanted_notices(
+    alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int
+) -> Iterator[Delivery]:
     """Everything that should have been told of a concern by now; of several steps the highest that was reached."""
     for rule in alerts.rules:
-        level = level_of(rule, concern, now_ns) if fits_rule(rule, concern) else None
+        level = find_escalation_level(rule, concern, now_ns) if fits_rule(rule, concern) else None
         if level is None:
             continue
         step = sorted(rule.escalate, key=lambda one: one.after_h)[level - 1] if level else None
-        severity = worse(step.severity, concern.severity) if step else concern.severity
+        severity = choose_worse(step.severity, concern.severity) if step else concern.severity
         for route in dict.fromkeys(step.to or rule.to if step else rule.to):
             yield Delivery(rule, route, "", level, severity)
     if alerts.subscriptions and fits_rule(_SUBSCRIBED, concern):
         for one in subscriptions:
-            if subscribed(one, concern):
+            if is_subscribed(one, concern):
                 yield Delivery(_SUBSCRIBED, alerts.subscriptions, one.address, 0, concern.severity)
 
 
-def subscribed(one: Subscription, concern: Concern) -> bool:
+def is_subscribed(one: Subscription, concern: Concern) -> bool:
     """Whether a subscription is to this: a job of its owner; never one whose owner is not known."""
     if concern.job is None:
         return False

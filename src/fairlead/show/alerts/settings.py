@@ -157,7 +157,7 @@ class Alerts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rules: list[AlertRule] = []
 
 
-def checked(alerts: Alerts) -> Alerts:
+def check_alerts(alerts: Alerts) -> Alerts:
     """`alerts`, when routes exist, addresses are such, and nobody is sent secrets in the clear. Raises ConfigError with
     the path of the setting. No file is read."""
     for name, route in alerts.routes.items():
@@ -223,7 +223,7 @@ def check_url(url: str, where: str, *, clear: bool) -> None:
         raise ConfigError("goes in the clear to another machine", where=where, remedy="https:, or clear = true")
 
 
-def secret(file: str) -> str:
+def read_secret(file: str) -> str:
     """The first line of a file that only its owner can read; empty for no file. Raises ConfigError, never with what is
     in it."""
     if not file:

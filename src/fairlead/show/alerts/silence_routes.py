@@ -15,13 +15,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.model.diagnosis import identity
-from fairlead.explain.questions.span import age_ns
+from fairlead.explain.questions.span import parse_age
 from fairlead.show.alerts.acknowledgement_routes import ROOT, Noted
 from fairlead.show.alerts.silences import FIELDS
 from fairlead.show.alerts.state import Silence, State
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import ACT, READ, Door, Person, RefusedError, must
-from fairlead.show.web.signin.request_bodies import answer, answering, body, only
+from fairlead.show.web.identity import ACT, READ, Door, Person, RefusedError, require_scope
+from fairlead.show.web.signin.request_bodies import check_parameters, handle_refusals, read_body, send_json
 
 SCHEMA = "fairlead.silences/1"
 MOST = 1000
@@ -89,7 +89,7 @@ def silence_of(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
         raise RefusedError(400, f"why: 1 to {_LONGEST_WHY} characters", "say why, for those who wonder later")
     if len(wanted.lasts) > 32:
         raise RefusedError(400, "for: too long", "write 2h or 3d")
-    lasts_ns = age_ns(wanted.lasts)
+    lasts_ns = parse_age(wanted.lasts)
     if not 0 < lasts_ns <= _LONGEST_NS:
         raise RefusedError(400, "for: no time up to 366 days", "write 2h or 3d")
     words = [f"{field}={pattern}" for field, pattern in wanted.match.items()]
@@ -103,7 +103,9 @@ def silence_of(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
     )
 
 
-def routes(folder: Path, door: Door, clock: Callable[[], int], noted: Noted | None = None) -> list[BaseRoute]:
+def build_silence_routes(
+    folder: Path, door: Door, clock: Callable[[], int], noted: Noted | None = None
+) -> list[BaseRoute]:
     """The API, over the state in `folder`."""
 
     def held(state: State) -> Silences:
@@ -126,20 +128,20 @@ def routes(folder: Path, door: Door, clock: Callable[[], int], noted: Noted | No
             return held(state)
 
     async def serve(request: Request) -> Response:
-        person = door.person(request)
-        must(person, READ if request.method == "GET" else ACT)
+        person = door.identify_person(request)
+        require_scope(person, READ if request.method == "GET" else ACT)
         if not person.sight.everything:
             raise RefusedError(403, "silences are for support and administrators", "acknowledge a finding of yours")
-        only(request)
-        wanted = await body(request, SilenceRequest) if request.method == "POST" else None
+        check_parameters(request)
+        wanted = await read_body(request, SilenceRequest) if request.method == "POST" else None
         name = str(request.path_params.get("name", ""))
         done = await run_in_threadpool(work, request.method, name, wanted, person)
         if noted is not None and request.method != "GET":
             what = name if wanted is None else " ".join(f"{field}={text}" for field, text in wanted.match.items())
             await noted(request, person.name, "silence" if wanted is not None else "end a silence", what)
-        return answer(done)
+        return send_json(done)
 
     return [
-        Route(f"{ROOT}/silences", answering(serve), methods=["GET", "POST"]),
-        Route(f"{ROOT}/silences/{{name}}", answering(serve), methods=["DELETE"]),
+        Route(f"{ROOT}/silences", handle_refusals(serve), methods=["GET", "POST"]),
+        Route(f"{ROOT}/silences/{{name}}", handle_refusals(serve), methods=["DELETE"]),
     ]

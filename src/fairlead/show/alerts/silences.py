@@ -16,7 +16,7 @@ FIELDS = ("id", "rule", "severity", "layer", "component", "user", "program", "jo
 """What a silence may name."""
 
 
-def values_of(concern: Concern, field: str) -> list[str]:
+def list_field_values(concern: Concern, field: str) -> list[str]:
     """What a concern has in a field; empty when that is not known."""
     match field:
         case "layer":
@@ -29,16 +29,17 @@ def values_of(concern: Concern, field: str) -> list[str]:
     return [value] if value else []
 
 
-def fits(concern: Concern, match: Mapping[str, str]) -> bool:
+def matches_concern(concern: Concern, match: Mapping[str, str]) -> bool:
     """Whether every field has a value that fits its pattern. What is not known fits nothing, not even `*`."""
     return all(
-        any(fnmatchcase(value, pattern) for value in values_of(concern, field)) for field, pattern in match.items()
+        any(fnmatchcase(value, pattern) for value in list_field_values(concern, field))
+        for field, pattern in match.items()
     )
 
 
-def silenced(concern: Concern, silences: Iterable[Silence], now_ns: int) -> Silence | None:
+def find_silence(concern: Concern, silences: Iterable[Silence], now_ns: int) -> Silence | None:
     """The silence that holds for it now, if there is one."""
-    return next((one for one in silences if now_ns < one.until_ns and fits(concern, one.match)), None)
+    return next((one for one in silences if now_ns < one.until_ns and matches_concern(concern, one.match)), None)
 
 
 def parse_match(words: Sequence[str]) -> dict[str, str]:

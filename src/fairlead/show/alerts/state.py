@@ -260,7 +260,7 @@ class State:
         )
         return {row[0]: _acknowledged(row[1:]) for row in found}
 
-    def who_acknowledged(self, name: str) -> Acknowledged | None:
+    def find_acknowledged(self, name: str) -> Acknowledged | None:
         """Of one."""
         found = self._rows(
             "SELECT who, why, at_ns, owner, from_ns, to_ns, site FROM acknowledgement WHERE id = ?", (name,)
@@ -269,7 +269,7 @@ class State:
 
     # Notices
 
-    def enqueue(self, notices: Iterable[Notice], most_waiting: int) -> int:
+    def enqueue_notices(self, notices: Iterable[Notice], most_waiting: int) -> int:
         """Adds those that are not there yet; returns how many. Beyond `most_waiting` of a route they are counted."""
         waiting = {
             row[0]: row[1]
@@ -324,7 +324,7 @@ class State:
             (route, recipient, count),
         )
 
-    def next_batch(self, route: str, now_ns: int, group_ns: int, new_id: str) -> Batch | None:
+    def take_next_batch(self, route: str, now_ns: int, group_ns: int, new_id: str) -> Batch | None:
         """What is to be sent now: a batch that was tried and is due; else a new one (`new_id`) of all that waits for
         one recipient, when the first of it has waited `group_ns`. Fixed on disk before it is returned."""
         with self.change():
@@ -379,7 +379,7 @@ class State:
         with self.change():
             self._done(batch, "sent", now_ns)
 
-    def postponed(self, batch: Batch, due_ns: int, error: str) -> None:
+    def postpone_batch(self, batch: Batch, due_ns: int, error: str) -> None:
         """It is tried again at `due_ns`."""
         with self.change():
             self._base.execute(

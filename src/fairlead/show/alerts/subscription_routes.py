@@ -21,7 +21,7 @@ from fairlead.show.alerts.settings import ADDRESS, Alerts
 from fairlead.show.alerts.state import State, Subscription
 from fairlead.show.web import identity as people
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.signin.request_bodies import answer, answering, body, only
+from fairlead.show.web.signin.request_bodies import check_parameters, handle_refusals, read_body, send_json
 
 ROOT = "/api/v1/alerts/subscriptions"
 SCHEMA = "fairlead.alerts.subscriptions/1"
@@ -80,7 +80,7 @@ OPERATIONS = (
 )
 
 
-def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscription:
+def add_subscription(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscription:
     """Adds what is wished for, once. Raises UsageError for what is no address, RefusedError for what the site does not
     allow."""
     if not alerts.subscriptions:
@@ -105,7 +105,9 @@ def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscrip
     return one
 
 
-def routes(folder: Path, alerts: Alerts, door: people.Door, clock: Callable[[], int]) -> list[BaseRoute]:
+def build_subscription_routes(
+    folder: Path, alerts: Alerts, door: people.Door, clock: Callable[[], int]
+) -> list[BaseRoute]:
     """The API, over the state in `folder`. `clock` tells the time (epoch ns)."""
 
     def work(method: str, person: people.Person, wish: Wish | None, name: str) -> Subscriptions | SubscriptionEnd:
@@ -119,26 +121,26 @@ def routes(folder: Path, alerts: Alerts, door: people.Door, clock: Callable[[], 
             if wish is None:
                 return Subscriptions(subscriptions=state.subscriptions(owner))
             try:
-                return Subscriptions(subscriptions=[subscribe(state, alerts, _by(wish, owner), clock())])
+                return Subscriptions(subscriptions=[add_subscription(state, alerts, _by(wish, owner), clock())])
             except RefusedError as fault:
                 raise people.RefusedError(403, fault.what, fault.remedy or "") from None
 
     async def serve(request: Request) -> Response:
-        person = door.person(request)
+        person = door.identify_person(request)
         if person.only is not None:
             raise people.RefusedError(403, "a share link shows one job only", "sign in")
         if request.method != "GET" and person.key.startswith("token:"):  # an account's: it has scopes of its own
-            people.must(person, people.ACT)
-        only(request)
+            people.require_scope(person, people.ACT)
+        check_parameters(request)
         if request.method != "GET" and person.key.startswith("token:"):  # an API token; a reader's own may subscribe
-            people.must(person, people.ACT)
-        wish = await body(request, Wish) if request.method == "POST" else None
+            people.require_scope(person, people.ACT)
+        wish = await read_body(request, Wish) if request.method == "POST" else None
         name = str(request.path_params.get("name", ""))
-        return answer(await run_in_threadpool(work, request.method, person, wish, name))
+        return send_json(await run_in_threadpool(work, request.method, person, wish, name))
 
     return [
-        Route(ROOT, answering(serve), methods=["GET", "POST"]),
-        Route(ROOT + "/{name}", answering(serve), methods=["DELETE"]),
+        Route(ROOT, handle_refusals(serve), methods=["GET", "POST"]),
+        Route(ROOT + "/{name}", handle_refusals(serve), methods=["DELETE"]),
     ]
 
 

@@ -24,9 +24,9 @@ from fairlead.explain.analysis.job_view import assemble_view
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verdict
 from fairlead.explain.analysis.verdict_comparison import Comparison, compare_verdicts
-from fairlead.explain.rules.engine import evaluate
+from fairlead.explain.rules.engine import evaluate_rules
 from fairlead.explain.rules.rule import Rule
-from fairlead.explain.rules.rule_set import load
+from fairlead.explain.rules.rule_set import load_rules
 from fairlead.see.sources import inputs
 from fairlead.see.sources.base import Item, LayeredSource
 from fairlead.see.sources.inputs import Failure, JobInput
@@ -90,9 +90,9 @@ class Report:
         return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{job.id[:_LONGEST_SLUG]}-{job.start_ns or 0}")
 
 
-def prepare(rules: Path | None = None, platform: Path | None = None) -> Setup:
+def load_setup(rules: Path | None = None, platform: Path | None = None) -> Setup:
     """Load the rules and the site's description. Raises ConfigError."""
-    return Setup(load(rules), read_platform(platform) if platform else None)
+    return Setup(load_rules(rules), read_platform(platform) if platform else None)
 
 
 def read_platform(path: Path) -> Platform:
@@ -137,7 +137,7 @@ def _nothing_of_a_job(job: JobInput) -> InputError:
     return CorruptInputError("it holds no job and no I/O record", where=where, remedy=remedy)
 
 
-def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
+def read_accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
     """Runs by job number from accounting files; a number may have been used more than once."""
     found: dict[str, list[Job]] = {}
     for one in accounts:
@@ -153,7 +153,7 @@ def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, l
     return found
 
 
-def build(
+def build_report(
     job: JobInput, setup: Setup, accounts: dict[str, list[Job]], failures: list[Failure], watch: Watch | None = None
 ) -> Report | None:
     """The report of one job, or None when none of its files could be read (they are among the failures then)."""
@@ -171,7 +171,7 @@ def build(
             watch.job_done()
     failures += _damage(view.missing)
     derived = build_profile(view, setup.platform)
-    findings, open_rules = evaluate(setup.rules, derived)
+    findings, open_rules = evaluate_rules(setup.rules, derived)
     result = build_verdict(
         derived,
         findings,
@@ -231,10 +231,10 @@ def _run_of(job: Job, accounts: dict[str, list[Job]]) -> Job | None:
     return best
 
 
-def page(report: Report, after: Report | None = None) -> str:
+def build_report_page(report: Report, after: Report | None = None) -> str:
     """The single-file page of a report, beside a second one when given."""
     from fairlead.explain.analysis.charts import build_charts
-    from fairlead.show.report.job.page import render
+    from fairlead.show.report.job.page import render_job_page
 
     data: dict[str, object] = {
         "verdict": report.verdict,
@@ -243,11 +243,11 @@ def page(report: Report, after: Report | None = None) -> str:
     }
     if after is not None:
         other = {"verdict": after.verdict, "charts": build_charts(after.profile, after.verdict)}
-        data["compare"] = msgspec.to_builtins(comparison(report, after)) | {"other": other}
-    return render(data)
+        data["compare"] = msgspec.to_builtins(compare_reports(report, after)) | {"other": other}
+    return render_job_page(data)
 
 
-def comparison(before: Report, after: Report) -> Comparison:
+def compare_reports(before: Report, after: Report) -> Comparison:
     """Two runs side by side."""
     return compare_verdicts(before.verdict, after.verdict)
 

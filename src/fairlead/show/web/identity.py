@@ -53,12 +53,12 @@ class RefusedError(Exception):
 class Door(Protocol):
     """Says who asks."""
 
-    def person(self, request: Request) -> Person:
+    def identify_person(self, request: Request) -> Person:
         """Who sent this request. Raises RefusedError 401, 403."""
         ...
 
 
-def must(person: Person, scope: str) -> None:
+def require_scope(person: Person, scope: str) -> None:
     """Raises RefusedError 403 when this person may not do what `scope` names."""
     if scope not in person.scopes:
         raise RefusedError(403, f"this needs the right to {_SAID[scope]}", "ask an administrator")

@@ -21,12 +21,12 @@ from fairlead.core.errors import FairleadError, PluginError
 from fairlead.core.extensions import build_defect, load_extensions, report_faults
 from fairlead.core.safe_text import inert
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.catalog import ask, asked_of, list_questions
+from fairlead.explain.questions.catalog import answer_question, list_questions, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.settings import ApiSettings
-from fairlead.show.web.identity import READ, Door, Person, RefusedError, must
+from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_scope
 
 GROUP = "fairlead.pages"
 ROOT = "/site"
@@ -109,8 +109,8 @@ def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[]
     answering = Answering(asking, msgspec.structs.replace(settings, warm=False), clock)
 
     def find_reader(request: Request) -> Person:
-        person = door.person(request)
-        must(person, READ)
+        person = door.identify_person(request)
+        require_scope(person, READ)
         return person
 
     async def show_list(request: Request) -> Response:
@@ -136,7 +136,7 @@ def draw_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.
         given = {key.rstrip("_"): str(value) for key, value in words.items() if value not in (None, "")}
         if question not in list_questions():
             raise KeyError(f"no question {question!r}")
-        return question_of(question, name, asked_of(question, given))
+        return question_of(question, name, parse_parameters(question, given))
 
     try:
         return render_page(page.title, page.draw(ask_words)).encode()
@@ -154,7 +154,7 @@ def draw_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.
 def _ask_catalog(
     asking: Asking, sight: Sight, clock: Callable[[], int], question: str, subject: str, asked: msgspec.Struct
 ) -> Answer:
-    return ask(asking, question, subject, asked, sight, clock())
+    return answer_question(asking, question, subject, asked, sight, clock())
 
 
 def _reply(html: str) -> Response:

@@ -24,7 +24,7 @@ class TokenDoor:
         self._key = key
         self._clock = clock
 
-    def person(self, request: Request) -> Person:
+    def identify_person(self, request: Request) -> Person:
         """Whose token it is. Raises RefusedError 401, 403."""
         if self._key is None:
             return _EVERYONE

@@ -28,8 +28,8 @@ from fairlead.decide.sim.experiments import (
 from fairlead.decide.sim.experiments.cases import MEASURES, Row, case_of, prepared, rows_of
 from fairlead.decide.sim.experiments.disturbances import speeds
 from fairlead.decide.sim.experiments.summary import Results
-from fairlead.show.report.simulation.page import paper_page, simulated_page
-from fairlead.show.report.simulation.pictures import picture
+from fairlead.show.report.simulation.page import build_paper_page, build_simulation_page
+from fairlead.show.report.simulation.pictures import draw_picture
 
 DRAWN = """
 name = "small"
@@ -333,7 +333,7 @@ def test_a_papers_line_holds_when_it_is_near_enough() -> None:
     assert papers.Line("a", "b", None, 1.0, within=0.2).held is None
     assert papers.Line("a", "b", 3.0, wanted=">= 3").held is True
     assert papers.Line("a", "b", 3.0, wanted="> 3").held is False
-    page = paper_page(
+    page = build_paper_page(
         papers.PaperReport(paper="p", source="s", lines=(papers.Line("<b>", "m", math.pi, 3.0, within=0.2),))
     )
     assert "&lt;b&gt;" in page
@@ -344,12 +344,12 @@ def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
     one = msgspec.structs.replace(experiment(), title="<i>small</i>")
     rows = [row for piece in pieces.pieces(pieces.keys_of([one])) for row in pieces.work(piece)]
     told = answer.told(one, Results.of_rows(rows))
-    drawn = [picture(each) for each in told.pictures]
+    drawn = [draw_picture(each) for each in told.pictures]
     assert len(drawn) == 2
     assert drawn[0].count('fill-opacity="0.09"') == 2
     assert "BestBdw" in drawn[0]
     assert "10 applications" in drawn[0]
-    page = simulated_page("x", answer.SimulationAnswer(experiments=[told]), [[("", one) for one in drawn]])
+    page = build_simulation_page("x", answer.SimulationAnswer(experiments=[told]), [[("", one) for one in drawn]])
     assert "<script" not in page
     assert "<i>small" not in page
     assert "simulated" in page

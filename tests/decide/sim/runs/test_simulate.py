@@ -17,7 +17,7 @@ from fairlead.cli.main import main
 from fairlead.decide.sim.experiments.scheduling_study import ours
 from fairlead.decide.sim.runs.results import rows
 from fairlead.decide.sim.runs.run import read_spec, simulate
-from fairlead.explain.batch.workers import Here
+from fairlead.explain.batch.workers import LocalWorkers
 from fairlead.store.lake import Lake
 
 SPEC = """
@@ -69,8 +69,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
 def test_what_is_there_is_not_simulated_again(spec: Path, tmp_path: Path) -> None:
     experiments = [read_spec(spec)]
-    first = simulate(experiments, tmp_path / "lake", Here())
-    again = simulate(experiments, tmp_path / "lake", Here())
+    first = simulate(experiments, tmp_path / "lake", LocalWorkers())
+    again = simulate(experiments, tmp_path / "lake", LocalWorkers())
     assert (first.made, first.before, again.made, again.before) == (40, 0, 0, 40)
 
 
@@ -82,10 +82,10 @@ def test_a_run_that_is_broken_off_goes_on_and_gives_the_rows_of_a_whole_one(spec
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulate(experiments, tmp_path / "lake", Here(), tell=tell)
-    rest = simulate(experiments, tmp_path / "lake", Here())
+        simulate(experiments, tmp_path / "lake", LocalWorkers(), tell=tell)
+    rest = simulate(experiments, tmp_path / "lake", LocalWorkers())
     assert (rest.before, rest.made) == (20, 20)
-    whole = simulate(experiments, tmp_path / "whole", Here())
+    whole = simulate(experiments, tmp_path / "whole", LocalWorkers())
     assert rows(rest.lake, experiments).equals(rows(whole.lake, experiments))
 
 
@@ -117,11 +117,11 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
     told, *children = map(int, killed.stdout.split())
     assert len(children) == 2
     experiments = [read_spec(spec)]
-    rest = simulate(experiments, tmp_path / "lake", Here())
+    rest = simulate(experiments, tmp_path / "lake", LocalWorkers())
     assert rest.before >= told
     assert rest.made == 40 - rest.before
     assert rest.made > 0
-    whole = simulate(experiments, tmp_path / "whole", Here())
+    whole = simulate(experiments, tmp_path / "whole", LocalWorkers())
     assert rows(rest.lake, experiments).equals(rows(whole.lake, experiments))
 
 
@@ -246,7 +246,7 @@ def test_ours_stands_beside_the_published(run: Callable[..., tuple[int, str, str
     small = msgspec.structs.replace(
         experiment, sets=1, workload=msgspec.structs.replace(experiment.workload, applications=(30,), loads=(0.6,))
     )
-    simulate([small], tmp_path / "lake", Here())
+    simulate([small], tmp_path / "lake", LocalWorkers())
     code, out, _ = run("simulate", "plot", "ours", "--lake", tmp_path / "lake", "--out", tmp_path / "drawn")
     assert code == 0
     page = Path(out.strip()).read_text()

@@ -12,9 +12,9 @@ from fairlead.cli.main import COMMANDS, cli
 from fairlead.cli.noun import Noun
 from fairlead.core.errors import ConfigError
 from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, build_advice, list_placeholders
-from fairlead.explain.rules.advice_set import built_in_files, check_advice, lacking, load_advice
+from fairlead.explain.rules.advice_set import check_advice, find_missing_advice, load_advice, read_builtin_advice
 
-ENTRIES = [(name, one) for name, found in built_in_files().items() for one in found.advice]
+ENTRIES = [(name, one) for name, found in read_builtin_advice().items() for one in found.advice]
 COMMAND_LINES = sorted(
     {
         line.partition(" #")[0].strip()
@@ -27,13 +27,13 @@ COMMAND_LINES = sorted(
 
 def test_every_rule_and_verdict_has_advice_for_user_and_site() -> None:
     assert set(load_advice()) == set(KNOWN)
-    assert lacking(load_advice()) == []
+    assert find_missing_advice(load_advice()) == []
     thinner = {name: [one for one in entries if one.audience != "site"] for name, entries in load_advice().items()}
-    assert ("component.dead", "unknown", "site") in lacking(thinner)
+    assert ("component.dead", "unknown", "site") in find_missing_advice(thinner)
 
 
 def test_every_file_cites_where_it_is_from() -> None:
-    assert not [name for name, found in built_in_files().items() if not found.references]
+    assert not [name for name, found in read_builtin_advice().items() if not found.references]
 
 
 @pytest.mark.parametrize(("rule", "one"), ENTRIES)

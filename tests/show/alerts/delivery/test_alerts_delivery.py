@@ -16,12 +16,22 @@ from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.core.model.finding import Advice
 from fairlead.show.alerts.alert_subject import Concern
 from fairlead.show.alerts.delivery import build_courier
-from fairlead.show.alerts.delivery.mail import ByMail, mail_of
-from fairlead.show.alerts.delivery.webhook import signature
-from fairlead.show.alerts.evaluation import look
+from fairlead.show.alerts.delivery.mail import ByMail, build_mail
+from fairlead.show.alerts.delivery.webhook import compute_signature
+from fairlead.show.alerts.evaluation import evaluate_concerns
 from fairlead.show.alerts.messages import Message
 from fairlead.show.alerts.route_sender import FIRST_S, LONGEST_S, Sender, pause_ns
-from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Mail, Route, Step, Webhook, checked, secret
+from fairlead.show.alerts.settings import (
+    AlertApi,
+    AlertRule,
+    Alerts,
+    Mail,
+    Route,
+    Step,
+    Webhook,
+    check_alerts,
+    read_secret,
+)
 from fairlead.show.alerts.state import State
 
 H = 3600 * 10**9
@@ -49,7 +59,7 @@ def concern(name: str = "f1", **changes: Any) -> Concern:
 
 def alerts_of(**routes: Route) -> Alerts:
     rule = AlertRule(name="all", to=[*routes], hold_off_s=0, escalate=[Step(after_h=96)])
-    return checked(Alerts(routes=routes, rules=[rule], group_s=0.0))
+    return check_alerts(Alerts(routes=routes, rules=[rule], group_s=0.0))
 
 
 def mail(sink: MailSink, **changes: Any) -> Mail:
@@ -159,8 +169,8 @@ def test_no_text_becomes_a_header_or_a_command(state: State) -> None:
             evidence=[EVIL, ".", "\n.\r\nMAIL FROM:<x@y>"],
             advice=[Advice(text=EVIL, code=EVIL)],
         )
-        look(state, alerts, [bad], NOW)
-        assert sender(state, alerts, "ops", Clock()).work(state) == 1
+        evaluate_concerns(state, alerts, [bad], NOW)
+        assert sender(state, alerts, "ops", Clock()).send_due(state) == 1
         (letter,) = sink.letters
         parsed = letter.parsed
         assert set(parsed.keys()) == {
@@ -180,7 +190,7 @@ def test_no_text_becomes_a_header_or_a_command(state: State) -> None:
         assert "\u202e" not in letter.text
         assert not any(line.startswith(("Bcc:", ".", "MAIL")) for line in letter.text.split("\n"))
     with pytest.raises(ConfigError):
-        mail_of(MESSAGE, "fairlead@example.org", ["a@b.org\r\nBcc: c@d.org"], NOW)
+        build_mail(MESSAGE, "fairlead@example.org", ["a@b.org\r\nBcc: c@d.org"], NOW)
 
 
 def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], tmp_path: Path, state: State) -> None:
@@ -189,18 +199,18 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
         route = Webhook(url=f"{sink.url}/hook?x=1", ca=str(pair[0]), token_file=file, hmac_file=file, timeout_s=5)
         alerts, clock = alerts_of(hook=route), Clock()
         advice = [Advice(text=EVIL, code="one\ntwo\x1b", audience="site")]
-        look(state, alerts, [concern(title=EVIL, rule="component.x\x1b", advice=advice)], NOW)
+        evaluate_concerns(state, alerts, [concern(title=EVIL, rule="component.x\x1b", advice=advice)], NOW)
         work = sender(state, alerts, "hook", clock)
-        assert work.work(state) == 0
-        assert work.work(state) == 0, "not before the pause is over"
+        assert work.send_due(state) == 0
+        assert work.send_due(state) == 0, "not before the pause is over"
         clock.ns += round(FIRST_S * 10**9)
-        assert work.work(state) == 1
+        assert work.send_due(state) == 1
         first, second = sink.requests
         assert first.headers["x-fairlead-delivery"] == second.headers["x-fairlead-delivery"]
         assert second.path == "/hook?x=1"
         assert second.headers["authorization"] == "Bearer secret"
         time = second.headers["x-fairlead-time"]
-        assert second.headers["x-fairlead-signature"] == "sha256=" + signature(b"secret", time, second.body)
+        assert second.headers["x-fairlead-signature"] == "sha256=" + compute_signature(b"secret", time, second.body)
         document = second.json
         assert document["schema"] == "fairlead.alert/1"
         assert document["alerts"][0]["status"] == "firing"
@@ -240,8 +250,10 @@ def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None
         clock = Clock()
         work = sender(state, alerts, "am", clock)
         event = concern("f2", lasting=False, rule="job.interference", job="42", user="alice", to_ns=NOW)
-        look(state, alerts, [concern(advice=[Advice(text="do", audience="site")], evidence=["seen"]), event], NOW)
-        work.work(state)
+        evaluate_concerns(
+            state, alerts, [concern(advice=[Advice(text="do", audience="site")], evidence=["seen"]), event], NOW
+        )
+        work.send_due(state)
         assert sink.requests[0].path == "/api/v2/alerts"
         lasting, happened = sorted(sink.requests[0].json, key=lambda one: one["labels"]["id"])
         assert lasting["labels"] == {
@@ -265,13 +277,13 @@ def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None
         assert happened["endsAt"] == "2023-11-14T23:13:20.000Z"
         before = len(sink.requests)
         clock.ns += 30 * 10**9
-        work.work(state)
+        work.send_due(state)
         assert len(sink.requests) == before
         clock.ns += 31 * 10**9
-        work.work(state)
+        work.send_due(state)
         assert [one["labels"]["id"] for one in sink.requests[-1].json] == ["f1"], "only what lasts is told again"
-        look(state, alerts, [concern(to_ns=NOW + 40 * 10**9, made_ns=clock.ns)], clock.ns)
-        work.work(state)
+        evaluate_concerns(state, alerts, [concern(to_ns=NOW + 40 * 10**9, made_ns=clock.ns)], clock.ns)
+        work.send_due(state)
         (over,) = sink.requests[-1].json
         assert over["labels"] == lasting["labels"]
         assert over["endsAt"] == "2023-11-14T22:14:00.000Z"
@@ -281,15 +293,15 @@ def test_an_unreachable_receiver_holds_up_no_other_and_is_given_up(state: State)
     with MailSink() as sink:
         dead = Webhook(url="http://127.0.0.1:9/x", timeout_s=2)
         alerts, clock = alerts_of(ops=mail(sink), hook=dead), Clock()
-        look(state, alerts, [concern()], NOW)
+        evaluate_concerns(state, alerts, [concern()], NOW)
         hook, ops = sender(state, alerts, "hook", clock), sender(state, alerts, "ops", clock)
-        assert hook.work(state) == 0
-        assert ops.work(state) == 1
+        assert hook.send_due(state) == 0
+        assert ops.send_due(state) == 1
         (tried,) = state.batches()
         assert (tried.attempts, tried.due_ns) == (1, NOW + round(FIRST_S * 10**9))
-        look(state, alerts, [concern("f2", components=["ost4"])], NOW + 1)
+        evaluate_concerns(state, alerts, [concern("f2", components=["ost4"])], NOW + 1)
         clock.ns = NOW + 25 * H
-        assert hook.work(state) == 0, "given up, and the next one fails, too"
+        assert hook.send_due(state) == 0, "given up, and the next one fails, too"
         assert state.counts()["hook"] == {"given_up": 1, "waiting": 1}
         (second,) = state.batches()
         assert second.untold == 1, "the next message says so"
@@ -304,17 +316,17 @@ def test_pauses_grow_to_a_bound() -> None:
 
 def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
     path = Path(private(tmp_path))
-    assert secret(str(path)) == "secret"
-    assert secret("") == ""
+    assert read_secret(str(path)) == "secret"
+    assert read_secret("") == ""
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="others can read"):
-        secret(str(path))
+        read_secret(str(path))
     path.chmod(0o600)
     path.write_text("\n")
     with pytest.raises(ConfigError, match="holds no secret"):
-        secret(str(path))
+        read_secret(str(path))
     with pytest.raises(ConfigError, match="cannot be read"):
-        secret(str(tmp_path / "absent"))
+        read_secret(str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
@@ -341,19 +353,19 @@ def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_named(text: str, named: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        checked(msgspec.toml.decode(text, type=Alerts))
+        check_alerts(msgspec.toml.decode(text, type=Alerts))
     assert named in str(raised.value)
 
 
 def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
-    from fairlead.show.alerts.delivery.base import context_of
+    from fairlead.show.alerts.delivery.base import build_tls_context
 
-    context = context_of(str(pair[0]))
+    context = build_tls_context(str(pair[0]))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.check_hostname
     with pytest.raises(ConfigError):
-        context_of(str(pair[0].with_name("absent.pem")))
+        build_tls_context(str(pair[0].with_name("absent.pem")))
 
 
 def test_settings_that_are_shown_can_be_read_again(tmp_path: Path) -> None:

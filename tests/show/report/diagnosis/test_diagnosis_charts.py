@@ -15,12 +15,12 @@ from fairlead.show.report.diagnosis.charts import (
     Points,
     Series,
     Stretch,
-    bars,
-    cdf,
-    gantt,
-    heat_map,
-    line_chart,
-    scatter,
+    draw_bars,
+    draw_cdf,
+    draw_gantt,
+    draw_heat_map,
+    draw_line_chart,
+    draw_scatter,
 )
 
 BAD = "</svg><script>alert(1)</script>\"'&<\x1b[2J\x00\n\ud800‮x"
@@ -28,28 +28,28 @@ SVG = "{http://www.w3.org/2000/svg}"
 NS = 10**9
 
 FULL: dict[str, Callable[[str], str]] = {
-    "line": lambda name: line_chart(
+    "line": lambda name: draw_line_chart(
         [Series(name, [0, NS, 2 * NS], [1.0, None, 2.0])],
         title=name,
         desc=name,
         y=Axis(name, "bandwidth"),
         highlights=[Stretch(0, NS, name, text=name)],
     ),
-    "heat": lambda name: heat_map([name], [name], [[0.5]], title=name),
-    "bars": lambda name: bars({name: {name: 1.0}}, title=name),
-    "cdf": lambda name: cdf([Series(name, [0, 0.5, 1], [0.0, 0.5, 1.0])], title=name, marks=[(0.5, name)]),
-    "scatter": lambda name: scatter([Points(name, [1, 10], [1e3, 1e6], names=[name, name])], title=name),
-    "gantt": lambda name: gantt(
+    "heat": lambda name: draw_heat_map([name], [name], [[0.5]], title=name),
+    "bars": lambda name: draw_bars({name: {name: 1.0}}, title=name),
+    "cdf": lambda name: draw_cdf([Series(name, [0, 0.5, 1], [0.0, 0.5, 1.0])], title=name, marks=[(0.5, name)]),
+    "scatter": lambda name: draw_scatter([Points(name, [1, 10], [1e3, 1e6], names=[name, name])], title=name),
+    "gantt": lambda name: draw_gantt(
         [Lane(name, [Stretch(0, NS, name, "read", name)])], title=name, highlight=Stretch(0, NS, name)
     ),
 }
 EMPTY: dict[str, str] = {
-    "line": line_chart([], title="t"),
-    "heat": heat_map([], [], [], title="t"),
-    "bars": bars({}, title="t"),
-    "cdf": cdf([], title="t"),
-    "scatter": scatter([], title="t"),
-    "gantt": gantt([], title="t"),
+    "line": draw_line_chart([], title="t"),
+    "heat": draw_heat_map([], [], [], title="t"),
+    "bars": draw_bars({}, title="t"),
+    "cdf": draw_cdf([], title="t"),
+    "scatter": draw_scatter([], title="t"),
+    "gantt": draw_gantt([], title="t"),
 }
 
 
@@ -81,7 +81,7 @@ def test_hostile_names_stay_text(kind: str) -> None:
     assert not [part for part in root.iter() if "script" in part.tag]
     assert not [name for part in root.iter() for name in part.attrib if name.startswith("on") or "href" in name]
     assert not re.search(r"[\x00-\x08\x1b\ud800-\udfff\u202e]", text)
-    assert parsed(svg.standing_alone(text)) is not None
+    assert parsed(svg.build_svg_file(text)) is not None
 
 
 @pytest.mark.parametrize("kind", EMPTY)
@@ -95,9 +95,9 @@ def test_two_pictures_on_a_page_share_no_ids() -> None:
 
 
 def test_a_gap_in_a_line_is_a_gap_and_not_zero() -> None:
-    whole = line_chart([Series("a", [0, 1, 2, 3, 4], [5.0, 5.0, 5.0, 5.0, 5.0])], title="t")
-    broken = line_chart([Series("a", [0, 1, 2, 3, 4], [5.0, 5.0, None, 5.0, 5.0])], title="t")
-    nulled = line_chart([Series("a", [0, 1, 2, 3, 4], [5.0, 5.0, 0.0, 5.0, 5.0])], title="t")
+    whole = draw_line_chart([Series("a", [0, 1, 2, 3, 4], [5.0, 5.0, 5.0, 5.0, 5.0])], title="t")
+    broken = draw_line_chart([Series("a", [0, 1, 2, 3, 4], [5.0, 5.0, None, 5.0, 5.0])], title="t")
+    nulled = draw_line_chart([Series("a", [0, 1, 2, 3, 4], [5.0, 5.0, 0.0, 5.0, 5.0])], title="t")
 
     def strokes(text: str) -> list[str]:
         return [p.get("d", "") for p in parsed(text).iter(f"{SVG}path") if p.get("fill") == "none"]
@@ -109,12 +109,12 @@ def test_a_gap_in_a_line_is_a_gap_and_not_zero() -> None:
 
 
 def test_a_value_between_gaps_is_a_dot() -> None:
-    text = line_chart([Series("a", [0, 1, 2], [None, 5.0, None])], title="t")
+    text = draw_line_chart([Series("a", [0, 1, 2], [None, 5.0, None])], title="t")
     assert len(list(parsed(text).iter(f"{SVG}circle"))) == 1
 
 
 def test_a_cell_without_data_is_hatched_and_an_idle_one_is_not() -> None:
-    text = heat_map(["f"], ["a", "b"], [[None, 0.0]], title="t")
+    text = draw_heat_map(["f"], ["a", "b"], [[None, 0.0]], title="t")
     cells = [r for r in parsed(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert cells[0].get("fill", "").startswith("url(#")
     assert "var(--usual" in cells[1].get("fill", "")
@@ -122,20 +122,20 @@ def test_a_cell_without_data_is_hatched_and_an_idle_one_is_not() -> None:
 
 
 def test_levels_of_a_heat_map_are_those_of_the_paper() -> None:
-    text = heat_map(["f"], list("abcd"), [[0.09, 0.1, 0.5, 0.9]], title="t")
+    text = draw_heat_map(["f"], list("abcd"), [[0.09, 0.1, 0.5, 0.9]], title="t")
     said = [r.findtext(f"{SVG}title") for r in parsed(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert [one.split("(")[1] for one in said if one] == ["idle)", "low)", "mid)", "high)"]
 
 
 def test_an_unknown_bar_is_a_word() -> None:
-    text = bars({"j": {"before": None, "after": 2.0}}, title="t", kind="seconds")
+    text = draw_bars({"j": {"before": None, "after": 2.0}}, title="t", kind="seconds")
     assert "no data" in words(text)
     drawn = [r for r in parsed(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert [r.findtext(f"{SVG}title") for r in drawn] == ["j, after: 2 s"]
 
 
 def test_a_scatter_says_what_it_left_out() -> None:
-    text = scatter([Points("a", [1.0, None, 0.0, 100.0], [1e3, 1e3, 1e3, 1e6])], title="t")
+    text = draw_scatter([Points("a", [1.0, None, 0.0, 100.0], [1e3, 1e3, 1e3, 1e6])], title="t")
     assert "2 points." in words(text)
     assert "2 more cannot be placed" in words(text)
     assert len(list(parsed(text).iter(f"{SVG}circle"))) == 2
@@ -143,7 +143,7 @@ def test_a_scatter_says_what_it_left_out() -> None:
 
 def test_a_dot_on_a_request_line_has_that_size() -> None:
     """1,000 requests a second of 1 MiB lie on the line of 1 MiB."""
-    text = scatter([Points("a", [100, 10_000, 1000], [100 << 16, 10_000 << 24, 1000 << 20])], title="t")
+    text = draw_scatter([Points("a", [100, 10_000, 1000], [100 << 16, 10_000 << 24, 1000 << 20])], title="t")
     root = parsed(text)
     dot = list(root.iter(f"{SVG}circle"))[2]
     x, y = float(dot.get("cx", "0")), float(dot.get("cy", "0"))
@@ -154,7 +154,7 @@ def test_a_dot_on_a_request_line_has_that_size() -> None:
 
 
 def test_many_points_are_thinned_and_said() -> None:
-    text = scatter([Points("a", [1.0 + k for k in range(9000)], [1e3] * 9000)], title="t")
+    text = draw_scatter([Points("a", [1.0 + k for k in range(9000)], [1e3] * 9000)], title="t")
     assert len(list(parsed(text).iter(f"{SVG}circle"))) == 3000
     assert "One in 3 is drawn" in words(text)
 
@@ -163,7 +163,9 @@ def test_many_points_are_thinned_and_said() -> None:
 def test_odd_ranges_are_drawn(values: list[float]) -> None:
     x = [float(k) for k in range(len(values))]
     for log in (False, True):
-        text = line_chart([Series("a", x, values)], title="t", x=Axis(kind="number"), y=Axis(kind="number", log=log))
+        text = draw_line_chart(
+            [Series("a", x, values)], title="t", x=Axis(kind="number"), y=Axis(kind="number", log=log)
+        )
         assert "nan" not in text.replace("fin", "")
         assert parsed(text) is not None
 
@@ -176,5 +178,5 @@ def test_odd_ranges_are_drawn(values: list[float]) -> None:
     ],
 )
 def test_ticks_are_round(low: float, high: float, ticks: list[str]) -> None:
-    scale = svg.scale([low, high], Axis(kind="bytes"), 0, 100)
-    assert [text for _, text in scale.ticks()] == ticks
+    scale = svg.build_scale([low, high], Axis(kind="bytes"), 0, 100)
+    assert [text for _, text in scale.list_ticks()] == ticks

@@ -36,7 +36,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Opened]:
 
     def opens(data: dict[str, Any], **options: Any) -> Any:
         path = tmp_path / "report.html"
-        path.write_text(page.render(data), "utf-8")
+        path.write_text(page.render_job_page(data), "utf-8")
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 900}, "offline": True} | options))
         contexts.append(context)
         tab = context.new_page()
@@ -153,7 +153,10 @@ def test_hostile_strings_stay_text(opened: Opened) -> None:
 def test_a_script_that_got_in_would_not_run(chromium: Any, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(
-        page.render({}).replace("<main", "<script>window.hacked = 1</script><main onclick='window.hacked = 2'"), "utf-8"
+        page.render_job_page({}).replace(
+            "<main", "<script>window.hacked = 1</script><main onclick='window.hacked = 2'"
+        ),
+        "utf-8",
     )
     with chromium.new_context(offline=True) as context:
         tab = context.new_page()

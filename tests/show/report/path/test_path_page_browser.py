@@ -10,7 +10,7 @@ import pytest
 from fairlead.explain.analysis.culprits import judge_tables
 from fairlead.explain.analysis.job_path import build_job_paths
 from fairlead.explain.analysis.path_charts import build_path_charts
-from fairlead.show.report.path.page import render
+from fairlead.show.report.path.page import render_path_page
 from path_simulation import EDGES_NS, MIB, Plane, checkpoints, flood, metadata
 
 pytestmark = pytest.mark.browser
@@ -28,7 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables = plane.run(jobs, 16)
     judgement, facts = judge_tables(tables, EDGES_NS)
     found = build_job_paths(tables, facts)
-    text = render(
+    text = render_path_page(
         {
             "judgement": judgement,
             "paths": found,

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from fairlead.show.web.api import live
-from fairlead.show.web.api.live import Board, every_of
+from fairlead.show.web.api.live import Board, parse_interval
 from fairlead.show.web.identity import Person, RefusedError
 
 ALICE, BOB = (Person(name=name, role="user", key=name) for name in ("alice", "bob"))
@@ -26,7 +26,7 @@ class Door:
     def __init__(self) -> None:
         self.found: Person | RefusedError = ALICE
 
-    def person(self, request: Request) -> Person:  # noqa: ARG002
+    def identify_person(self, request: Request) -> Person:  # noqa: ARG002
         if isinstance(self.found, RefusedError):
             raise self.found
         return self.found
@@ -275,11 +275,11 @@ def test_a_look_under_way_ends_with_its_last_follower(board: Board) -> None:
 
 @pytest.mark.parametrize(("text", "every_s"), [(None, 2.0), ("1", 1.0), ("60", 60.0), ("2.5", 2.5)])
 def test_every(text: str | None, every_s: float) -> None:
-    assert every_of(text) == every_s
+    assert parse_interval(text) == every_s
 
 
 @pytest.mark.parametrize("text", ["0.9", "61", "nan", "inf", "-1", "x", "1e999"])
 def test_every_out_of_bounds(text: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        every_of(text)
+        parse_interval(text)
     assert refused.value.status == 400

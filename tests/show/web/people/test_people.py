@@ -13,8 +13,8 @@ import pytest
 from fairlead.core.errors import ConfigError, LakeError, UsageError
 from fairlead.explain.questions.lake_queries import Run
 from fairlead.show.web.people import accounts, audit, credentials
-from fairlead.show.web.people.expiry_clock import Course
-from fairlead.show.web.people.passwords import Passwords, proper_password
+from fairlead.show.web.people.expiry_clock import ExpiryClock
+from fairlead.show.web.people.passwords import Passwords, check_password
 from fairlead.show.web.people.store import FILE, ConflictError, NobodyError, Store
 
 HOUR = 3600 * 10**9
@@ -31,8 +31,8 @@ class Clock:
         self.now += int(hours * HOUR)
         self.steady += int(hours * HOUR)
 
-    def course(self, begin_ns: int = 0) -> Course:
-        return Course(lambda: self.now, begin_ns, lambda: self.steady)
+    def course(self, begin_ns: int = 0) -> ExpiryClock:
+        return ExpiryClock(lambda: self.now, begin_ns, lambda: self.steady)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def store(tmp_path: Path, clock: Clock) -> Store:
 
 
 def test_the_file_is_its_owners_and_no_secret_is_in_it(store: Store) -> None:
-    accounts.add(store, "alice", password=Passwords(8 << 20, 1).hash("four words are enough"))
+    accounts.add_account(store, "alice", password=Passwords(8 << 20, 1).hash("four words are enough"))
     secrets = [
         credentials.begin_session(store, "alice", "local"),
         credentials.make_token(store, "alice", title="ci", scopes=("read",), lasts_ns=HOUR)[0],
@@ -65,7 +65,7 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
         "from fairlead.show.web.people.store import Store; from fairlead.show.web.people import accounts, credentials\n"
-        "store = Store(Path(sys.argv[1])); accounts.add(store, 'alice')\n"
+        "store = Store(Path(sys.argv[1])); accounts.add_account(store, 'alice')\n"
         "print(credentials.begin_session(store, 'alice', 'local'), flush=True)\n"
         "store._base.execute('BEGIN IMMEDIATE'); store.execute(\"DELETE FROM account\"); sys.stdin.read()\n"
     )
@@ -79,31 +79,31 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
         os.kill(running.pid, signal.SIGKILL)
         running.wait(20)
     with Store(tmp_path) as again:
-        held = credentials.session(again, secret, **LIMITS)
+        held = credentials.find_session(again, secret, **LIMITS)
         assert held is not None
         assert held.name == "alice"
 
 
 def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     with Store(tmp_path) as writing, Store(tmp_path) as reading:
-        accounts.add(writing, "alice")
+        accounts.add_account(writing, "alice")
         with writing.change():
-            accounts.add(writing, "bob")
-            assert [one.name for one in accounts.accounts(reading)] == ["alice"]
-        assert [one.name for one in accounts.accounts(reading)] == ["alice", "bob"]
+            accounts.add_account(writing, "bob")
+            assert [one.name for one in accounts.list_accounts(reading)] == ["alice"]
+        assert [one.name for one in accounts.list_accounts(reading)] == ["alice", "bob"]
 
 
 def test_what_another_process_changes_is_seen_by_all_who_have_the_file_open(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\nfrom fairlead.show.web.people.store import Store\n"
         "from fairlead.show.web.people import accounts\n"
-        "with Store(Path(sys.argv[1])) as store: accounts.add(store, sys.argv[2])\n"
+        "with Store(Path(sys.argv[1])) as store: accounts.add_account(store, sys.argv[2])\n"
     )
     with Store(tmp_path) as first, Store(tmp_path) as second:
         for name in ("alice", "bob"):
             subprocess.run([sys.executable, "-c", script, str(tmp_path), name], check=True, timeout=60)
-            assert accounts.account(first, name) is not None
-            assert accounts.account(second, name) is not None
+            assert accounts.find_account(first, name) is not None
+            assert accounts.find_account(second, name) is not None
 
 
 def test_a_file_of_a_newer_fairlead_or_of_something_else_is_told(tmp_path: Path) -> None:
@@ -123,36 +123,36 @@ def test_a_file_of_a_newer_fairlead_or_of_something_else_is_told(tmp_path: Path)
 
 
 def test_a_session_ends_when_unused_and_after_its_longest_time(store: Store, clock: Clock) -> None:
-    accounts.add(store, "alice")
+    accounts.add_account(store, "alice")
     unused, used = (
         credentials.begin_session(store, "alice", "local"),
         credentials.begin_session(store, "alice", "local"),
     )
     for _ in range(9):
         clock.on(1)
-        credentials.touch(store, "session", credentials.hashed(used))
-    assert credentials.session(store, unused, **LIMITS) is None
-    assert credentials.session(store, used, **LIMITS) is not None
+        credentials.record_use(store, "session", credentials.hash_secret(used))
+    assert credentials.find_session(store, unused, **LIMITS) is None
+    assert credentials.find_session(store, used, **LIMITS) is not None
     clock.on(1)
-    credentials.touch(store, "session", credentials.hashed(used))
-    assert credentials.session(store, used, **LIMITS) is None
+    credentials.record_use(store, "session", credentials.hash_secret(used))
+    assert credentials.find_session(store, used, **LIMITS) is None
 
 
 def test_a_clock_set_back_keeps_nothing_alive(tmp_path: Path, clock: Clock, store: Store) -> None:
-    accounts.add(store, "alice")
+    accounts.add_account(store, "alice")
     secret = credentials.begin_session(store, "alice", "local")
     link, _ = credentials.make_link(store, "alice", Run(None, "7", None), 3 * HOUR)
     clock.now -= 1000 * HOUR  # the clock is set back while the process runs
     clock.on(1.9)
-    assert credentials.session(store, secret, **LIMITS) is not None
+    assert credentials.find_session(store, secret, **LIMITS) is not None
     clock.on(0.2)
-    assert credentials.session(store, secret, **LIMITS) is None
-    accounts.add(store, "bob")  # whatever is written says how far time had come
+    assert credentials.find_session(store, secret, **LIMITS) is None
+    accounts.add_account(store, "bob")  # whatever is written says how far time had come
     again = Store(tmp_path, wall=lambda: clock.now)  # a new process, the clock still wrong
-    assert credentials.session(again, secret, **LIMITS) is None
-    assert credentials.link(again, link) is not None
+    assert credentials.find_session(again, secret, **LIMITS) is None
+    assert credentials.find_link(again, link) is not None
     clock.on(1)
-    assert credentials.link(store, link) is None
+    assert credentials.find_link(store, link) is None
     shown = store.course.shown(store.now)
     assert shown == clock.now
 
@@ -161,56 +161,56 @@ def test_a_clock_set_back_keeps_nothing_alive(tmp_path: Path, clock: Clock, stor
 
 
 def test_disabling_ends_everything_at_once_and_for_good(store: Store) -> None:
-    accounts.add(store, "alice")
+    accounts.add_account(store, "alice")
     session = credentials.begin_session(store, "alice", "local")
     token, _ = credentials.make_token(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
     link, _ = credentials.make_link(store, "alice", Run(None, "7", None), HOUR)
     welcome = credentials.make_welcome(store, "alice")
-    accounts.change(store, "alice", disabled=True)
+    accounts.change_account(store, "alice", disabled=True)
     for _ in range(2):
-        assert credentials.session(store, session, **LIMITS) is None
-        assert credentials.token(store, token) is None
-        assert credentials.link(store, link) is None
+        assert credentials.find_session(store, session, **LIMITS) is None
+        assert credentials.find_token(store, token) is None
+        assert credentials.find_link(store, link) is None
         assert credentials.use_welcome(store, welcome) is None
-        accounts.change(store, "alice", disabled=False)
+        accounts.change_account(store, "alice", disabled=False)
 
 
 def test_the_last_administrator_cannot_go(store: Store) -> None:
-    accounts.add(store, "root", role="admin")
-    accounts.add(store, "second", role="admin")
-    accounts.change(store, "second", disabled=True)
+    accounts.add_account(store, "root", role="admin")
+    accounts.add_account(store, "second", role="admin")
+    accounts.change_account(store, "second", disabled=True)
     for attempt in (
-        lambda: accounts.remove(store, "root"),
-        lambda: accounts.change(store, "root", role="user"),
-        lambda: accounts.change(store, "root", disabled=True),
+        lambda: accounts.remove_account(store, "root"),
+        lambda: accounts.change_account(store, "root", role="user"),
+        lambda: accounts.change_account(store, "root", disabled=True),
     ):
         with pytest.raises(ConflictError, match="last administrator"):
             attempt()
-    assert accounts.known(store, "root").role == "admin"
-    accounts.change(store, "second", disabled=False)
-    accounts.remove(store, "root")
+    assert accounts.get_account(store, "root").role == "admin"
+    accounts.change_account(store, "second", disabled=False)
+    accounts.remove_account(store, "root")
     with pytest.raises(NobodyError):
-        accounts.known(store, "root")
+        accounts.get_account(store, "root")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "a:b", "link:1", "a/b", "a\nb", "-a", "x" * 200, "a\0"])
 def test_names_that_can_be_nobodys_are_refused(store: Store, name: str) -> None:
     with pytest.raises(UsageError):
-        accounts.add(store, name)
+        accounts.add_account(store, name)
 
 
 def test_who_comes_from_elsewhere_takes_nobodys_name(store: Store) -> None:
-    accounts.add(store, "root", role="admin")
+    accounts.add_account(store, "root", role="admin")
     with pytest.raises(ConflictError, match="another's"):
-        accounts.arrived(store, "root", "oidc", subject="s1")
-    first = accounts.arrived(store, "alice", "oidc", subject="s1", role="support", projects=("p",))
+        accounts.admit_account(store, "root", "oidc", subject="s1")
+    first = accounts.admit_account(store, "alice", "oidc", subject="s1", role="support", projects=("p",))
     assert (first.role, first.projects) == ("support", ("p",))
     with pytest.raises(ConflictError):  # the provider gave the name to somebody else
-        accounts.arrived(store, "alice", "oidc", subject="s2")
+        accounts.admit_account(store, "alice", "oidc", subject="s2")
     with pytest.raises(ConflictError):
-        accounts.arrived(store, "alice", "ldap")
-    accounts.change(store, "alice", way="ldap")
-    assert accounts.arrived(store, "alice", "ldap").role == "support"
+        accounts.admit_account(store, "alice", "ldap")
+    accounts.change_account(store, "alice", way="ldap")
+    assert accounts.admit_account(store, "alice", "ldap").role == "support"
 
 
 def test_a_welcome_key_is_good_once_and_for_an_hour(store: Store, clock: Clock) -> None:
@@ -218,34 +218,34 @@ def test_a_welcome_key_is_good_once_and_for_an_hour(store: Store, clock: Clock) 
     assert credentials.use_welcome(store, first) is None, "a newer one ends it"
     assert credentials.use_welcome(store, second) == "admin"
     assert credentials.use_welcome(store, second) is None
-    assert accounts.known(store, "admin").role == "admin"
+    assert accounts.get_account(store, "admin").role == "admin"
     late = credentials.make_welcome(store, "admin")
     clock.on(1.01)
     assert credentials.use_welcome(store, late) is None
 
 
 def test_of_tokens_and_links_there_are_not_endlessly_many(store: Store) -> None:
-    accounts.add(store, "alice")
+    accounts.add_account(store, "alice")
     for _ in range(50):
         credentials.make_token(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
     with pytest.raises(ConflictError, match="50 tokens"):
         credentials.make_token(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
     for _ in range(110):
         credentials.begin_session(store, "alice", "local")
-    assert credentials.counted(store)["session"] == 100
+    assert credentials.count_credentials(store)["session"] == 100
 
 
 def test_the_log_pages_and_forgets(store: Store, clock: Clock) -> None:
     for number in range(199):
-        audit.note(store, "alice", "sign in", f"\x1b[2J{number}", keep_ns=HOUR)
-    pages = [audit.entries(store, limit=50)]
+        audit.write_entry(store, "alice", "sign in", f"\x1b[2J{number}", keep_ns=HOUR)
+    pages = [audit.list_entries(store, limit=50)]
     while len(pages[-1]) == 50:
-        pages.append(audit.entries(store, limit=50, before=pages[-1][-1].number))
+        pages.append(audit.list_entries(store, limit=50, before=pages[-1][-1].number))
     assert [one.number for page in pages for one in page] == list(range(199, 0, -1))
     assert "\x1b" not in pages[0][0].what
     clock.on(2)
-    audit.note(store, "bob", "sign in", keep_ns=HOUR)
-    assert [one.who for one in audit.entries(store)] == ["bob"]
+    audit.write_entry(store, "bob", "sign in", keep_ns=HOUR)
+    assert [one.who for one in audit.list_entries(store)] == ["bob"]
 
 
 # Passwords
@@ -268,4 +268,4 @@ def test_passwords_are_hashed_anew_by_newer_parameters() -> None:
 @pytest.mark.parametrize("text", ["short", "alice_alice", "aaaaaaaaaaaa", "x" * 2000])
 def test_passwords_that_are_guessed_at_once_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        proper_password(text, "Alice_alice")
+        check_password(text, "Alice_alice")

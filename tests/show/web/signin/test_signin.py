@@ -38,7 +38,7 @@ def site(tmp_path: Path, lake: Lake) -> Iterator[Site]:
 def changing(site: Site, **wanted: Any) -> None:
     """What the command does while the server runs."""
     with Store(site.folder) as store:
-        accounts.change(store, wanted.pop("name"), **wanted)
+        accounts.change_account(store, wanted.pop("name"), **wanted)
 
 
 # Signing in
@@ -74,7 +74,7 @@ def test_wrong_names_and_passwords_read_alike_and_are_noted_without_what_was_typ
     assert {(one.status_code, one.text) for one in answers} == {(401, answers[0].text)}
     assert site.browser().sign_in("carol").status_code == 403
     with Store(site.folder) as store:
-        lines = audit.entries(store)
+        lines = audit.list_entries(store)
     assert [(one.who, one.done) for one in lines] == [
         ("carol", False),
         ("", False),
@@ -247,8 +247,8 @@ def test_a_token_may_never_more_than_its_owner(site: Site) -> None:
     assert site.browser().ask("POST", "/api/v1/tokens", {"title": "child"}, bearer).status_code == 403
     assert site.browser().get("accounts", **bearer).status_code == 200
     with Store(site.folder) as store:
-        accounts.add(store, "second", role="admin")
-        accounts.change(store, "root", role="user")
+        accounts.add_account(store, "second", role="admin")
+        accounts.change_account(store, "root", role="user")
     assert site.browser().get("accounts", **bearer).status_code == 403
     assert site.browser().get("session", **bearer).json()["scopes"] == ["read", "act"]
 
@@ -325,8 +325,8 @@ def test_what_administrators_do_others_do_not_and_it_is_noted(site: Site, method
             assert browser.ask(method, f"/api/v1/{path}", body).status_code == 403
     assert site.browser().ask(method, f"/api/v1/{path}", body).status_code == 401
     with Store(site.folder) as store:
-        refused = sorted(one.who for one in audit.entries(store) if not one.done)
-        assert accounts.known(store, "alice").role == "user"
+        refused = sorted(one.who for one in audit.list_entries(store) if not one.done)
+        assert accounts.get_account(store, "alice").role == "user"
     assert refused == ["alice", "carol"], "once a minute each"
 
 
@@ -395,8 +395,8 @@ def test_a_portal_names_people_and_nobody_else_does(portal: Site) -> None:
     assert named(trusted, x_user="root").status_code == 403, "a local account's name"
     portal.close()
     with Store(portal.folder) as store:
-        assert accounts.known(store, "alice").way == "header"
-        accounts.change(store, "alice", disabled=True)
+        assert accounts.get_account(store, "alice").way == "header"
+        accounts.change_account(store, "alice", disabled=True)
     portal.open()
     assert named(trusted, x_user="alice").status_code == 403
 
@@ -408,4 +408,4 @@ def test_behind_a_portal_links_can_be_made_with_the_pages_word(portal: Site) -> 
     browser.word = browser.ask("GET", "/api/v1/session", headers=headers).json()["csrf"]
     assert browser.ask("POST", "/api/v1/links", {"job": "100"}, headers).status_code == 201
     with Store(portal.folder, wall=lambda: NOW) as store:
-        assert [one.owner for one in credentials.links(store, None)] == ["alice"]
+        assert [one.owner for one in credentials.list_links(store, None)] == ["alice"]

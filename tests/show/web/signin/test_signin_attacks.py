@@ -21,10 +21,10 @@ from fairlead.run import setup_route as setup
 from fairlead.run.config import Config
 from fairlead.show.alerts import subscription_routes as subscribing
 from fairlead.show.alerts.settings import Alerts
-from fairlead.show.web.api.app import application
+from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.live import Board
 from fairlead.show.web.api.settings import ApiSettings
-from fairlead.show.web.guard.client_address import limited_as
+from fairlead.show.web.guard.client_address import map_to_limited_network
 from fairlead.show.web.guard.sign_in_attempts import Attempts
 from fairlead.show.web.identity import ACT, ADMIN, READ, Person, RefusedError, Role
 from fairlead.show.web.people import accounts, credentials
@@ -68,7 +68,7 @@ def test_a_link_shows_no_more_than_its_maker_sees_now(site: Site) -> None:
 
 def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        accounts.add(store, "alice")
+        accounts.add_account(store, "alice")
         secret, _ = credentials.make_link(store, "alice", Run("c", "7", 1), HOUR)
     with sqlite3.connect(tmp_path / FILE) as base:
         for statement in ("ALTER TABLE link DROP COLUMN user", "ALTER TABLE link DROP COLUMN project"):
@@ -76,7 +76,7 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> No
         base.execute("PRAGMA user_version = 1")
     base.close()
     with Store(tmp_path) as store:
-        held = credentials.link(store, secret)
+        held = credentials.find_link(store, secret)
         assert held is not None
         assert (held.run, held.user) == (Run("c", "7", 1), None)
         credentials.make_link(store, "alice", Run("c", "8", 1), HOUR, user="alice")
@@ -101,16 +101,16 @@ def test_trying_welcome_keys_keeps_nobody_else_out(site: Site) -> None:
 def test_a_welcome_key_is_not_made_for_an_account_that_just_went(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     root = site.signed_in("root")
     assert root.post("accounts", {"name": "erin"}).status_code == 201
-    known = accounts.known
+    known = accounts.get_account
 
     def gone_after(store: Store, name: str) -> accounts.Account:
         found = known(store, name)
-        monkeypatch.setattr(accounts, "known", known)
+        monkeypatch.setattr(accounts, "get_account", known)
         with Store(site.folder) as other:
-            accounts.remove(other, name)
+            accounts.remove_account(other, name)
         return found
 
-    monkeypatch.setattr(accounts, "known", gone_after)
+    monkeypatch.setattr(accounts, "get_account", gone_after)
     assert root.post("accounts/erin/welcome", {}).status_code == 404
 
 
@@ -126,7 +126,7 @@ def test_what_is_followed_ends_with_the_role_though_as_much_is_seen() -> None:
     people: dict[str, Role] = {"now": "admin"}
 
     class Door:
-        def person(self, request: Request) -> Person:
+        def identify_person(self, request: Request) -> Person:
             del request
             scopes = (READ, ACT, ADMIN) if people["now"] == "admin" else (READ, ACT)
             return Person(name="x", role=people["now"], key="session:1", scopes=scopes, how="session")
@@ -140,7 +140,7 @@ def test_what_is_followed_ends_with_the_role_though_as_much_is_seen() -> None:
             return b"{}"
 
         board = Board(door, 10, 10)
-        response = board.follow(request, door.person(request), "key", look, 1.0)
+        response = board.follow(request, door.identify_person(request), "key", look, 1.0)
         heard: list[bytes] = []
         async for part in response.body_iterator:  # type: ignore[attr-defined]
             heard.append(bytes(part))
@@ -157,7 +157,7 @@ def test_who_looks_is_part_of_what_is_followed(lake: Lake, monkeypatch: pytest.M
     roles: list[Role] = ["admin", "support"]
 
     class Door:
-        def person(self, request: Request) -> Person:
+        def identify_person(self, request: Request) -> Person:
             del request
             return Person(name="x", role=roles[len(keys)], key="session:1", how="session")
 
@@ -167,7 +167,7 @@ def test_who_looks_is_part_of_what_is_followed(lake: Lake, monkeypatch: pytest.M
         return Response()
 
     monkeypatch.setattr(Board, "follow", follow)
-    app = application(
+    app = build_application(
         Asking(lake), ApiSettings(key=KEY, warm=False), door=Door(), followed={"runs": lambda _person, _rest: b"{}"}
     )
 
@@ -184,7 +184,7 @@ def test_the_door_is_asked_in_the_loops_thread() -> None:
     threads: list[threading.Thread] = []
 
     class Door:
-        def person(self, request: Request) -> Person:
+        def identify_person(self, request: Request) -> Person:
             del request
             threads.append(threading.current_thread())
             raise RefusedError(401, "nobody")
@@ -197,11 +197,11 @@ def test_the_door_is_asked_in_the_loops_thread() -> None:
 
 def test_a_token_that_only_reads_subscribes_nobody(tmp_path: Path) -> None:
     class Door:
-        def person(self, request: Request) -> Person:
+        def identify_person(self, request: Request) -> Person:
             del request
             return Person(name="carol", role="support", key="token:1", how="token")
 
-    routes = subscribing.routes(tmp_path, Alerts(), Door(), lambda: 0)
+    routes = subscribing.build_subscription_routes(tmp_path, Alerts(), Door(), lambda: 0)
     app = Starlette(routes=routes)
 
     async def ask() -> list[int]:
@@ -224,8 +224,8 @@ def test_spellings_of_a_name_and_addresses_of_one_network_are_one_try() -> None:
     waits = [attempts.begin(name, f"2001:db8::{number}") for number, name in enumerate(names)]
     assert [wait > 0 for wait in waits] == [False] * 5 + [True]
     assert attempts.begin("alice", "2001:db8:0:1::1") == 0
-    assert limited_as("::ffff:10.1.2.3") == "10.1.2.3"
-    assert limited_as("unix") == "unix"
+    assert map_to_limited_network("::ffff:10.1.2.3") == "10.1.2.3"
+    assert map_to_limited_network("unix") == "unix"
 
 
 def test_answers_of_the_provider_nobody_asked_for_keep_nobody_out(tmp_path: Path, lake: Lake) -> None:

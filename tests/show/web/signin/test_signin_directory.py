@@ -150,7 +150,7 @@ def test_signing_in_makes_an_account_of_role_and_projects(
     assert site.browser().sign_in("bob", way="local").json()["role"] == "admin"
     assert site.browser().sign_in("a*(b)\\c").status_code == 403, "no name of an account"
     with Store(site.folder) as store:
-        accounts.change(store, "alice", disabled=True)
+        accounts.change_account(store, "alice", disabled=True)
     assert site.browser().sign_in("alice").status_code == 403
     site.close()
     slapd_gone = Site(tmp_path / "other", lake, ldap=Ldap(url="ldaps://127.0.0.1:1", user=PEOPLE, timeout_s=0.3))

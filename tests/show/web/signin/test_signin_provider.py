@@ -14,7 +14,7 @@ from fairlead.core.clock import now_ns
 from fairlead.show.web.people import accounts, audit
 from fairlead.show.web.people.store import Store
 from fairlead.show.web.settings import Oidc
-from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, checked
+from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, check_id_token
 from fairlead.store.lake import Lake
 from people_serving import Browser, Site
 from questions_site import build
@@ -89,7 +89,7 @@ def test_who_signs_in_there_is_let_in_here(site: Site, provider: openid_server.O
     # groups are looked at each time
     site.close()
     with Store(site.folder) as store:
-        accounts.change(store, "alice", role="admin", projects=[])
+        accounts.change_account(store, "alice", role="admin", projects=[])
     site.open()
     again = site.browser()
     assert came_back(again, provider.signed_in(begun(again), "s1~alice@example.org~help,g-climate")) == "/jobs/1.2"
@@ -108,8 +108,8 @@ def test_an_answer_is_worth_nothing_in_another_browser(site: Site, provider: ope
     assert came_back(late, back) == "/signin?refused=forged"
     site.close()
     with Store(site.folder) as store:
-        assert [one.name for one in accounts.accounts(store)] == ["root"]
-        assert len([one for one in audit.entries(store) if not one.done]) == 2
+        assert [one.name for one in accounts.list_accounts(store)] == ["root"]
+        assert len([one for one in audit.list_entries(store) if not one.done]) == 2
     site.open()
 
 
@@ -137,7 +137,7 @@ def test_the_provider_gives_nobody_a_name_of_somebody_else(site: Site, provider:
         assert came_back(browser, provider.signed_in(begun(browser, "//evil.example"), who)) == target
     changed = site.browser()
     with Store(site.folder) as store:
-        accounts.change(store, "alice", disabled=True)
+        accounts.change_account(store, "alice", disabled=True)
     assert came_back(changed, provider.signed_in(begun(changed), "s1~alice~")) == "/signin?refused=account"
 
 
@@ -175,9 +175,9 @@ def signed(key: Any, claims: dict[str, Any], alg: str = "ES256", **header: Any) 
 
 def test_a_good_id_token_is_taken(keys: tuple[Any, dict[str, Any]]) -> None:
     key, public = keys
-    assert checked(signed(key, GOOD), public, **EXPECTED)["sub"] == "s1"
+    assert check_id_token(signed(key, GOOD), public, **EXPECTED)["sub"] == "s1"
     several = {**GOOD, "aud": ["fairlead", "other"], "azp": "fairlead"}
-    assert checked(signed(key, several), public, **EXPECTED)["sub"] == "s1"
+    assert check_id_token(signed(key, several), public, **EXPECTED)["sub"] == "s1"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_claims_that_are_not_for_us_are_refused(keys: tuple[Any, dict[str, Any]]
     key, public = keys
     claims = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
     with pytest.raises(ForgedError):
-        checked(signed(key, claims), public, **EXPECTED)
+        check_id_token(signed(key, claims), public, **EXPECTED)
 
 
 def test_signatures_that_are_not_the_providers_are_refused(keys: tuple[Any, dict[str, Any]]) -> None:
@@ -239,10 +239,10 @@ def test_signatures_that_are_not_the_providers_are_refused(keys: tuple[Any, dict
     ]
     for text in forged:
         with pytest.raises(ForgedError):
-            checked(text, listed, **EXPECTED)
+            check_id_token(text, listed, **EXPECTED)
     with pytest.raises(ForgedError):
-        checked(signed(shared, GOOD, "HS256"), listed, **EXPECTED)
+        check_id_token(signed(shared, GOOD, "HS256"), listed, **EXPECTED)
     with pytest.raises(UnknownKeyError):
-        checked(signed(key, GOOD, kid="k2"), public, **EXPECTED)
+        check_id_token(signed(key, GOOD, kid="k2"), public, **EXPECTED)
     with pytest.raises(ForgedError):
-        checked(good, {}, **EXPECTED)
+        check_id_token(good, {}, **EXPECTED)

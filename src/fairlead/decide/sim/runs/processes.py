@@ -17,7 +17,7 @@ from multiprocessing.connection import wait
 from typing import TypeVar
 
 from fairlead.core.errors import ServerError
-from fairlead.explain.batch.workers import Here, Workers
+from fairlead.explain.batch.workers import LocalWorkers, Workers
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -46,7 +46,7 @@ class Processes:
 def processes(count: int) -> Iterator[Workers]:
     """`count` worker processes while the block runs; one is this process itself."""
     if count <= 1:
-        yield Here()
+        yield LocalWorkers()
         return
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:

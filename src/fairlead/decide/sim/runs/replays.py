@@ -25,7 +25,7 @@ from fairlead.decide.sim.workloads.history_curves import learn
 from fairlead.decide.whatif.history import past_of
 from fairlead.decide.whatif.replays import OnLayer, played, recorded
 from fairlead.decide.whatif.site import known_of, setting_of
-from fairlead.explain.diagnosing.site_file import site_facts
+from fairlead.explain.diagnosing.site_file import read_site_facts
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
 
@@ -98,7 +98,7 @@ def _read(workload: Replay, seed: tuple[int, int]) -> Source:
 def _past(workload: OwnPast) -> Source:
     lake = Lake.open(Path(workload.lake))
     span = Span(moment_ns(workload.since), moment_ns(workload.until))
-    facts = site_facts(workload.site)
+    facts = read_site_facts(workload.site)
     peaks = {} if facts is None else dict(facts.peaks)
     past = past_of(lake, span)
     fit = sound(past.runs, past.bursts)

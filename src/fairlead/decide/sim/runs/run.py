@@ -22,7 +22,7 @@ from fairlead.decide.sim.experiments.spec import Experiment, read
 from fairlead.decide.sim.runs import results as kept_results
 from fairlead.decide.sim.runs.processes import processes, processors
 from fairlead.decide.sim.runs.replays import replayed, resolved
-from fairlead.explain.batch.workers import Workers, workers
+from fairlead.explain.batch.workers import Workers, start_workers
 from fairlead.store.lake import Lake
 
 Tell = Callable[[int, int], None]
@@ -118,7 +118,7 @@ def crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
         with processes(jobs or processors()) as found:
             yield found
         return
-    with workers("processes" if dask == "local" else dask, count=jobs) as found:
+    with start_workers("processes" if dask == "local" else dask, count=jobs) as found:
         yield found
 
 

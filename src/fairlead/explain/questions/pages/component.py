@@ -16,11 +16,18 @@ import pyarrow.compute as pc
 from fairlead.core.errors import UsageError
 from fairlead.explain.questions import components
 from fairlead.explain.questions.answers_pages import ComponentLook, Lane
-from fairlead.explain.questions.coverage import Coverage, coverage, known_share
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, floats, integers, select
-from fairlead.explain.questions.pages.axis import Axis, axis_of, line_of
+from fairlead.explain.questions.coverage import Coverage, compute_known_share, find_coverage
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    build_day_filter,
+    query_lake,
+    read_floats,
+    read_integers,
+)
+from fairlead.explain.questions.pages.axis import Axis, build_axis, build_line
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import filled, numbers, stepped
+from fairlead.explain.questions.rollup_sums import fill_steps, round_line, sum_by_step
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
 
@@ -37,7 +44,7 @@ _MOST_HOURS_NS = 32 * DAY_NS
 _WHOLE = "kind = $kind AND id = $id AND job_id IS NULL"
 
 
-def component(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> ComponentLook:
+def describe_component(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> ComponentLook:
     """One component. Raises UnknownNameError, UsageError, LakeError."""
     if name not in KINDS:
         raise UsageError(f"there is no layer {name!r}", remedy=f"one of {', '.join(KINDS)}")
@@ -45,11 +52,11 @@ def component(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) 
         raise UsageError("which component is not said", remedy="give id=NAME")
     kind, main = KINDS[name]
     span = asked.span(now_ns, "1h", asking.longest_ns)
-    page = components.component(asking.lake, kind, asked.id, span, sight, now_ns, limit=asked.limit)
+    page = components.describe_component(asking.lake, kind, asked.id, span, sight, now_ns, limit=asked.limit)
     axis, rows = _cells(asking.lake, kind, asked.id, span, now_ns, asked.points)
     steps = axis.points
-    sources = [asked.id, _node_of(asked.id), *components.servers_of(asking.lake, kind, asked.id, span)]
-    cover = coverage(asking.lake, sources, steps)
+    sources = [asked.id, _node_of(asked.id), *components.find_servers(asking.lake, kind, asked.id, span)]
+    cover = find_coverage(asking.lake, sources, steps)
     seen = [str(one) for one in pc.unique(rows.column("layer")).to_pylist()]
     order = sorted(seen, key=lambda one: (one != main, LAYERS.index(one) if one in LAYERS else len(LAYERS), one))
     hours_span, hours = _hours(asking.lake, kind, main, asked.id, span, now_ns)
@@ -65,8 +72,8 @@ def component(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) 
         finest_ns=axis.cells.step_ns,
         row=page.row,
         lanes=[_lane(axis, _of(rows, one), one, cover) for one in order],
-        queue_max=numbers(queue),
-        wait_mean_ns=numbers(waits),
+        queue_max=round_line(queue),
+        wait_mean_ns=round_line(waits),
         hours_from_ns=hours_span.from_ns,
         hours=hours,
         peak=asking.peaks.get(kind),
@@ -90,11 +97,11 @@ def _cells(lake: Tables, kind: str, name: str, span: Span, now_ns: int, points: 
     """Sums by cell and layer, of the finest interval that is there (seconds are forgotten first)."""
     tried: list[tuple[Axis, pa.Table]] = []
     for interval in INTERVALS:
-        axis = axis_of(span, now_ns, points, interval)
+        axis = build_axis(span, now_ns, points, interval)
         if axis.cells.step_ns != interval and interval != INTERVALS[-1]:
             continue
         tried.append(
-            (axis, stepped(lake, axis.cells, interval, "layer", _WHOLE, {"kind": kind, "id": name}, more=_MORE))
+            (axis, sum_by_step(lake, axis.cells, interval, "layer", _WHOLE, {"kind": kind, "id": name}, more=_MORE))
         )
         if tried[-1][1].num_rows:
             return tried[-1]
@@ -102,26 +109,26 @@ def _cells(lake: Tables, kind: str, name: str, span: Span, now_ns: int, points: 
 
 
 def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
-    at = integers(rows, "step")
-    read, there = line_of(axis, at, floats(rows, "read_bytes"), cover)
-    write, _ = line_of(axis, at, floats(rows, "write_bytes"), cover)
-    metadata, _ = line_of(axis, at, floats(rows, "metadata_ops"), cover)
+    at = read_integers(rows, "step")
+    read, there = build_line(axis, at, read_floats(rows, "read_bytes"), cover)
+    write, _ = build_line(axis, at, read_floats(rows, "write_bytes"), cover)
+    metadata, _ = build_line(axis, at, read_floats(rows, "metadata_ops"), cover)
     return Lane(
         layer=layer,
         read_bytes_per_s=read,
         write_bytes_per_s=write,
         metadata_ops_per_s=metadata,
-        known_share=known_share(axis.points, there, cover),
+        known_share=compute_known_share(axis.points, there, cover),
     )
 
 
 def _by_point(axis: Axis, rows: pa.Table) -> tuple[np.ndarray[Any, np.dtype[np.float64]], ...]:
     """Mean wait and longest queue of each point; NaN where no row tells."""
-    at = integers(rows, "step")
+    at = read_integers(rows, "step")
     room = axis.points.count * axis.per
     cells = np.full((3, room), np.nan)
     for k, column in enumerate(("wait_ns", "waits", "queue")):
-        cells[k, at] = floats(rows, column)
+        cells[k, at] = read_floats(rows, column)
     by_point = cells.reshape(3, axis.points.count, axis.per)
     known = np.isfinite(by_point).any(axis=2)
     wait, waits = np.nansum(by_point[0], axis=1), np.nansum(by_point[1], axis=1)
@@ -133,16 +140,17 @@ def _by_point(axis: Axis, rows: pa.Table) -> tuple[np.ndarray[Any, np.dtype[np.f
 def _hours(lake: Tables, kind: str, layer: str, name: str, span: Span, now_ns: int) -> tuple[Span, list[float | None]]:
     """The busiest minute of each hour of the span, of at least its last day and at most 32: bytes or operations/s."""
     length = min(max(span.length_ns, DAY_NS), _MOST_HOURS_NS)
-    wide = Span(span.to_ns - length, min(span.to_ns, now_ns)).aligned(HOUR_NS)
+    wide = Span(span.to_ns - length, min(span.to_ns, now_ns)).align_to(HOUR_NS)
     value = "metadata_ops" if kind == "mds" else "coalesce(read_bytes + write_bytes, read_bytes, write_bytes)"
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT (ts_ns - {wide.from_ns}) // {HOUR_NS} AS hour, max(rate) AS peak FROM (SELECT ts_ns,"
         f" sum({value})::DOUBLE / 60 AS rate FROM rollup WHERE interval_ns = {MINUTE_NS} AND {_WHOLE} AND"
-        f" layer = $layer AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY ts_ns)"
+        f" layer = $layer AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {build_day_filter(wide)}"
+        f" GROUP BY ts_ns)"
         " GROUP BY hour",
         {"kind": kind, "id": name, "layer": layer},
         within=wide,
     )
-    hourly = axis_of(wide, now_ns, wide.length_ns // HOUR_NS, HOUR_NS).points
-    return wide, numbers(filled(hourly, integers(found, "hour"), floats(found, "peak")))
+    hourly = build_axis(wide, now_ns, wide.length_ns // HOUR_NS, HOUR_NS).points
+    return wide, round_line(fill_steps(hourly, read_integers(found, "hour"), read_floats(found, "peak")))

@@ -9,8 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.explain.questions.answers_pages import FileRow, JobFiles
-from fairlead.explain.questions.lake_queries import Sight, Tables, records, select
-from fairlead.explain.questions.pages.operations import METADATA, MOUNTED, MOVED, layer_told, within
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
+from fairlead.explain.questions.pages.operations import (
+    METADATA,
+    MOUNTED,
+    MOVED,
+    build_overlap_condition,
+    find_operation_layer,
+)
 from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
 from fairlead.explain.questions.question import Asking
 from fairlead.store.rollups import UPPER_INTERFACES
@@ -28,13 +34,13 @@ _NOTHING = "files: neither a trace nor a mount recorded what this job did with f
 _METADATA_COUNTS = ("opens", "stats", "renames")
 
 
-def files(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobFiles:
+def list_job_files(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobFiles:
     """Files of a job. Raises UnknownNameError, UsageError, LakeError."""
     run = run_seen(asking, name, asked, sight, now_ns)
     missing = list(run.missing)
     found: list[dict[str, Any]] = []
     if run.alone:
-        layer, ranked = layer_told(asking.lake, run.job_id, run.span)
+        layer, ranked = find_operation_layer(asking.lake, run.job_id, run.span)
         if layer is not None:
             who = "rank" if ranked else "node"
             found = _listed(asking.lake, run, asked, _operations(run, layer, who), of_ops=True)
@@ -59,7 +65,7 @@ def _listed(lake: Tables, run: RunSeen, asked: Any, sums: str, *, of_ops: bool) 
     if not of_ops:
         words["upper"] = list(UPPER_INTERFACES)
     # Names are looked up without pruning: a file may have been seen long ago.
-    found = select(
+    found = query_lake(
         lake,
         f"WITH sums AS ({sums}), named AS (SELECT file_id, arg_min(path, coalesce(first_seen_ns, 0)) AS path,"
         " arg_min(fs, coalesce(first_seen_ns, 0)) AS named_fs FROM files WHERE file_id IN (SELECT file_id FROM sums)"
@@ -68,7 +74,7 @@ def _listed(lake: Tables, run: RunSeen, asked: Any, sums: str, *, of_ops: bool) 
         f" ORDER BY {_ORDER[asked.sort]}, file_id LIMIT {int(asked.limit)} OFFSET {int(asked.offset)}",
         words,
     )
-    return records(found)
+    return list_rows(found)
 
 
 def _operations(run: RunSeen, layer: str, who: str) -> str:
@@ -83,7 +89,8 @@ def _operations(run: RunSeen, layer: str, who: str) -> str:
         f" coalesce(TRY_CAST(sum(count) FILTER ({METADATA}) AS BIGINT), 0) AS metadata_ops,"
         f' count(DISTINCT "{who}") AS processes, sum(busy_ns) / 1e9 AS busy_s,'
         " min(start_ns) AS first_ns, max(end_ns) AS last_ns"
-        f" FROM ops WHERE job_id = $job AND {within(run.span)} AND {MOUNTED[layer]} AND file_id IS NOT NULL"
+        f" FROM ops WHERE job_id = $job AND {build_overlap_condition(run.span)} AND {MOUNTED[layer]} AND"
+        f" file_id IS NOT NULL"
         " GROUP BY file_id"
     )
 

@@ -1,6 +1,6 @@
 """All components of one layer, their hours and their distribution (Beacon, TOS 2023, section 7).
 
-Not here: queues and waits (`waits`), one component (`components`).
+Not here: queues and waits (`waits`), one component (`list_component_rows`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -14,28 +14,28 @@ from fairlead.core.errors import UsageError
 from fairlead.explain.questions import distributions
 from fairlead.explain.questions.answers import Cdf, ComponentRow, HeatMap
 from fairlead.explain.questions.answers_pages import Layer, LayerComponent
-from fairlead.explain.questions.components import components
-from fairlead.explain.questions.lake_queries import Sight, Tables, records, select
-from fairlead.explain.questions.pages.layers import LayerKind, layer_named, peak_of
-from fairlead.explain.questions.pages.states import open_incidents, state_of, trouble_of
-from fairlead.explain.questions.question import Asking, live_span
-from fairlead.explain.questions.rollup_sums import added, rollup_rows
+from fairlead.explain.questions.components import list_component_rows
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
+from fairlead.explain.questions.pages.layers import LayerKind, find_full_load, find_layer
+from fairlead.explain.questions.pages.states import find_trouble, open_incidents, state_of
+from fairlead.explain.questions.question import Asking, resolve_live_span
+from fairlead.explain.questions.rollup_sums import add_sums, build_rollup_select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 
 _MOST_HEAT_NS = 32 * DAY_NS
 
 
-def layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Layer:
+def describe_layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Layer:
     """All components of a layer. Raises UsageError, LakeError."""
-    kind = layer_named(name)
-    span = live_span(asking, asked, "1h", now_ns)
-    rows = [row for row in components(asking.lake, span, kind.kind) if kind.shows(row.id)]
+    kind = find_layer(name)
+    span = resolve_live_span(asking, asked, "1h", now_ns)
+    rows = [row for row in list_component_rows(asking.lake, span, kind.kind) if kind.is_shown(row.id)]
     peak, basis = _peak(asking, kind, asked, span, now_ns)
     order = sorted(rows, key=lambda row: _sorted_by(kind, asked.sort, row))
     page = order[asked.offset : asked.offset + asked.limit]
     end = min(span.to_ns, now_ns)
     incidents = open_incidents(asking.lake, end, sight, kind.kind)
-    trouble = trouble_of(asking.lake, kind.kind, [row.id for row in page], end, incidents)
+    trouble = find_trouble(asking.lake, kind.kind, [row.id for row in page], end, incidents)
     jobs = _jobs(asking.lake, kind, [row.id for row in page], span)
     shown = []
     for row in page:
@@ -58,7 +58,7 @@ def layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> L
         to_ns=span.to_ns,
         total=len(rows),
         components=shown,
-        sums=added([row.sums for row in rows]),
+        sums=add_sums([row.sums for row in rows]),
         imbalance=max(told) / mean if mean else None,
         idle=sum(1 for value in told if value == 0),
         peak=peak,
@@ -68,33 +68,35 @@ def layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> L
     )
 
 
-def hours(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> HeatMap:  # noqa: ARG001
+def build_layer_heat_map(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> HeatMap:  # noqa: ARG001
     """By hour. Raises UsageError, LakeError."""
-    kind = layer_named(name)
+    kind = find_layer(name)
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
-    told = distributions.heatmap(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    told = distributions.build_heat_map(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
     return replace(told, peak_basis=basis)
 
 
-def cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Cdf:  # noqa: ARG001
+def build_layer_cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Cdf:  # noqa: ARG001
     """As a distribution. Raises UsageError, LakeError."""
-    kind = layer_named(name)
+    kind = find_layer(name)
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a distribution is of at most 32 days", remedy="ask for less")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
-    told = distributions.cdf(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    told = distributions.build_utilisation_cdf(
+        asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
+    )
     return replace(told, peak_basis=basis)
 
 
 def _peak(asking: Asking, kind: LayerKind, asked: Any, span: Span, now_ns: int) -> tuple[float | None, str]:
     """What all shares of this page are of, and how that is known."""
     if span.length_ns > _MOST_HEAT_NS or asked.peak or asking.peaks.get(kind.kind):
-        return peak_of(asking, kind, span, now_ns, asked.peak)
-    return distributions.best_seen(asking.lake, span, asking.kept, now_ns, kind.kind), "highest seen"
+        return find_full_load(asking, kind, span, now_ns, asked.peak)
+    return distributions.find_full_load(asking.lake, span, asking.kept, now_ns, kind.kind), "highest seen"
 
 
 def _amount(kind: LayerKind, row: ComponentRow) -> int | None:
@@ -116,13 +118,13 @@ def _sorted_by(kind: LayerKind, sort: str, row: ComponentRow) -> tuple[float, st
 def _jobs(lake: Tables, kind: LayerKind, names: list[str], span: Span) -> dict[str, int] | None:
     """How many jobs each was counted for; None where this layer counts none by job."""
     where = "kind = $kind AND job_id IS NOT NULL AND id IN (SELECT unnest($names))"
-    found = select(
+    found = query_lake(
         lake,
-        f"SELECT id, count(DISTINCT job_id) AS many FROM {rollup_rows(span, where, 'id, job_id')} GROUP BY id",
+        f"SELECT id, count(DISTINCT job_id) AS many FROM {build_rollup_select(span, where, 'id, job_id')} GROUP BY id",
         {"kind": kind.kind, "names": names},
-        within=span.aligned(HOUR_NS),
+        within=span.align_to(HOUR_NS),
     )
-    return {row["id"]: row["many"] for row in records(found)} or None
+    return {row["id"]: row["many"] for row in list_rows(found)} or None
 
 
 def _missing(kind: LayerKind, rows: list[ComponentRow], by_job: bool) -> list[str]:

@@ -23,7 +23,7 @@ class LayerKind:
     unit: str = "bytes/s"
     hidden: str = ""
 
-    def shows(self, component: str) -> bool:
+    def is_shown(self, component: str) -> bool:
         """Whether an id is a component of this layer: LNet's sums over interfaces and the room on a node's file systems
         are none."""
         return not self.hidden or self.hidden not in component
@@ -42,19 +42,19 @@ LAYERS = {
 """By name, from the clients to the devices."""
 
 
-def layer_named(name: str) -> LayerKind:
+def find_layer(name: str) -> LayerKind:
     """The layer. Raises UsageError for one that is none."""
     if name not in LAYERS:
         raise UsageError(f"no layer {name!r}", remedy=f"one of {', '.join(LAYERS)}")
     return LAYERS[name]
 
 
-def peak_of(
+def find_full_load(
     asking: Asking, layer: LayerKind, span: Span, now_ns: int, given: float | None = None
 ) -> tuple[float | None, str]:
     """What is full load of one component, and how that is known: given, or the highest that was seen in a week."""
     known = given or asking.peaks.get(layer.kind)
     if known:
         return known, "given"
-    seen = distributions.highest_seen(asking.lake, span.aligned(HOUR_NS), asking.kept, now_ns, layer.kind)
+    seen = distributions.find_highest_load(asking.lake, span.align_to(HOUR_NS), asking.kept, now_ns, layer.kind)
     return seen, "highest seen"

@@ -19,16 +19,30 @@ from numpy.typing import NDArray
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers import Gap, TopRow
 from fairlead.explain.questions.answers_pages import ComponentNow, LayerNow, Now
-from fairlead.explain.questions.coverage import PERIODS, gaps_of
-from fairlead.explain.questions.freshness import shifted
-from fairlead.explain.questions.jobs import top
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, floats, integers, records, select
-from fairlead.explain.questions.machine import job_counts
-from fairlead.explain.questions.pages.layers import LAYERS, LayerKind, peak_of
-from fairlead.explain.questions.pages.states import WORST_FIRST, Trouble, open_incidents, state_of, troubles_of
+from fairlead.explain.questions.coverage import PERIODS, find_gaps
+from fairlead.explain.questions.freshness import shift_to_rollup_end
+from fairlead.explain.questions.jobs import rank_consumers
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    build_day_filter,
+    list_rows,
+    query_lake,
+    read_floats,
+    read_integers,
+)
+from fairlead.explain.questions.machine import count_jobs
+from fairlead.explain.questions.pages.layers import LAYERS, LayerKind, find_full_load
+from fairlead.explain.questions.pages.states import (
+    WORST_FIRST,
+    Trouble,
+    find_troubles_by_kind,
+    open_incidents,
+    state_of,
+)
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import numbers
-from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, moment_ns
+from fairlead.explain.questions.rollup_sums import round_line
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, parse_moment
 
 MOST_COMPONENTS = 400
 MOST_CLIENTS = 50
@@ -66,20 +80,20 @@ class _Rates:
 _NO_RATES = _Rates([], np.empty(0), np.empty(0))
 
 
-def now(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Now:  # noqa: ARG001
+def describe_machine_now(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Now:  # noqa: ARG001
     """The machine now, layer by layer. Raises UsageError, LakeError."""
-    at = moment_ns(asked.at, now_ns) if asked.at else now_ns
+    at = parse_moment(asked.at, now_ns) if asked.at else now_ns
     lake = asking.lake
-    end = shifted(lake, Span(at - MINUTE_NS, at), at).to_ns
+    end = shift_to_rollup_end(lake, Span(at - MINUTE_NS, at), at).to_ns
     span = Span((end - MINUTE_NS) // MINUTE_NS * MINUTE_NS, end, at == now_ns)
     incidents = open_incidents(lake, at, sight)
     rates, recent = _rates(lake, span), _recent(asking, end)
     known = _known(asking, at)
     names = {kind.kind: _names(kind, rates, known, incidents) for kind in LAYERS.values()}
-    trouble = troubles_of(lake, names, at, incidents)
+    trouble = find_troubles_by_kind(lake, names, at, incidents)
     layers = [_clients(rates, recent, incidents)]
     for kind in LAYERS.values():
-        peak = peak_of(asking, kind, Span(at - HOUR_NS, at), at)[0] if names[kind.kind] else None
+        peak = find_full_load(asking, kind, Span(at - HOUR_NS, at), at)[0] if names[kind.kind] else None
         layers.append(_layer(kind, names[kind.kind], rates, recent, trouble[kind.kind], peak))
     running, busy = _jobs(asking, Span(end - _TOP_NS, end), sight, at)
     sources, silent = _sources(asking, at)
@@ -108,7 +122,7 @@ def _names(
     of = (kind.kind, kind.counted)
     told = {*rates.get(of, _NO_RATES).ids, *known.get(of, ())}
     return sorted(
-        {name for name in told if kind.shows(name)} | {i.component for i in incidents if i.layer == kind.kind}
+        {name for name in told if kind.is_shown(name)} | {i.component for i in incidents if i.layer == kind.kind}
     )
 
 
@@ -123,7 +137,7 @@ def _layer(
     """One layer of shared components."""
     of = (kind.kind, kind.counted)
     rates = every.get(of, _NO_RATES)
-    rates = _only(rates, [kind.shows(one) for one in rates.ids])
+    rates = _only(rates, [kind.is_shown(one) for one in rates.ids])
     value = rates.ops_per_s if kind.name == "mds" else rates.bytes_per_s
     rows = _components(names, rates, value, trouble, peak)
     loads = [one.load for one in rows if one.load is not None]
@@ -138,7 +152,7 @@ def _layer(
         bytes_per_s=_sum(rates.bytes_per_s),
         ops_per_s=_sum(rates.ops_per_s),
         load=sum(loads) / heard if loads and heard else None,
-        recent=numbers(lines[1] if kind.name == "mds" else lines[0]),
+        recent=round_line(lines[1] if kind.name == "mds" else lines[0]),
     )
 
 
@@ -161,7 +175,7 @@ def _clients(
         bytes_per_s=_sum(rates.bytes_per_s),
         ops_per_s=_sum(rates.ops_per_s),
         load=None,
-        recent=numbers(recent.get(of, _NO_LINES)[0]),
+        recent=round_line(recent.get(of, _NO_LINES)[0]),
     )
 
 
@@ -207,11 +221,11 @@ def _only(rates: _Rates, chosen: Sequence[bool]) -> _Rates:
 
 def _rates(lake: Tables, span: Span) -> dict[Counted, _Rates]:
     """What each component did in the span, which is of whole minutes but for the last, by layer."""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT kind, layer, id, {_MOVED} AS moved, sum(metadata_ops) AS asked FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND {_COUNTED} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-        f" AND {days(span)} GROUP BY kind, layer, id ORDER BY kind, layer, id",
+        f" AND {build_day_filter(span)} GROUP BY kind, layer, id ORDER BY kind, layer, id",
         _WORDS,
         within=span,
     )
@@ -219,7 +233,9 @@ def _rates(lake: Tables, span: Span) -> dict[Counted, _Rates]:
     for of, first, last in _parts(found):
         part = found.slice(first, last - first)
         made[of] = _Rates(
-            part.column("id").to_pylist(), floats(part, "moved") / span.seconds, floats(part, "asked") / span.seconds
+            part.column("id").to_pylist(),
+            read_floats(part, "moved") / span.seconds,
+            read_floats(part, "asked") / span.seconds,
         )
     return made
 
@@ -233,16 +249,16 @@ def _parts(found: pa.Table) -> list[tuple[Counted, int, int]]:
 
 def _known(asking: Asking, at: int) -> dict[Counted, list[str]]:
     """Components that were counted in the last day."""
-    hours = Span(at - DAY_NS, at).aligned(HOUR_NS)
+    hours = Span(at - DAY_NS, at).align_to(HOUR_NS)
     key = ("known", hours)
     found = asking.kept.get(key, at)
     if found is None:
         shared = [kind.kind for kind in LAYERS.values()]
-        rows = select(
+        rows = query_lake(
             asking.lake,
             f"SELECT DISTINCT kind, layer, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN"
             f" (SELECT unnest($kinds)) AND job_id IS NULL AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns}"
-            f" AND {days(hours)} ORDER BY kind, layer, id",
+            f" AND {build_day_filter(hours)} ORDER BY kind, layer, id",
             {"kinds": shared},
             within=hours,
         )
@@ -282,16 +298,16 @@ _NO_LINES = _nothing()
 
 def _by_minute(lake: Tables, span: Span) -> dict[int, dict[Counted, tuple[float, float]]]:
     """Bytes and metadata operations by minute and layer (NaN: not told)."""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT ts_ns, kind, layer, {_MOVED} AS moved, sum(metadata_ops) AS asked FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND {_COUNTED} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-        f" AND {days(span)} GROUP BY ts_ns, kind, layer",
+        f" AND {build_day_filter(span)} GROUP BY ts_ns, kind, layer",
         _WORDS,
         within=span,
     )
     made: dict[int, dict[Counted, tuple[float, float]]] = {}
-    columns = (integers(found, "ts_ns"), floats(found, "moved"), floats(found, "asked"))
+    columns = (read_integers(found, "ts_ns"), read_floats(found, "moved"), read_floats(found, "asked"))
     of = zip(found.column("kind").to_pylist(), found.column("layer").to_pylist(), strict=True)
     for start, moved, asked, key in zip(*(one.tolist() for one in columns), of, strict=True):
         made.setdefault(start, {})[key] = (moved, asked)
@@ -303,8 +319,8 @@ def _jobs(asking: Asking, span: Span, sight: Sight, at: int) -> tuple[int | None
     key = ("busy", at // _FRESH_NS)
     found = asking.kept.get(key, at)
     if found is None:
-        running, _ = job_counts(asking.lake, Span(at - DAY_NS, at), at)
-        found = (running, top(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
+        running, _ = count_jobs(asking.lake, Span(at - DAY_NS, at), at)
+        found = (running, rank_consumers(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]
 
@@ -315,15 +331,15 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
     found = asking.kept.get(key, at)
     if found is None:
         back = Span(at - _HEARD_NS, at + MINUTE_NS)
-        rows = select(
+        rows = query_lake(
             asking.lake,
             f"SELECT node, max(ts_ns) AS last, max(coalesce(interval_ns, {MINUTE_NS})) AS period FROM health"
-            f" WHERE probe = 'agent' AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {days(back)}"
+            f" WHERE probe = 'agent' AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {build_day_filter(back)}"
             " GROUP BY node",
             within=back,
         )
-        quiet = at - integers(rows, "last") > PERIODS * np.maximum(integers(rows, "period"), MINUTE_NS)
-        gaps = {gap.source: gap for gap in gaps_of(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None}
+        quiet = at - read_integers(rows, "last") > PERIODS * np.maximum(read_integers(rows, "period"), MINUTE_NS)
+        gaps = {gap.source: gap for gap in find_gaps(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None}
         for row in _taken(rows, quiet):
             gaps.setdefault(
                 row["node"],
@@ -335,4 +351,4 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
 
 
 def _taken(rows: Any, chosen: NDArray[np.bool_]) -> list[Mapping[str, Any]]:
-    return list(records(rows.filter(pa.array(chosen))))
+    return list(list_rows(rows.filter(pa.array(chosen))))

@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 
 from fairlead.explain.questions.answers_pages import Neighbour
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, floats, integers, records, select
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    build_day_filter,
+    list_rows,
+    query_lake,
+    read_floats,
+    read_integers,
+)
 from fairlead.explain.questions.pages.axis import Axis
 from fairlead.explain.questions.pages.run_window import RunSeen
-from fairlead.explain.questions.rollup_sums import filled, numbers, rollup_rows, stepped
-from fairlead.explain.questions.scheduler_jobs import every_account, visible
-from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, around
-from fairlead.explain.questions.visibility import whole
+from fairlead.explain.questions.rollup_sums import build_rollup_select, fill_steps, round_line, sum_by_step
+from fairlead.explain.questions.scheduler_jobs import read_all_accounts
+from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, widen_to_pieces
+from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions
 
 _SHARED = ("forwarder", "target", "mds")
 _PARTS = "job_id IS NOT NULL AND kind IN (SELECT unnest($kinds))"
@@ -26,34 +34,34 @@ _MOVED = "coalesce(sum(read_bytes), 0) + coalesce(sum(write_bytes), 0)"
 Part = Mapping[str, Any]
 
 
-def parts_of(lake: Tables, run: RunSeen) -> list[Part]:
+def list_component_parts(lake: Tables, run: RunSeen) -> list[Part]:
     """What jobs did on the components that counted this one meanwhile, the most first: `kind`, `id`, `job_id`, `moved`
     (bytes), `asked` (metadata operations). `lake`: with nothing hidden."""
     span = run.span
     columns = "kind, id, job_id, read_bytes, write_bytes, metadata_ops"
     mine = "kind IN (SELECT unnest($kinds)) AND job_id = $job"
-    own = select(
+    own = query_lake(
         lake,
-        f"SELECT DISTINCT kind, id FROM {rollup_rows(span, mine, 'kind, id', one=True)} ORDER BY kind, id",
+        f"SELECT DISTINCT kind, id FROM {build_rollup_select(span, mine, 'kind, id', one=True)} ORDER BY kind, id",
         {"kinds": list(_SHARED), "job": run.job_id},
-        within=around(span),
+        within=widen_to_pieces(span),
     )
     if not own.num_rows:
         return []
     there = f"{_PARTS} AND id IN (SELECT unnest($ids))"
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT kind, id, job_id, ({_MOVED})::BIGINT AS moved, coalesce(sum(metadata_ops), 0)::BIGINT AS asked"
-        f" FROM {rollup_rows(span, there, columns, one=True)} GROUP BY kind, id, job_id"
+        f" FROM {build_rollup_select(span, there, columns, one=True)} GROUP BY kind, id, job_id"
         " ORDER BY moved DESC, asked DESC, job_id, kind, id",
         {"kinds": list(_SHARED), "ids": own.column("id").to_pylist()},
-        within=around(span),
+        within=widen_to_pieces(span),
     )
-    served = {(row["kind"], row["id"]) for row in records(own)}
-    return [row for row in records(found) if (row["kind"], row["id"]) in served]
+    served = {(row["kind"], row["id"]) for row in list_rows(own)}
+    return [row for row in list_rows(found) if (row["kind"], row["id"]) in served]
 
 
-def neighbours_of(
+def rank_neighbours(
     lake: Tables, run: RunSeen, axis: Axis, parts: Sequence[Part], sight: Sight, most: int
 ) -> list[Neighbour]:
     """The `most` heaviest other jobs there, each at the component where it moved most; those that a finding blames
@@ -67,12 +75,12 @@ def neighbours_of(
         if row["job_id"] not in chosen and (row["moved"] or row["asked"]):
             chosen[row["job_id"]] = row
     rows = list(chosen.values())[:most]
-    lines = _lines(whole(lake), run, axis, rows)
-    accounts = every_account(whole(lake), [row["job_id"] for row in rows], run.span)
+    lines = _lines(lift_restrictions(lake), run, axis, rows)
+    accounts = read_all_accounts(lift_restrictions(lake), [row["job_id"] for row in rows], run.span)
     made = []
     for row, (moved, asked) in zip(rows, lines, strict=True):
         ran = [one for one in accounts if one["job_id"] == row["job_id"]]
-        seen = bool(ran) and all(visible(one, sight) for one in ran) if not sight.everything else True
+        seen = bool(ran) and all(is_job_visible(one, sight) for one in ran) if not sight.everything else True
         account = ran[-1] if seen and ran else None
         made.append(
             Neighbour(
@@ -94,11 +102,11 @@ def neighbours_of(
 def _blamed(lake: Tables, run: RunSeen) -> set[str]:
     """Jobs that findings about this run blame."""
     life = Span(run.life.from_ns - MINUTE_NS, run.life.to_ns + MINUTE_NS)
-    found = select(
+    found = query_lake(
         lake,
         "SELECT DISTINCT unnest(culprits) AS who FROM finding WHERE job_id = $job AND cluster IS NOT DISTINCT FROM"
         f" $cluster AND from_ns < {life.to_ns} AND coalesce(to_ns, from_ns) >= {life.from_ns}"
-        f" AND NOT coalesce(withdrawn, false) AND {days(Span(life.from_ns - DAY_NS, life.to_ns + DAY_NS))}",
+        f" AND NOT coalesce(withdrawn, false) AND {build_day_filter(Span(life.from_ns - DAY_NS, life.to_ns + DAY_NS))}",
         {"job": run.job_id, "cluster": run.cluster},
         numbers=[run.job_id],
     )
@@ -112,7 +120,7 @@ def _lines(
     between its first and last word."""
     steps = axis.points
     interval = max(one for one in INTERVALS if steps.step_ns % one == 0 and steps.from_ns % one == 0)
-    found = stepped(
+    found = sum_by_step(
         lake,
         steps,
         interval,
@@ -121,19 +129,19 @@ def _lines(
         {"kinds": list(_SHARED), "ids": [row["id"] for row in rows], "jobs": [row["job_id"] for row in rows]},
     )
     keys = list(zip(*(found.column(name).to_pylist() for name in ("kind", "id", "job_id")), strict=True))
-    at = integers(found, "step")
-    read, write, asked = (floats(found, name) for name in ("read_bytes", "write_bytes", "metadata_ops"))
+    at = read_integers(found, "step")
+    read, write, asked = (read_floats(found, name) for name in ("read_bytes", "write_bytes", "metadata_ops"))
     moved = np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
     made = []
     for row in rows:
         mine = np.array([key == (row["kind"], row["id"], row["job_id"]) for key in keys], np.bool_)
         pair = []
         for values in (moved, asked):
-            line = filled(steps, at[mine], values[mine] / steps.seconds()[at[mine]])
+            line = fill_steps(steps, at[mine], values[mine] / steps.seconds()[at[mine]])
             known = np.flatnonzero(np.isfinite(line))
             if len(known):
                 line[known[0] : known[-1] + 1] = np.nan_to_num(line[known[0] : known[-1] + 1])
             line[steps.starts() >= run.life.to_ns] = np.nan
-            pair.append(numbers(np.repeat(line, axis.parts)))
+            pair.append(round_line(np.repeat(line, axis.parts)))
         made.append((pair[0], pair[1]))
     return made

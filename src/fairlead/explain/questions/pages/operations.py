@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
@@ -30,26 +30,32 @@ _LONGEST_NS = DAY_NS
 """Runs that began earlier than this before a span are not looked for in it."""
 
 
-def within(span: Span) -> str:
+def build_overlap_condition(span: Span) -> str:
     """The condition that a row of `ops` touches the span."""
     wide = Span(span.from_ns - _LONGEST_NS, span.to_ns)
-    return f"start_ns < {span.to_ns} AND start_ns >= {wide.from_ns} AND end_ns >= {span.from_ns} AND {days(wide)}"
+    return (
+        f"start_ns < {span.to_ns} AND start_ns >= {wide.from_ns} AND end_ns"
+        f" >= {span.from_ns} AND {build_day_filter(wide)}"
+    )
 
 
-def reach(span: Span) -> Span:
-    """The times of files that `within` looks at."""
+def compute_file_span(span: Span) -> Span:
+    """The times of files that `build_overlap_condition` looks at."""
     return Span(span.from_ns - _LONGEST_NS, span.to_ns)
 
 
-def layer_told(lake: Tables, job_id: str, span: Span) -> tuple[str | None, bool]:
+def find_operation_layer(lake: Tables, job_id: str, span: Span) -> tuple[str | None, bool]:
     """The layer that tells a job's operations (a mount's, else those traced in its processes), and whether ranks are
     known there; None where none were recorded."""
     chosen = ", ".join(
         f"count(*) FILTER ({where}) AS {layer}, count(rank) FILTER ({where}) AS {layer}_ranks"
         for layer, where in MOUNTED.items()
     )
-    found = select(
-        lake, f"SELECT {chosen} FROM ops WHERE job_id = $job AND {within(span)}", {"job": job_id}, within=reach(span)
+    found = query_lake(
+        lake,
+        f"SELECT {chosen} FROM ops WHERE job_id = $job AND {build_overlap_condition(span)}",
+        {"job": job_id},
+        within=compute_file_span(span),
     )
     [row] = found.to_pylist()
     for layer in MOUNTED:
@@ -58,15 +64,16 @@ def layer_told(lake: Tables, job_id: str, span: Span) -> tuple[str | None, bool]
     return None, False
 
 
-def runs_in(lake: Tables, job_id: str, span: Span, where: str, *, most: int) -> pa.Table | None:
+def read_operation_runs(lake: Tables, job_id: str, span: Span, where: str, *, most: int) -> pa.Table | None:
     """Runs of the span as `start_ns`, `end_ns`, `class` (read_bytes, write_bytes, metadata_ops), `amount`; None where
     they are more than `most`."""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT start_ns, end_ns, CASE op WHEN 'read' THEN 'read_bytes' WHEN 'write' THEN 'write_bytes'"
         f" ELSE 'metadata_ops' END AS class, CASE WHEN {DATA} THEN {MOVED} ELSE count END AS amount FROM ops"
-        f" WHERE job_id = $job AND {within(span)} AND {where} AND ({DATA} OR {METADATA}) LIMIT {most + 1}",
+        f" WHERE job_id = $job AND {build_overlap_condition(span)} AND {where} AND ({DATA} OR {METADATA})"
+        f" LIMIT {most + 1}",
         {"job": job_id},
-        within=reach(span),
+        within=compute_file_span(span),
     )
     return found if found.num_rows <= most else None

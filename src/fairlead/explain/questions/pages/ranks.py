@@ -16,11 +16,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers_pages import RankRow, Ranks
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, floats, integers, select
-from fairlead.explain.questions.pages.operations import DATA, MOUNTED, MOVED, layer_told, reach, within
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    build_day_filter,
+    query_lake,
+    read_floats,
+    read_integers,
+)
+from fairlead.explain.questions.pages.operations import (
+    DATA,
+    MOUNTED,
+    MOVED,
+    build_overlap_condition,
+    compute_file_span,
+    find_operation_layer,
+)
 from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import RANK, numbers
+from fairlead.explain.questions.rollup_sums import RANK, round_line
 from fairlead.explain.questions.span import INTERVALS, SECOND_NS, Span
 
 BUSIEST = 10
@@ -41,7 +55,7 @@ class _Source:
     least_ns: int = _LEAST_STEP_NS
 
 
-def ranks(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Ranks:
+def build_rank_map(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Ranks:
     """Who of a job moved when, by rank or node. Raises UnknownNameError, UsageError, LakeError."""
     run = run_seen(asking, name, asked, sight, now_ns)
     missing = list(run.missing)
@@ -70,7 +84,7 @@ def ranks(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> R
     if known is not None and known > totals.num_rows:
         missing.append(f"{source.by}s: of {known}, {totals.num_rows} were seen to move something")
     rows = _rows(asking.lake, source, totals, (from_ns, step, columns), asked.rows, now_ns)
-    moved = floats(totals, "read") + floats(totals, "written")
+    moved = read_floats(totals, "read") + read_floats(totals, "written")
     return Ranks(
         job_id=run.job_id,
         by=source.by,
@@ -100,16 +114,16 @@ def _step(span: Span, columns: int, least: int) -> int:
 
 
 def _source(lake: Tables, run: RunSeen, by: str) -> _Source | None:
-    layer, ranked = layer_told(lake, run.job_id, run.span)
+    layer, ranked = find_operation_layer(lake, run.job_id, run.span)
     if layer is not None and (by == "node" or ranked or not by):
         who = "rank" if ranked and by != "node" else "node"
         chosen = f'{MOUNTED[layer]} AND {DATA} AND "{who}" IS NOT NULL'
         table = (
             f'SELECT "{who}" AS who, start_ns AS begin_ns, end_ns,'
             f" CASE WHEN op = 'read' THEN {MOVED} END AS read, CASE WHEN op = 'write' THEN {MOVED} END AS written"
-            f" FROM ops WHERE job_id = $job AND {within(run.span)} AND {chosen}"
+            f" FROM ops WHERE job_id = $job AND {build_overlap_condition(run.span)} AND {chosen}"
         )
-        return _Source(who, table, {"job": run.job_id}, reach(run.span))
+        return _Source(who, table, {"job": run.job_id}, compute_file_span(run.span))
     if by != "node":
         found = _heated(lake, run)
         if found is not None:
@@ -123,10 +137,11 @@ def _heated(lake: Tables, run: RunSeen) -> _Source | None:
     wide = Span(span.from_ns - 3600 * SECOND_NS, span.to_ns)
     where = (
         f"job_id = $job AND bin_start_ns < {span.to_ns} AND bin_start_ns >= {wide.from_ns}"
-        f" AND bin_start_ns + bin_ns > {span.from_ns} AND {days(wide)} AND interface NOT IN (SELECT unnest($upper))"
+        f" AND bin_start_ns + bin_ns > {span.from_ns} AND {build_day_filter(wide)} AND interface NOT IN"
+        f" (SELECT unnest($upper))"
     )
     words: dict[str, object] = {"job": run.job_id, "upper": list(_UPPER)}
-    some = select(lake, f"SELECT max(bin_ns) AS bin FROM heatmap WHERE {where}", words, within=wide)
+    some = query_lake(lake, f"SELECT max(bin_ns) AS bin FROM heatmap WHERE {where}", words, within=wide)
     if some.column("bin")[0].as_py() is None:
         return None
     table = (
@@ -139,15 +154,15 @@ def _heated(lake: Tables, run: RunSeen) -> _Source | None:
 def _counted(lake: Tables, run: RunSeen) -> _Source | None:
     """Counters of nodes that tell the job."""
     for step in INTERVALS:
-        span = run.span.aligned(step)
+        span = run.span.align_to(step)
         if span.length_ns // step > 20_000:
             continue
         where = (
             f"interval_ns = {step} AND kind = $kind AND job_id = $job AND ts_ns >= {span.from_ns}"
-            f" AND ts_ns < {span.to_ns} AND {days(span)}"
+            f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)}"
         )
         words: dict[str, object] = {"kind": "node", "job": run.job_id}
-        told = select(
+        told = query_lake(
             lake,
             f"SELECT DISTINCT layer FROM rollup WHERE {where} AND (read_bytes IS NOT NULL OR write_bytes IS NOT NULL)",
             words,
@@ -169,7 +184,7 @@ def _counted(lake: Tables, run: RunSeen) -> _Source | None:
 
 def _totals(lake: Tables, source: _Source) -> pa.Table:
     """Sums of each, in order: `who`, `read`, `written`."""
-    return select(
+    return query_lake(
         lake,
         "SELECT who, sum(coalesce(read, 0))::DOUBLE AS read, sum(coalesce(written, 0))::DOUBLE AS written"
         f" FROM ({source.table}) GROUP BY who ORDER BY who",
@@ -188,7 +203,7 @@ def _rows(
     from_ns, step, columns = axis
     count = min(total, most)
     group = np.arange(total) * count // total
-    found = select(
+    found = query_lake(
         lake,
         f"WITH runs AS MATERIALIZED ({_runs(source, axis)}),"
         f" members AS (SELECT who, (row_number() OVER (ORDER BY who) - 1) * {count} // {total} AS number"
@@ -199,15 +214,15 @@ def _rows(
         source.words,
         within=source.within,
     )
-    row, at = integers(found, "number"), integers(found, "col")
+    row, at = read_integers(found, "number"), read_integers(found, "col")
     moved, highest = np.zeros((count, columns)), np.zeros((count, columns))
-    moved[row, at], highest[row, at] = floats(found, "moved"), floats(found, "highest")
+    moved[row, at], highest[row, at] = read_floats(found, "moved"), read_floats(found, "highest")
     starts = from_ns + np.arange(columns, dtype=np.int64) * step
     seconds = np.clip(now_ns - starts, 1, step) / 1e9
     future = starts >= now_ns
     members = np.bincount(group, minlength=count)
-    read = np.bincount(group, floats(totals, "read"), count)
-    written = np.bincount(group, floats(totals, "written"), count)
+    read = np.bincount(group, read_floats(totals, "read"), count)
+    written = np.bincount(group, read_floats(totals, "written"), count)
     names = _names(totals.column("who").to_pylist(), group, count)
     made = []
     for k in range(count):
@@ -217,8 +232,8 @@ def _rows(
             RankRow(
                 name=names[k],
                 members=int(members[k]),
-                bytes_per_s=numbers(mean),
-                highest_bytes_per_s=numbers(most_of) if members[k] > 1 else [],
+                bytes_per_s=round_line(mean),
+                highest_bytes_per_s=round_line(most_of) if members[k] > 1 else [],
                 read_bytes=round(read[k]),
                 write_bytes=round(written[k]),
             )
@@ -261,7 +276,7 @@ def _names(who: Sequence[object], group: NDArray[np.int64], count: int) -> list[
 def _busiest(totals: pa.Table, moved: Floats) -> list[RankRow]:
     order = np.argsort(-moved, kind="stable")[:BUSIEST]
     who = totals.column("who")
-    read, written = floats(totals, "read"), floats(totals, "written")
+    read, written = read_floats(totals, "read"), read_floats(totals, "written")
     return [
         RankRow(
             name=str(who[int(k)].as_py()),

@@ -1,6 +1,6 @@
 """Recent jobs at a glance: a spark line, a grade, how much was found and the gravest of it. One query each for all.
 
-Not here: which jobs a reader sees (`jobs`), one job's page.
+Not here: which jobs a reader sees (`list_jobs`), one job's page.
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -18,14 +18,22 @@ from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.questions.answers import JobRow
 from fairlead.explain.questions.answers_pages import MyJob, MyJobs
 from fairlead.explain.questions.grades import grade_of
-from fairlead.explain.questions.jobs import jobs
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, floats, integers, records, select
+from fairlead.explain.questions.jobs import list_jobs
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    build_day_filter,
+    list_rows,
+    query_lake,
+    read_floats,
+    read_integers,
+)
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.redaction import told_to
-from fairlead.explain.questions.rollup_sums import RANK, numbers
+from fairlead.explain.questions.redaction import redact_findings
+from fairlead.explain.questions.rollup_sums import RANK, round_line
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import about, reach_of, whole
+from fairlead.explain.questions.visibility import lift_restrictions, narrow_lake_to_span, reach_of
 
 POINTS = 40
 _SHORT_NS, _LONG_NS = 20 * MINUTE_NS, 2 * DAY_NS
@@ -45,10 +53,10 @@ class _RunFindings:
     title: str
 
 
-def mine(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> MyJobs:  # noqa: ARG001
+def list_recent_jobs(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> MyJobs:  # noqa: ARG001
     """Recent jobs at a glance. Raises UsageError, LakeError."""
-    span = asked.span(now_ns, "30d", asking.longest_ns).rounded()
-    listed = jobs(
+    span = asked.span(now_ns, "30d", asking.longest_ns).round_to_steps()
+    listed = list_jobs(
         asking.lake,
         span,
         sight,
@@ -63,7 +71,7 @@ def mine(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> My
     lost = _lost(asking.lake, rows)
     found = _found(asking.lake, rows, sight, now_ns)
     shown = [
-        _shown(row, spark, lost.get(key_of(row)), found.get(key_of(row)))
+        _shown(row, spark, lost.get(build_run_key(row)), found.get(build_run_key(row)))
         for row, spark in zip(rows, sparks, strict=True)
     ]
     missing = [] if rows else ["jobs: the scheduler has told of none in this time"]
@@ -79,10 +87,10 @@ def _told_apart(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> Tables:
     reach = reach_of(lake, Span(min(one.from_ns for one in lives), max(one.to_ns for one in lives)))
     if reach is None or any(row.job_id in reach.common for row in rows):
         return lake
-    return whole(lake)
+    return lift_restrictions(lake)
 
 
-def key_of(row: JobRow) -> Key:
+def build_run_key(row: JobRow) -> Key:
     """What tells runs apart."""
     return row.cluster, row.job_id, row.start_ns or 0
 
@@ -123,7 +131,7 @@ def _sparks(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> list[list[floa
         drawn = _drawn(lake, [(at, rows[at].job_id, lives[at]) for at in wanted[step]], step)
         for at in wanted[step]:
             if at in drawn:
-                lines[at] = numbers(drawn[at])
+                lines[at] = round_line(drawn[at])
             elif step != HOUR_NS:
                 wanted[INTERVALS[INTERVALS.index(step) + 1]].append(at)  # seconds are forgotten first
     return lines
@@ -137,14 +145,15 @@ def _interval(life: Span) -> int:
 
 def _drawn(lake: Tables, asked: Sequence[tuple[int, str, Span]], step: int) -> dict[int, Floats]:
     """Lines of those jobs that rows of this interval name."""
-    span = Span(min(life.from_ns for _, _, life in asked), max(life.to_ns for _, _, life in asked)).aligned(step)
-    found = select(
+    span = Span(min(life.from_ns for _, _, life in asked), max(life.to_ns for _, _, life in asked)).align_to(step)
+    found = query_lake(
         lake,
         "WITH asked AS (SELECT unnest($numbers) AS number, unnest($places) AS place, unnest($begins) AS begun,"
         " unnest($ends) AS ended) SELECT place, layer, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0))"
         f" AS moved FROM rollup JOIN asked ON rollup.id = asked.number AND ts_ns > begun - {step} AND ts_ns < ended"
         f" WHERE interval_ns = {step} AND kind = $kind AND id IN (SELECT unnest($numbers)) AND ts_ns >= {span.from_ns}"
-        f" AND ts_ns < {span.to_ns} AND {days(span)} AND (read_bytes IS NOT NULL OR write_bytes IS NOT NULL)"
+        f" AND ts_ns < {span.to_ns} AND {build_day_filter(span)} AND (read_bytes IS NOT NULL OR write_bytes"
+        f" IS NOT NULL)"
         " GROUP BY place, layer, ts_ns",
         {
             "kind": "job",
@@ -158,7 +167,7 @@ def _drawn(lake: Tables, asked: Sequence[tuple[int, str, Span]], step: int) -> d
     if not found.num_rows:
         return {}
     rank = {layer: place for place, layer in enumerate(RANK)}
-    place, ts, moved = integers(found, "place"), integers(found, "ts_ns"), floats(found, "moved")
+    place, ts, moved = read_integers(found, "place"), read_integers(found, "ts_ns"), read_floats(found, "moved")
     layer = np.array([rank.get(word, len(rank)) for word in found.column("layer").to_pylist()])
     lines: dict[int, Floats] = {}
     for at, _, life in asked:
@@ -198,17 +207,18 @@ def _lost(lake: Tables, rows: Sequence[JobRow]) -> dict[Key, float]:
         return {}
     span, words = _ended(rows)
     wide = Span(span.from_ns - DAY_NS, span.to_ns + _LONGEST_NS)
-    found = select(
+    found = query_lake(
         lake,
         "SELECT cluster, job_id, job_start_ns, sum(lost_s) AS lost_s FROM (SELECT cluster, job_id, job_start_ns,"
-        f" made_ns, expected_s, lost_s FROM phase WHERE job_id IN (SELECT unnest($numbers)) AND {days(wide)}"
+        f" made_ns, expected_s, lost_s FROM phase WHERE job_id IN (SELECT unnest($numbers)) AND"
+        f" {build_day_filter(wide)}"
         f" AND job_start_ns >= {span.from_ns} AND job_start_ns < {span.to_ns} QUALIFY {LATEST})"
         " WHERE expected_s IS NOT NULL AND lost_s IS NOT NULL GROUP BY cluster, job_id, job_start_ns",
         words,
         began=wide,
         numbers=words["numbers"],
     )
-    return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in records(found)}
+    return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in list_rows(found)}
 
 
 def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> dict[Key, _RunFindings]:
@@ -218,12 +228,13 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     span, words = _ended(rows)
     wide = Span(span.from_ns - DAY_NS, max(span.to_ns, now_ns))
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
-    found = records(
-        select(
-            about(lake, wide),
+    found = list_rows(
+        query_lake(
+            narrow_lake_to_span(lake, wide),
             "SELECT cluster, job_id, from_ns, cost_s, severity, detail,"
             f" CASE severity {rank} ELSE {len(SEVERITIES)} END AS place FROM finding"
-            f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND {days(wide)}"
+            f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND"
+            f" {build_day_filter(wide)}"
             " QUALIFY analysis_version = max(analysis_version) OVER (PARTITION BY cluster, job_id)"
             " ORDER BY place, cost_s DESC NULLS LAST, id",
             words,
@@ -233,7 +244,7 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     )
     of_run: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
-        key = key_of(row)
+        key = build_run_key(row)
         if row.start_ns is None:
             continue
         end = row.end_ns if row.end_ns is not None else now_ns
@@ -247,7 +258,7 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     some = {key: these for key, these in of_run.items() if these}
     import pyarrow as pa
 
-    told = told_to(
+    told = redact_findings(
         lake, told_of(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})), sight
     )
     made = {}

@@ -11,8 +11,15 @@ from typing import Any
 
 from fairlead.core.model.tables import SIZE_BIN_EDGES
 from fairlead.explain.questions.answers_pages import JobRequests, RequestBin
-from fairlead.explain.questions.lake_queries import Sight, Tables, records, select
-from fairlead.explain.questions.pages.operations import DATA, METADATA, MOUNTED, layer_told, reach, within
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
+from fairlead.explain.questions.pages.operations import (
+    DATA,
+    METADATA,
+    MOUNTED,
+    build_overlap_condition,
+    compute_file_span,
+    find_operation_layer,
+)
 from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
 from fairlead.explain.questions.question import Asking
 from fairlead.store.rollups import UPPER_INTERFACES
@@ -25,12 +32,12 @@ _SIZES = "sizes: {} of {} requests did not tell their size"
 _METADATA_COUNTS = ("opens", "stats", "renames", "fsyncs", "fdatasyncs", "seeks", "mmaps", "flushes")
 
 
-def requests(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobRequests:
+def describe_request_sizes(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobRequests:
     """Request sizes of a job. Raises UnknownNameError, UsageError, LakeError."""
     run = run_seen(asking, name, asked, sight, now_ns)
     if not run.alone:
         return JobRequests(job_id=run.job_id, bins=[], metadata={}, sequential_share=None, missing=list(run.missing))
-    layer, _ = layer_told(asking.lake, run.job_id, run.span)
+    layer, _ = find_operation_layer(asking.lake, run.job_id, run.span)
     made = _of_operations(asking.lake, run, layer) if layer is not None else _of_counters(asking.lake, run)
     if made is None:
         missing = [*run.missing, _NOTHING]
@@ -42,11 +49,11 @@ def requests(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -
 
 
 def _of_operations(lake: Tables, run: RunSeen, layer: str) -> JobRequests:
-    rows = f"job_id = $job AND {within(run.span)} AND {MOUNTED[layer]}"
-    words, wide = {"job": run.job_id}, reach(run.span)
+    rows = f"job_id = $job AND {build_overlap_condition(run.span)} AND {MOUNTED[layer]}"
+    words, wide = {"job": run.job_id}, compute_file_span(run.span)
     binned = "CASE WHEN size IS NULL OR size < 0 THEN -2 WHEN size = 0 THEN -1 ELSE floor(log2(size))::BIGINT END"
-    found = records(
-        select(
+    found = list_rows(
+        query_lake(
             lake,
             f"SELECT CASE WHEN {DATA} THEN {binned} ELSE -3 END AS place, op, TRY_CAST(sum(count) AS BIGINT) AS count,"
             " TRY_CAST(sum(size::HUGEINT * count) AS BIGINT) AS moved, count(*) AS runs FROM ops"
@@ -106,7 +113,7 @@ def _sequential(lake: Tables, rows: str, words: dict[str, Any], wide: Any, *, or
         if ordered
         else "0"
     )
-    found = select(
+    found = query_lake(
         lake,
         "SELECT sum(inside + follows)::DOUBLE AS sequential, sum(count)::DOUBLE AS all_of FROM"
         f" (SELECT {inside} AS inside,"
@@ -116,7 +123,7 @@ def _sequential(lake: Tables, rows: str, words: dict[str, Any], wide: Any, *, or
         words,
         within=wide,
     )
-    [row] = records(found)
+    [row] = list_rows(found)
     return row["sequential"] / row["all_of"] if row["all_of"] else None
 
 
@@ -132,8 +139,8 @@ def _of_counters(lake: Tables, run: RunSeen) -> JobRequests | None:
         f"TRY_CAST(sum({name}) AS BIGINT) AS {name}"
         for name in (*_METADATA_COUNTS, "reads", "writes", "consec_reads", "consec_writes")
     )
-    [row] = records(
-        select(
+    [row] = list_rows(
+        query_lake(
             lake,
             f"SELECT count(*) AS told, {lists}, {sums} FROM file_counters WHERE job_id = $job"
             " AND interface NOT IN (SELECT unnest($upper))",

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.explain.questions.job import TAIL_NS, life_of, overlaps
-from fairlead.explain.questions.lake_queries import Sight, days, records, select
+from fairlead.explain.questions.job import TAIL_NS, compute_job_life, does_overlap
+from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_rows, query_lake
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.scheduler_jobs import COLUMNS, is_running, runs_of, unknown_job, visible
+from fairlead.explain.questions.scheduler_jobs import COLUMNS, build_unknown_job_error, is_running, read_runs
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import reach_of
+from fairlead.explain.questions.visibility import is_job_visible, reach_of
 
 NOT_TOLD_APART = "counters: another user's job has the same number at that time, and they cannot be told apart"
 UNACCOUNTED = "account: the scheduler has not told of this job"
@@ -54,20 +54,20 @@ def run_seen(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -
     UnknownNameError, also for one that is somebody else's."""
     lake = asking.lake
     asked_for = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
-    runs = runs_of(lake, name, asked.cluster or None)
+    runs = read_runs(lake, name, asked.cluster or None)
     if asked_for is not None and len(runs) > 1:
-        runs = [run for run in runs if overlaps(run, asked_for)] or runs
+        runs = [run for run in runs if does_overlap(run, asked_for)] or runs
     if not runs:
         if not sight.everything or asked.cluster:
-            raise unknown_job(lake, name)
+            raise build_unknown_job_error(lake, name)
         return _unaccounted(asking, name, asked_for, now_ns)
-    mine = [run for run in runs if visible(run, sight)]
+    mine = [run for run in runs if is_job_visible(run, sight)]
     if not mine:
-        raise unknown_job(lake, name)
+        raise build_unknown_job_error(lake, name)
     account = mine[0]
-    life = life_of(account, now_ns, TAIL_NS if sight.everything else 0)
+    life = compute_job_life(account, now_ns, TAIL_NS if sight.everything else 0)
     reach = reach_of(lake, life)
-    alone = reach is None or not reach.mingled(name, account["start_ns"])
+    alone = reach is None or not reach.is_number_shared(name, account["start_ns"])
     return RunSeen(
         account=account,
         life=life,
@@ -85,18 +85,19 @@ def _within(asked_for: Span | None, life: Span) -> Span:
 
 def _unaccounted(asking: Asking, name: str, asked_for: Span | None, now_ns: int) -> RunSeen:
     """A job only counters know: it lived while they named it."""
-    look = (asked_for or Span(now_ns - _BACK_NS, now_ns)).aligned(HOUR_NS)
-    [row] = records(
-        select(
+    look = (asked_for or Span(now_ns - _BACK_NS, now_ns)).align_to(HOUR_NS)
+    [row] = list_rows(
+        query_lake(
             asking.lake,
             f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} "
-            f"AND kind = $kind AND id = $id AND ts_ns >= {look.from_ns} AND ts_ns < {look.to_ns} AND {days(look)}",
+            f"AND kind = $kind AND id = $id AND ts_ns >= {look.from_ns} AND ts_ns < {look.to_ns} AND"
+            f" {build_day_filter(look)}",
             {"kind": "job", "id": name},
             within=look,
         )
     )
     if row["first"] is None:
-        raise unknown_job(asking.lake, name)
+        raise build_unknown_job_error(asking.lake, name)
     life = Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
     account: dict[str, Any] = dict.fromkeys((*COLUMNS, "nodes")) | {"job_id": name}
     return RunSeen(account=account, life=life, span=_within(asked_for, life), running=False, missing=[UNACCOUNTED])

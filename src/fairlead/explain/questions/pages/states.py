@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from fairlead.core.model.diagnosis import incidents_of
 from fairlead.core.model.incident import Incident
-from fairlead.explain.questions.component_hosts import hosts_of
-from fairlead.explain.questions.coverage import PERIODS, gaps_of
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
-from fairlead.explain.questions.redaction import incidents_to
+from fairlead.explain.questions.component_hosts import find_hosts
+from fairlead.explain.questions.coverage import PERIODS, find_gaps
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
+from fairlead.explain.questions.redaction import redact_incidents
 from fairlead.explain.questions.span import MINUTE_NS, Span
 
 WORST_FIRST = ("dead", "sick", "silent", "unknown", "healthy", "idle")
@@ -34,26 +34,26 @@ class Trouble:
 def open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> list[Incident]:
     """Incidents that are open at a moment (of one layer), the latest first."""
     chosen = " AND layer = $layer" if layer else ""
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT detail FROM incident WHERE from_ns <= {at_ns} AND coalesce(to_ns, {at_ns} + 1) > {at_ns}"
         f" AND NOT coalesce(withdrawn, false){chosen} ORDER BY from_ns DESC, id",
         {"layer": layer} if layer else None,
     )
-    return incidents_to(lake, incidents_of(found), sight)
+    return redact_incidents(lake, incidents_of(found), sight)
 
 
-def trouble_of(lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident]) -> Trouble:
+def find_trouble(lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident]) -> Trouble:
     """What is known of these components of one kind at a moment."""
-    return troubles_of(lake, {kind: names}, at_ns, incidents)[kind]
+    return find_troubles_by_kind(lake, {kind: names}, at_ns, incidents)[kind]
 
 
-def troubles_of(
+def find_troubles_by_kind(
     lake: Tables, names: Mapping[str, Sequence[str]], at_ns: int, incidents: Sequence[Incident]
 ) -> dict[str, Trouble]:
     """What is known of components at a moment, by kind."""
     back = Span(at_ns - _HEARD_NS, at_ns + MINUTE_NS)
-    hosts = {kind: hosts_of(lake, kind, of, back) for kind, of in names.items()}
+    hosts = {kind: find_hosts(lake, kind, of, back) for kind, of in names.items()}
     silent, well = _machines(lake, sorted({one for of in hosts.values() for one in of.values()}), at_ns, back)
     return {
         kind: Trouble(
@@ -71,13 +71,13 @@ def _machines(lake: Tables, names: Sequence[str], at_ns: int, back: Span) -> tup
         return {}, set()
     silent = {
         gap.source: gap.why
-        for gap in gaps_of(lake, names, Span(at_ns - 1, at_ns + 1))
+        for gap in find_gaps(lake, names, Span(at_ns - 1, at_ns + 1))
         if gap.to_ns is None or gap.to_ns > at_ns
     }
-    heard = select(
+    heard = query_lake(
         lake,
         "SELECT DISTINCT node FROM health WHERE probe = 'agent' AND state = 'ok' AND node IN (SELECT unnest($names))"
-        f" AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {days(back)}",
+        f" AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {build_day_filter(back)}",
         {"names": list(names)},
         within=back,
     )

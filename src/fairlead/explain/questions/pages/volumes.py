@@ -13,9 +13,9 @@ import numpy as np
 from fairlead.core.errors import UsageError
 from fairlead.explain.questions.answers import Sums
 from fairlead.explain.questions.answers_pages import DayVolume, Volumes
-from fairlead.explain.questions.lake_queries import Sight, Tables, days, records, select
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_rows, query_lake
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import VALUES, sums_of
+from fairlead.explain.questions.rollup_sums import VALUES, read_sums
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
 
@@ -41,9 +41,9 @@ _MOST_DAYS = 400
 _SETTLED_NS = HOUR_NS
 
 
-def volumes(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Volumes:  # noqa: ARG001
+def build_daily_volumes(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Volumes:  # noqa: ARG001
     """Daily volumes of every layer: whole days (UTC). Raises UsageError, LakeError."""
-    span = asked.span(now_ns, "30d", asking.longest_ns).aligned(DAY_NS)
+    span = asked.span(now_ns, "30d", asking.longest_ns).align_to(DAY_NS)
     if span.length_ns > _MOST_DAYS * DAY_NS:
         raise UsageError(f"volumes are of at most {_MOST_DAYS} days", remedy="ask for less")
     starts = range(span.from_ns, min(span.to_ns, now_ns), DAY_NS)
@@ -79,14 +79,14 @@ def _stretches(starts: list[int]) -> list[Span]:
 def _read(lake: Tables, span: Span) -> dict[int, dict[str, Sums]]:
     """Sums by day and layer; of hours."""
     added = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
-    found = select(
+    found = query_lake(
         lake,
         f"SELECT ts_ns // {DAY_NS} AS number, layer, {added} FROM rollup WHERE interval_ns = {HOUR_NS} AND {_WHOLE}"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY number, layer",
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY number, layer",
         _WORDS,
         within=span,
     )
     made: dict[int, dict[str, Sums]] = {}
-    for row in records(found):
-        made.setdefault(row["number"] * DAY_NS, {})[row["layer"]] = sums_of(row)
+    for row in list_rows(found):
+        made.setdefault(row["number"] * DAY_NS, {})[row["layer"]] = read_sums(row)
     return made

@@ -18,10 +18,18 @@ from fairlead.core.model.tables import PART_SOURCES
 from fairlead.core.model.units import format_duration
 from fairlead.explain.analysis.intervals import estimate_quantile_s
 from fairlead.explain.questions.answers_pages import WaitClass, Waits
-from fairlead.explain.questions.components import names_of
-from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.explain.questions.pages.layers import LayerKind, layer_named
-from fairlead.explain.questions.question import Asking, live_span
+from fairlead.explain.questions.components import list_component_names
+from fairlead.explain.questions.lake_queries import (
+    Sight,
+    Tables,
+    UnknownNameError,
+    build_day_filter,
+    find_similar_names,
+    list_rows,
+    query_lake,
+)
+from fairlead.explain.questions.pages.layers import LayerKind, find_layer
+from fairlead.explain.questions.question import Asking, resolve_live_span
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
 MOST_ROWS = 400_000
@@ -39,15 +47,15 @@ _NO_TIMES = {
 Ints = NDArray[np.int64]
 
 
-def waits(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Waits:  # noqa: ARG001
+def describe_waits(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Waits:  # noqa: ARG001
     """Queues and latencies of a layer. Raises UsageError, UnknownNameError, LakeError."""
-    layer = layer_named(name)
-    span = live_span(asking, asked, "1h", now_ns)
+    layer = find_layer(name)
+    span = resolve_live_span(asking, asked, "1h", now_ns)
     lake, component = asking.lake, asked.component
     if component:
-        known = names_of(lake, layer.kind, now_ns, span)
+        known = list_component_names(lake, layer.kind, now_ns, span)
         if component not in known:
-            raise UnknownNameError(name, component, near(component, known))
+            raise UnknownNameError(name, component, find_similar_names(component, known))
     missing: list[str] = []
     classes: list[WaitClass] = []
     if layer.name in _RAW:
@@ -84,7 +92,7 @@ def _where(layer: LayerKind, component: str, span: Span) -> tuple[str, dict[str,
     """Raw rows of the span (each of the interval that ends at its time) that count the whole once."""
     _, column = _RAW[layer.name]
     words: dict[str, object] = {}
-    parts = [f"ts_ns > {span.from_ns}", f"ts_ns <= {span.to_ns}", days(Span(span.from_ns, span.to_ns + 1))]
+    parts = [f"ts_ns > {span.from_ns}", f"ts_ns <= {span.to_ns}", build_day_filter(Span(span.from_ns, span.to_ns + 1))]
     if component:
         parts.append(f'"{column}" = $component')
         words["component"] = component
@@ -103,7 +111,7 @@ def _readable(asking: Asking, layer: LayerKind, component: str, span: Span, now_
         return held  # type: ignore[no-any-return]
     table, _ = _RAW[layer.name]
     where, words = _where(layer, component, span)
-    found = select(
+    found = query_lake(
         asking.lake,
         f"SELECT (ts_ns - 1) // {HOUR_NS} AS hour, count(*) AS n FROM {table} WHERE {where} GROUP BY hour"
         " ORDER BY hour DESC",
@@ -111,7 +119,7 @@ def _readable(asking: Asking, layer: LayerKind, component: str, span: Span, now_
         within=span,
     )
     rows, first = 0, span.to_ns
-    for row in records(found):
+    for row in list_rows(found):
         begin = max(span.from_ns, row["hour"] * HOUR_NS)
         if rows + row["n"] > MOST_ROWS:
             part = (MOST_ROWS - rows) / row["n"]
@@ -138,8 +146,8 @@ def _classes(lake: Tables, layer: LayerKind, component: str, span: Span) -> list
         for k in range(BINS)
     )
     counted = " AND ".join(f"{way}_ns_histogram IS NULL" for way in ways)
-    found = records(
-        select(
+    found = list_rows(
+        query_lake(
             lake,
             f"SELECT {op_class} AS op_class, TRY_CAST(sum({requests}) AS BIGINT) AS requests, {sums} FROM {table}"
             f" WHERE {where} AND NOT ({counted}) GROUP BY ALL ORDER BY requests DESC NULLS LAST, op_class",
@@ -193,18 +201,18 @@ def _queues(lake: Tables, layer: LayerKind, component: str, span: Span) -> tuple
     """Component-minutes by the longest queue in them, and the mean of these. A device tells the mean number of requests
     under way instead of the longest queue."""
     step = MINUTE_NS if span.length_ns <= 2 * DAY_NS else HOUR_NS
-    wide = span.aligned(step)
+    wide = span.align_to(step)
     chosen = " AND id = $component" if component else ""
     told = "wait_ns" if layer.name == "device" else "queue_len_max"
     value = f"sum(wait_ns)::DOUBLE / {step}" if layer.name == "device" else "max(queue_len_max)::DOUBLE"
     place = " + ".join(f"(queue > {edge})::INTEGER" for edge in QUEUE_BINS)
-    found = records(
-        select(
+    found = list_rows(
+        query_lake(
             lake,
             f"SELECT {place} AS place, count(*) AS n, sum(queue) AS whole FROM"
             f" (SELECT {value} AS queue FROM rollup WHERE interval_ns = {step} AND kind = $kind AND layer = $layer"
             f" AND job_id IS NULL AND {told} IS NOT NULL AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns}"
-            f" AND {days(wide)}{chosen}"
+            f" AND {build_day_filter(wide)}{chosen}"
             " GROUP BY id, ts_ns) WHERE queue IS NOT NULL GROUP BY place",
             {"kind": layer.kind, "layer": layer.counted} | ({"component": component} if component else {}),
             within=wide,

@@ -30,7 +30,7 @@ class Courier(Protocol):
         ...
 
 
-def context_of(ca: str) -> ssl.SSLContext:
+def build_tls_context(ca: str) -> ssl.SSLContext:
     """What certificates are checked with: those in `ca` (PEM), or the system's. TLS 1.2 at least: receivers are not
     ours. Raises ConfigError."""
     try:
@@ -50,7 +50,7 @@ class Post:
         self._timeout_s = timeout_s
         handlers: list[urllib.request.BaseHandler] = [NoRedirect(), urllib.request.ProxyHandler({})]
         if url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=context_of(ca)))
+            handlers.append(urllib.request.HTTPSHandler(context=build_tls_context(ca)))
         self._opener = urllib.request.build_opener(*handlers)
 
     def post(self, body: bytes, headers: Mapping[str, str] = {}) -> None:

@@ -15,9 +15,9 @@ from email.utils import format_datetime
 
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.core.safe_text import inert
-from fairlead.show.alerts.delivery.base import context_of
+from fairlead.show.alerts.delivery.base import build_tls_context
 from fairlead.show.alerts.messages import Message
-from fairlead.show.alerts.settings import ADDRESS, Mail, secret
+from fairlead.show.alerts.settings import ADDRESS, Mail, read_secret
 
 _PORTS = {"starttls": 25, "none": 25, "tls": 465}
 
@@ -27,8 +27,8 @@ class ByMail:
 
     def __init__(self, route: Mail) -> None:
         self._route = route
-        self._password = secret(route.password_file)
-        self._context = None if route.security == "none" else context_of(route.ca)
+        self._password = read_secret(route.password_file)
+        self._context = None if route.security == "none" else build_tls_context(route.ca)
 
     def deliver(self, message: Message, recipient: str, now_ns: int) -> None:
         """As `Courier` has it. One transaction for all recipients: those the server refuses while it takes others are
@@ -36,7 +36,7 @@ class ByMail:
         to = [recipient] if recipient else self._route.to
         if not to:
             raise DeliveryError("the route has no recipients", where=self._where, remedy="set `to` of the route")
-        letter = mail_of(message, self._route.sender, to, now_ns)
+        letter = build_mail(message, self._route.sender, to, now_ns)
         try:
             with self._connected() as server:
                 server.send_message(letter, self._route.sender, to)
@@ -88,7 +88,7 @@ class ByMail:
         return server
 
 
-def mail_of(message: Message, sender: str, to: list[str], now_ns: int) -> EmailMessage:
+def build_mail(message: Message, sender: str, to: list[str], now_ns: int) -> EmailMessage:
     """The letter. Raises ConfigError for an address that is none."""
     letter = EmailMessage(policy=SMTP)
     letter["From"] = _address(sender)

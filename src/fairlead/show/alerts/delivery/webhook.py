@@ -1,4 +1,5 @@
-"""A message as JSON by POST, signed where a secret is shared. Not here: the document (`messages.Message.document`).
+"""A message as JSON by POST, signed where a secret is shared. Not here: the document
+(`messages.Message.build_document`).
 
 Headers: `X-Fairlead-Delivery` (the same for every try), `X-Fairlead-Time` (seconds since the epoch) and
 `X-Fairlead-Signature: sha256=HEX`, the HMAC-SHA256 of time, a full stop and the body.
@@ -12,7 +13,7 @@ import msgspec
 
 from fairlead.show.alerts.delivery.base import Post
 from fairlead.show.alerts.messages import Message
-from fairlead.show.alerts.settings import Alerts, Webhook, secret
+from fairlead.show.alerts.settings import Alerts, Webhook, read_secret
 
 
 class ToWebhook:
@@ -20,19 +21,19 @@ class ToWebhook:
 
     def __init__(self, route: Webhook, alerts: Alerts) -> None:
         self._alerts = alerts
-        self._secret = secret(route.hmac_file).encode()
-        self._post = Post(route.url, route.ca, secret(route.token_file), route.timeout_s)
+        self._secret = read_secret(route.hmac_file).encode()
+        self._post = Post(route.url, route.ca, read_secret(route.token_file), route.timeout_s)
 
     def deliver(self, message: Message, recipient: str, now_ns: int) -> None:  # noqa: ARG002
         """As `Courier` has it; there are no other recipients."""
-        body = msgspec.json.encode(message.document(self._alerts))
+        body = msgspec.json.encode(message.build_document(self._alerts))
         time = str(now_ns // 10**9)
         headers = {"X-Fairlead-Delivery": message.id, "X-Fairlead-Time": time}
         if self._secret:
-            headers["X-Fairlead-Signature"] = "sha256=" + signature(self._secret, time, body)
+            headers["X-Fairlead-Signature"] = "sha256=" + compute_signature(self._secret, time, body)
         self._post.post(body, headers)
 
 
-def signature(key: bytes, time: str, body: bytes) -> str:
+def compute_signature(key: bytes, time: str, body: bytes) -> str:
     """What a receiver has to compute and compare, in hexadecimal."""
     return hmac.digest(key, time.encode() + b"." + body, "sha256").hex()

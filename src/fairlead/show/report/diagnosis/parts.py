@@ -1,6 +1,6 @@
 """Parts the pages of diagnosis are made of: boxes, tables, findings, pictures of courses and runs, as escaped HTML.
 
-The pages hold no script at all. Not here: which parts a page has (`page`), drawing (`charts`).
+The pages hold no script at all. Not here: which parts a page has (`build_page`), drawing (`charts`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
 from fairlead.show.report import single_file
-from fairlead.show.report.diagnosis.charts import Points, Series, Stretch, line_chart, scatter
-from fairlead.show.report.diagnosis.svg import Axis, Kind, text_of
+from fairlead.show.report.diagnosis.charts import Points, Series, Stretch, draw_line_chart, draw_scatter
+from fairlead.show.report.diagnosis.svg import Axis, Kind, escape_svg_text
 
 AUDIENCE = {
     "user": "for the user",
@@ -46,16 +46,16 @@ Cell = str | tuple[str, str]
 """Escaped HTML; with a class where it needs one."""
 
 
-def page(title: str, body: str) -> str:
+def build_page(title: str, body: str) -> str:
     """A whole page of this body (HTML that is escaped already), that fetches nothing and runs nothing."""
     style = _style()
     slots = {
-        "title": f"{text_of(single_file.readable(title))} – fairlead",
+        "title": f"{escape_svg_text(single_file.make_readable(title))} – fairlead",
         "style": style,
         "body": body,
-        "policy": single_file.policy("", style),
+        "policy": single_file.build_content_policy("", style),
     }
-    return single_file.fill(_text("page.html"), slots)
+    return single_file.fill_template(_text("page.html"), slots)
 
 
 @cache
@@ -68,32 +68,33 @@ def _text(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
-def said(value: object) -> str:
+def escape_text(value: object) -> str:
     """Text from anywhere, escaped."""
-    return text_of(single_file.readable(str(value)))
+    return escape_svg_text(single_file.make_readable(str(value)))
 
 
-def head(word: str, style: str, title: str, lines: Iterable[str]) -> str:
+def build_head(word: str, style: str, title: str, lines: Iterable[str]) -> str:
     """The top of a page: a word on a colour, the headline, facts (escaped here)."""
-    facts = "".join(f'<p class="facts">{said(line)}</p>' for line in lines if line)
+    facts = "".join(f'<p class="facts">{escape_text(line)}</p>' for line in lines if line)
     return (
-        f'<header class="diag-head"><p class="brand">fairlead</p><span class="verdict-word word-{said(style)}">'
-        f"{said(word)}</span><h1>{said(title)}</h1>{facts}</header>"
+        f'<header class="diag-head"><p class="brand">fairlead</p><span class="verdict-word word-{escape_text(style)}">'
+        f"{escape_text(word)}</span><h1>{escape_text(title)}</h1>{facts}</header>"
     )
 
 
-def box(title: str, body: str) -> str:
+def build_box(title: str, body: str) -> str:
     """A part with a heading; nothing when there is no body."""
-    return f'<section class="box"><h2>{said(title)}</h2>{body}</section>' if body else ""
+    return f'<section class="box"><h2>{escape_text(title)}</h2>{body}</section>' if body else ""
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, this: int | None = None) -> str:
+def build_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, this: int | None = None) -> str:
     """A table of cells that are escaped already; headings that begin with `>` are of numbers."""
     if not rows:
         return ""
     numbers = [name.startswith(">") for name in headings]
     top = "".join(
-        f'<th scope="col"{_num(n)}>{said(name.lstrip(">"))}</th>' for name, n in zip(headings, numbers, strict=True)
+        f'<th scope="col"{_num(n)}>{escape_text(name.lstrip(">"))}</th>'
+        for name, n in zip(headings, numbers, strict=True)
     )
     lines = []
     for at, row in enumerate(rows):
@@ -110,40 +111,41 @@ def _num(right: bool) -> str:
     return ' class="num"' if right else ""
 
 
-def listed(texts: Iterable[str]) -> str:
+def build_list(texts: Iterable[str]) -> str:
     """Lines as a list, escaped here; nothing when there are none."""
-    items = "".join(f"<li>{said(text)}</li>" for text in texts)
+    items = "".join(f"<li>{escape_text(text)}</li>" for text in texts)
     return f'<ul class="says">{items}</ul>' if items else ""
 
 
-def evidence(rows: Sequence[Evidence]) -> str:
+def build_evidence_table(rows: Sequence[Evidence]) -> str:
     """The chain of evidence, in its order."""
-    items = "".join(f"<li>{said(one.text)}</li>" for one in rows)
+    items = "".join(f"<li>{escape_text(one.text)}</li>" for one in rows)
     return f'<ol class="says">{items}</ol>' if items else ""
 
 
-def advice(rows: Sequence[Advice]) -> str:
+def build_advice_list(rows: Sequence[Advice]) -> str:
     """What to do, for whom."""
     items = []
     for one in rows:
-        code = f'<pre class="code">{said_code(one.code)}</pre>' if one.code else ""
+        code = f'<pre class="code">{escape_code(one.code)}</pre>' if one.code else ""
         items.append(
-            f'<li>{said(one.text)} <span class="tag">{said(AUDIENCE.get(one.audience, one.audience))}</span>{code}</li>'
+            f"<li>{escape_text(one.text)} <span"
+            f' class="tag">{escape_text(AUDIENCE.get(one.audience, one.audience))}</span>{code}</li>'
         )
     return f'<ul class="says">{"".join(items)}</ul>' if items else ""
 
 
-def said_code(code: str | None) -> str:
+def escape_code(code: str | None) -> str:
     """Code line by line, escaped."""
-    return "\n".join(said(line) for line in (code or "").split("\n"))
+    return "\n".join(escape_text(line) for line in (code or "").split("\n"))
 
 
-def subject(who: Subject) -> str:
+def format_subject(who: Subject) -> str:
     """A job or component in words."""
     return who.id if who.id.startswith("another") else f"{who.kind} {who.id}"
 
 
-def when(from_ns: int | None, to_ns: int | None) -> str:
+def format_span(from_ns: int | None, to_ns: int | None) -> str:
     """A stretch of time in words."""
     if from_ns is None:
         return "at an unknown time"
@@ -151,49 +153,52 @@ def when(from_ns: int | None, to_ns: int | None) -> str:
     return f"{units.format_time(from_ns)} {end}"
 
 
-def findings_table(rows: Sequence[StoredFinding]) -> str:
+def build_findings_table(rows: Sequence[StoredFinding]) -> str:
     """A line a finding."""
-    return table(
+    return build_table(
         ["severity", "what", "when", ">cost", ">sure", "id"],
         [
             [
-                f'<span class="verdict-word word-{said(one.finding.severity)}">{said(one.finding.severity)}</span>',
-                said(one.finding.title),
-                said(when(one.finding.from_ns, one.finding.to_ns)),
-                said(units.format_duration(one.finding.cost_s)),
-                said(units.format_percent(one.finding.confidence)),
-                f"<code>{said(one.finding.id)}</code>",
+                (
+                    f'<span class="verdict-word'
+                    f' word-{escape_text(one.finding.severity)}">{escape_text(one.finding.severity)}</span>'
+                ),
+                escape_text(one.finding.title),
+                escape_text(format_span(one.finding.from_ns, one.finding.to_ns)),
+                escape_text(units.format_duration(one.finding.cost_s)),
+                escape_text(units.format_percent(one.finding.confidence)),
+                f"<code>{escape_text(one.finding.id)}</code>",
             ]
             for one in rows
         ],
     )
 
 
-def incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
+def build_incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
     """A line an incident."""
-    return table(
+    return build_table(
         ["component", "state", "since", ">lasted", ">share of peak", "likely cause", "kind"],
         [
             [
-                said(f"{one.layer} {one.component}"),
-                said(one.kind),
-                said(when(one.from_ns, one.to_ns)),
-                said(units.format_duration(one.duration_s(now_ns))),
-                said(units.format_percent(one.share_of_peak)),
-                said(one.hint.replace("_", " ")),
-                said(one.persistence),
+                escape_text(f"{one.layer} {one.component}"),
+                escape_text(one.kind),
+                escape_text(format_span(one.from_ns, one.to_ns)),
+                escape_text(units.format_duration(one.duration_s(now_ns))),
+                escape_text(units.format_percent(one.share_of_peak)),
+                escape_text(one.hint.replace("_", " ")),
+                escape_text(one.persistence),
             ]
             for one in rows
         ],
     )
 
 
-def courses(rows: Sequence[Course]) -> str:
+def draw_courses(rows: Sequence[Course]) -> str:
     """Each course as a picture, one below the other over the same time."""
-    return "".join(f'<h3>{said(one.title)}</h3><div class="picture">{course(one)}</div>' for one in rows)
+    return "".join(f'<h3>{escape_text(one.title)}</h3><div class="picture">{draw_course(one)}</div>' for one in rows)
 
 
-def course(one: Course) -> str:
+def draw_course(one: Course) -> str:
     """Lines over time with what matters marked."""
     middle = [
         one.from_ns + (k + 0.5) * one.step_ns for k in range(max((len(line.values) for line in one.lines), default=0))
@@ -211,7 +216,7 @@ def course(one: Course) -> str:
     marks = [Stretch(float(low), float(high), colour="slow") for low, high in one.marked]
     low, high = float(one.from_ns), one.from_ns + len(middle) * float(one.step_ns)
     kind = KIND_OF_UNIT.get(one.unit, "number")
-    return line_chart(
+    return draw_line_chart(
         lines,
         title=one.title,
         x=Axis(kind="time", low=low, high=max(high, low + 1)),
@@ -220,7 +225,7 @@ def course(one: Course) -> str:
     )
 
 
-def usual(one: Usual) -> str:
+def draw_usual(one: Usual) -> str:
     """This run among those like it: when each began, and what it got."""
     kind: Kind = "count" if one.kind == "metadata" else "bandwidth"
     groups = []
@@ -229,37 +234,38 @@ def usual(one: Usual) -> str:
         jobs = [f"job {run.job_id}" if run.job_id else "" for run in rows]
         times, rates = [float(run.start_ns) for run in rows], [run.rate_per_s for run in rows]
         groups.append(Points(name, times, rates, colour=colour, names=jobs))
-    words = f"{others_got(one)}." if one.rate_p50 is not None else "Nothing like it is known."
-    picture = scatter(
+    words = f"{format_usual_rates(one)}." if one.rate_p50 is not None else "Nothing like it is known."
+    picture = draw_scatter(
         groups,
         title=f"{one.kind}: this run and runs like it",
         x=Axis(kind="time"),
         y=Axis(label="operations/s" if kind == "count" else "", kind=kind, low=0.0),
     )
     return (
-        f'<h3>{said(one.kind.capitalize())}</h3><p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
+        f"<h3>{escape_text(one.kind.capitalize())}</h3><p"
+        f' class="quiet">{escape_text(words)}</p><div class="picture">{picture}</div>'
     )
 
 
-def lost(seconds: float | None) -> str:
+def format_lost_time(seconds: float | None) -> str:
     """Time lost in words: less than a thousandth of a second is none."""
     return units.format_duration(0.0 if seconds is not None and seconds < 1e-3 else seconds)
 
 
-def known_by(told: StoredFinding, headline: str) -> str:
+def build_evidence_heading(told: StoredFinding, headline: str) -> str:
     """The heading of a finding's evidence on a page with this headline, which is not said twice."""
     return "How that is known" if told.finding.title == headline else told.finding.title
 
 
-def others_got(one: Usual) -> str:
+def format_usual_rates(one: Usual) -> str:
     """What phases like it got, in words."""
     count = len(one.runs) - 1
-    low, high = rate(one.rate_p25, one.kind), rate(one.rate_p75, one.kind)
+    low, high = format_rate(one.rate_p25, one.kind), format_rate(one.rate_p75, one.kind)
     whose = f"{count} other{'' if count == 1 else 's'} ({one.like}) got"
     return f"{whose} {low}" if low == high else f"{whose} {low} to {high} (half of them)"
 
 
-def rate(value: float | None, kind: str) -> str:
+def format_rate(value: float | None, kind: str) -> str:
     """A rate of a phase of this kind in words."""
     if kind == "metadata":
         return units.ABSENT if value is None else f"{units.format_count(round(value, 1))} operations/s"

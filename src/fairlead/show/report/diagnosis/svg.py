@@ -109,17 +109,17 @@ class Axis:
     high: float | None = None
 
 
-def colour(name: str) -> str:
+def get_colour(name: str) -> str:
     """A colour by its name as a value of a presentation attribute. Raises KeyError for a name that is none."""
     return f"var(--{name}, {COLOURS[name]})"
 
 
-def text_of(value: object) -> str:
+def escape_svg_text(value: object) -> str:
     """Text from anywhere as text of the drawing: one line, no control characters, markup escaped."""
     return html.escape(inert(str(value)))
 
 
-def shortened(value: object, letters: int) -> str:
+def shorten_middle(value: object, letters: int) -> str:
     """At most `letters` letters, the middle left out; not escaped yet."""
     text = inert(str(value))
     if len(text) <= letters:
@@ -128,12 +128,12 @@ def shortened(value: object, letters: int) -> str:
     return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
 
 
-def number(value: float) -> str:
+def format_coordinate(value: float) -> str:
     """A coordinate, to a hundredth."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def formatted(value: float | None, kind: Kind, *, span: float = 0.0) -> str:
+def format_value(value: float | None, kind: Kind, *, span: float = 0.0) -> str:
     """A value as people write it; a dash when it is not known. `span`: of a time axis, ns."""
     if value is None or not math.isfinite(value):
         return "—"
@@ -181,12 +181,12 @@ class Scale:
             share = (value - self.low) / (self.high - self.low)
         return self.start + min(1.0, max(0.0, share)) * (self.stop - self.start)
 
-    def ticks(self, most: int = 6) -> list[tuple[float, str]]:
+    def list_ticks(self, most: int = 6) -> list[tuple[float, str]]:
         """Round values and their text."""
         if self.bare:
             return []
         span = self.high - self.low
-        return [(at, formatted(at, self.axis.kind, span=span)) for at in self._round(most)]
+        return [(at, format_value(at, self.axis.kind, span=span)) for at in self._round(most)]
 
     def _round(self, most: int) -> list[float]:
         if self.axis.log:
@@ -214,7 +214,7 @@ def _step(span: float, kind: Kind, most: int) -> float:
     return scale * next(k * power for k in (1, 2, 5, 10) if k * power >= rough * (1 - 1e-9))
 
 
-def scale(values: Iterable[float | None], axis: Axis, start: float, stop: float, *, zero: bool = False) -> Scale:
+def build_scale(values: Iterable[float | None], axis: Axis, start: float, stop: float, *, zero: bool = False) -> Scale:
     """A scale that holds all known values (and zero, where `zero`); values that are not finite do not count, and on a
     logarithmic axis those that are not above zero."""
     known = [v for v in values if v is not None and math.isfinite(v) and (v > 0 or not axis.log)]
@@ -234,65 +234,78 @@ def scale(values: Iterable[float | None], axis: Axis, start: float, stop: float,
     return Scale(axis, float(low), float(high), start, stop, bare)
 
 
-def label(x: float, y: float, text: object, *, anchor: str = "start", size: float = 11, fill: str = "muted") -> str:
+def draw_label(
+    x: float, y: float, text: object, *, anchor: str = "start", size: float = 11, fill: str = "muted"
+) -> str:
     """One line of text; `text` is escaped here."""
     return (
-        f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" font-size="{number(size)}" '
-        f'fill="{colour(fill)}">{text_of(text)}</text>'
+        f'<text x="{format_coordinate(x)}" y="{format_coordinate(y)}"'
+        f' text-anchor="{anchor}" font-size="{format_coordinate(size)}" '
+        f'fill="{get_colour(fill)}">{escape_svg_text(text)}</text>'
     )
 
 
-def frame(x: Scale, y: Scale) -> str:
+def draw_frame(x: Scale, y: Scale) -> str:
     """Grid, ticks and names of both axes. `y` runs upwards: its `start` is the lower edge."""
     parts = []
-    for value, text in y.ticks(5):
-        at = number(y.at(value))
-        parts.append(f'<path d="M{number(x.start)} {at}H{number(x.stop)}" stroke="{colour("grid")}"/>')
-        parts.append(label(x.start - 6, y.at(value) + 4, text, anchor="end"))
-    parts.append(foot(x, y.start))
+    for value, text in y.list_ticks(5):
+        at = format_coordinate(y.at(value))
+        parts.append(
+            f'<path d="M{format_coordinate(x.start)} {at}H{format_coordinate(x.stop)}" stroke="{get_colour("grid")}"/>'
+        )
+        parts.append(draw_label(x.start - 6, y.at(value) + 4, text, anchor="end"))
+    parts.append(draw_x_axis(x, y.start))
     if y.axis.label:
-        parts.append(label(4, y.stop - 14, y.axis.label, fill="faint"))
+        parts.append(draw_label(4, y.stop - 14, y.axis.label, fill="faint"))
     return "".join(parts)
 
 
-def foot(x: Scale, at: float) -> str:
+def draw_x_axis(x: Scale, at: float) -> str:
     """The axis of x alone, `at` pixels down: line, ticks, name."""
-    parts = [f'<path d="M{number(x.start)} {number(at)}H{number(x.stop)}" stroke="{colour("axis")}"/>']
-    for value, text in x.ticks(max(2, int((x.stop - x.start) / 90))):
-        parts.append(f'<path d="M{number(x.at(value))} {number(at)}v4" stroke="{colour("axis")}"/>')
-        parts.append(label(x.at(value), at + 16, text, anchor="end" if x.at(value) > x.stop - 16 else "middle"))
+    parts = [
+        (
+            f'<path d="M{format_coordinate(x.start)} {format_coordinate(at)}H{format_coordinate(x.stop)}"'
+            f' stroke="{get_colour("axis")}"/>'
+        )
+    ]
+    for value, text in x.list_ticks(max(2, int((x.stop - x.start) / 90))):
+        parts.append(
+            f'<path d="M{format_coordinate(x.at(value))} {format_coordinate(at)}v4" stroke="{get_colour("axis")}"/>'
+        )
+        parts.append(draw_label(x.at(value), at + 16, text, anchor="end" if x.at(value) > x.stop - 16 else "middle"))
     if x.axis.label:
-        parts.append(label(x.stop, at + 31, x.axis.label, anchor="end", fill="faint"))
+        parts.append(draw_label(x.stop, at + 31, x.axis.label, anchor="end", fill="faint"))
     return "".join(parts)
 
 
-def legend(names: Sequence[tuple[str, str]], x: float, y: float, width: float) -> str:
+def draw_legend(names: Sequence[tuple[str, str]], x: float, y: float, width: float) -> str:
     """Names beside patches of their colours, on one line as far as they fit. Items are (name, colour)."""
     parts, at = [], x
     for name, shade in names:
-        shown = shortened(name, 32)
+        shown = shorten_middle(name, 32)
         if at + 20 + 6.2 * len(shown) > x + width and at > x:
             break
         parts.append(
-            f'<rect x="{number(at)}" y="{number(y - 9)}" width="10" height="10" rx="2" fill="{colour(shade)}"/>'
+            f'<rect x="{format_coordinate(at)}" y="{format_coordinate(y - 9)}"'
+            f' width="10" height="10" rx="2" fill="{get_colour(shade)}"/>'
         )
-        parts.append(label(at + 14, y, shown))
+        parts.append(draw_label(at + 14, y, shown))
         at += 30 + 6.2 * len(shown)
     return "".join(parts)
 
 
-def drawing(width: float, height: float, title: str, desc: str, body: str, *, definitions: str = "") -> str:
+def build_drawing(width: float, height: float, title: str, desc: str, body: str, *, definitions: str = "") -> str:
     """The whole `<svg>`: named and described for those who cannot see it. Ids come from what is drawn."""
     mark = blake2b(f"{title}\0{desc}\0{body}".encode("utf-8", "backslashreplace"), digest_size=5).hexdigest()
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="img" aria-labelledby="t{mark} d{mark}" '
-        f'viewBox="0 0 {number(width)} {number(height)}" width="100%" font-family="{_FONT}" '
-        f'shape-rendering="geometricPrecision"><title id="t{mark}">{text_of(title)}</title>'
-        f'<desc id="d{mark}">{text_of(desc)}</desc>{definitions}{body}</svg>'
+        f'viewBox="0 0 {format_coordinate(width)} {format_coordinate(height)}" width="100%" font-family="{_FONT}" '
+        f'shape-rendering="geometricPrecision"><title id="t{mark}">{escape_svg_text(title)}</title>'
+        f'<desc id="d{mark}">{escape_svg_text(desc)}</desc>{definitions}{body}</svg>'
     )
 
 
-def standing_alone(svg: str) -> str:
+def build_svg_file(svg: str) -> str:
     """A drawing as a file of its own: with ground, and with the colours of light and dark surroundings."""
     light = "".join(f"--{name}:{value};" for name, value in COLOURS.items())
     dark = "".join(f"--{name}:{value};" for name, value in DARK.items())

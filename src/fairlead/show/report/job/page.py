@@ -21,7 +21,7 @@ SCRIPTS = ("format", "dom", "time", "panels", "heatmap", "bars", "files", "findi
 """The page's scripts, in the order they are joined into one function scope."""
 
 
-def render(data: Mapping[str, Any]) -> str:
+def render_job_page(data: Mapping[str, Any]) -> str:
     """The whole page as text, to be written as UTF-8.
 
     `data` holds `verdict` (schema `fairlead.report/1`), `charts` and `compare`, as docs/reference/report-page.md lists
@@ -32,18 +32,18 @@ def render(data: Mapping[str, Any]) -> str:
     script, style = _script(), _text("report.css")
     slots = {
         "title": _title(verdict),
-        "policy": single_file.policy(script, style),
+        "policy": single_file.build_content_policy(script, style),
         "style": style,
         "script": script,
-        "data": embed(data),
+        "data": embed_json(data),
         "plain": _plain_verdict(verdict),
     }
-    return single_file.fill(_text("template.html"), slots)
+    return single_file.fill_template(_text("template.html"), slots)
 
 
-def embed(data: Mapping[str, Any]) -> str:
+def embed_json(data: Mapping[str, Any]) -> str:
     """`data` as JSON that is inert inside a script element, whatever its strings hold. NaN and infinity become null."""
-    return single_file.embed(_compact(data))
+    return single_file.embed_json(_compact(data))
 
 
 def _compact(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _compact_charts(charts: Any) -> Any:
 def _file_columns(table: Mapping[str, Any]) -> dict[str, Any]:
     """The file table with its column names written once instead of in every row."""
     rows = [
-        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=single_file.builtin)
+        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=single_file.convert_numpy)
         for row in table.get("rows") or []
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -106,12 +106,12 @@ def _rounded(values: Any, digits: int | None = None) -> Any:
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
-    built = msgspec.to_builtins(value, enc_hook=single_file.builtin)
+    built = msgspec.to_builtins(value, enc_hook=single_file.convert_numpy)
     return built if isinstance(built, dict) else {}
 
 
 def _escaped(value: Any) -> str:
-    return html.escape(single_file.readable(str(value)))
+    return html.escape(single_file.make_readable(str(value)))
 
 
 def _title(verdict: Mapping[str, Any]) -> str:
@@ -139,4 +139,4 @@ def _text(name: str) -> str:
 
 @cache
 def _script() -> str:
-    return single_file.one_scope([_text(f"scripts/{name}.js") for name in SCRIPTS])
+    return single_file.join_scripts([_text(f"scripts/{name}.js") for name in SCRIPTS])

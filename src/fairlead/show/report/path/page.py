@@ -20,27 +20,27 @@ SHARED = ("format", "dom")
 SCRIPTS = ("chart", "lanes", "page")
 
 
-def render(data: Mapping[str, Any]) -> str:
+def render_path_page(data: Mapping[str, Any]) -> str:
     """The whole page as text, to be written as UTF-8.
 
     `data` holds `judgement` (schema `fairlead.judgement/1`), `paths` (one `JobPath` a job), `charts`
     (`analysis.path_charts`), and where known `saw` (by job what the application counted), `played` (what was injected
     and is declared), `about` (title and lead) and `missing`.
     """
-    judgement = msgspec.to_builtins(data.get("judgement") or {}, enc_hook=single_file.builtin)
+    judgement = msgspec.to_builtins(data.get("judgement") or {}, enc_hook=single_file.convert_numpy)
     script, style = _script(), _style()
     slots = {
-        "title": f"{html.escape(single_file.readable(headline(judgement)))} – fairlead",
-        "policy": single_file.policy(script, style),
+        "title": f"{html.escape(single_file.make_readable(build_headline(judgement)))} – fairlead",
+        "policy": single_file.build_content_policy(script, style),
         "style": style,
         "script": script,
-        "data": single_file.embed({**data, "headline": headline(judgement)}),
+        "data": single_file.embed_json({**data, "headline": build_headline(judgement)}),
         "plain": _plain(judgement),
     }
-    return single_file.fill(_shared("template.html"), slots)
+    return single_file.fill_template(_shared("template.html"), slots)
 
 
-def headline(judgement: Mapping[str, Any]) -> str:
+def build_headline(judgement: Mapping[str, Any]) -> str:
     """The verdicts in one line."""
     titles = [str(one["title"]) for one in judgement.get("verdicts") or []]
     return "; ".join(titles) if titles else "Nobody is accused"
@@ -48,12 +48,14 @@ def headline(judgement: Mapping[str, Any]) -> str:
 
 def _plain(judgement: Mapping[str, Any]) -> str:
     """The verdicts for a reader whose browser runs no scripts."""
-    lines = [f"<h1>{html.escape(single_file.readable(headline(judgement)))}</h1>"]
+    lines = [f"<h1>{html.escape(single_file.make_readable(build_headline(judgement)))}</h1>"]
     for one in judgement.get("verdicts") or []:
-        said = "".join(f"<li>{html.escape(single_file.readable(str(text)))}</li>" for text in one.get("evidence") or [])
-        lines.append(f"<h2>{html.escape(single_file.readable(str(one['title'])))}</h2><ul>{said}</ul>")
+        said = "".join(
+            f"<li>{html.escape(single_file.make_readable(str(text)))}</li>" for text in one.get("evidence") or []
+        )
+        lines.append(f"<h2>{html.escape(single_file.make_readable(str(one['title'])))}</h2><ul>{said}</ul>")
     if judgement.get("nobody"):
-        lines.append(f"<p>{html.escape(single_file.readable(str(judgement['nobody'])))}</p>")
+        lines.append(f"<p>{html.escape(single_file.make_readable(str(judgement['nobody'])))}</p>")
     return "".join(lines)
 
 
@@ -73,4 +75,4 @@ def _style() -> str:
 @cache
 def _script() -> str:
     shared = [_shared(f"scripts/{name}.js") for name in SHARED]
-    return single_file.one_scope([*shared, *(_text(f"scripts/{name}.js") for name in SCRIPTS)])
+    return single_file.join_scripts([*shared, *(_text(f"scripts/{name}.js") for name in SCRIPTS)])

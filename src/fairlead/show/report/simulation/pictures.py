@@ -11,8 +11,16 @@ from collections.abc import Iterator, Sequence
 from fairlead.decide.sim.experiments.results import Drawn, Panel
 from fairlead.decide.sim.experiments.summary import Course, Point
 from fairlead.show.report.diagnosis import svg
-from fairlead.show.report.diagnosis.charts import Lane, Stretch, bars, gantt
-from fairlead.show.report.diagnosis.svg import Axis, Scale, colour, formatted, label, number, text_of
+from fairlead.show.report.diagnosis.charts import Lane, Stretch, draw_bars, draw_gantt
+from fairlead.show.report.diagnosis.svg import (
+    Axis,
+    Scale,
+    draw_label,
+    escape_svg_text,
+    format_coordinate,
+    format_value,
+    get_colour,
+)
 
 COLOURS = ("read", "write", "good", "slow", "meta", "mixed", "ink", "faint")
 """Of lines, in order."""
@@ -30,7 +38,7 @@ LANES = 40
 """No more applications are drawn as lanes."""
 
 
-def picture(drawn: Drawn, *, title: str = "") -> str:
+def draw_picture(drawn: Drawn, *, title: str = "") -> str:
     """A picture of an experiment: panels side by side under one legend, y from the same scale."""
     name = f"{title}: {drawn.title}" if title else drawn.title
     if drawn.kind == "best-counts":
@@ -38,7 +46,7 @@ def picture(drawn: Drawn, *, title: str = "") -> str:
             curves: {"direct" if n == 0 else f"{n} resource{'s' * (n > 1)}": float(many) for n, many in row.items()}
             for curves, row in drawn.counts.items()
         }
-        return bars(groups, title=name, kind="count", colours={"direct": "faint"})
+        return draw_bars(groups, title=name, kind="count", colours={"direct": "faint"})
     return _panels(drawn, name) if has_title(drawn) else _single(drawn, name)
 
 
@@ -63,7 +71,7 @@ def _single(drawn: Drawn, name: str) -> str:
         for text, line in zip(panel.labels, panel.lines, strict=True):
             said = text if len(drawn.panels) == 1 else f"{text}, {panel.applications} {panel.of}"
             groups[said] = {drawn.axis: line.points[0].mean if line.points else None}
-    return bars(groups, title=name, kind=_kind(drawn))
+    return draw_bars(groups, title=name, kind=_kind(drawn))
 
 
 def _panels(drawn: Drawn, name: str) -> str:
@@ -79,13 +87,13 @@ def _panels(drawn: Drawn, name: str) -> str:
     kind = _kind(drawn)
     across_axis, up_axis = Axis("load(π_sys)", low=0.0), Axis(drawn.axis, kind, log=log)
     highest = max((_at(p) for p in points), default=1.0)
-    parts, said = [label(_LEFT, 13, drawn.title, size=13, fill="ink"), legend], []
+    parts, said = [draw_label(_LEFT, 13, drawn.title, size=13, fill="ink"), legend], []
     for place, panel in enumerate(drawn.panels):
         left = _LEFT + place * (wide + _GAP)
-        across = svg.scale([0.0, highest], across_axis, left, left + wide)
-        up = svg.scale(known, up_axis, top + _HIGH, top, zero=not log)
+        across = svg.build_scale([0.0, highest], across_axis, left, left + wide)
+        up = svg.build_scale(known, up_axis, top + _HIGH, top, zero=not log)
         parts.append(_frame(across, up))
-        parts.append(label(left, top - 8, f"{panel.applications} {panel.of}: {drawn.axis}", fill="ink"))
+        parts.append(draw_label(left, top - 8, f"{panel.applications} {panel.of}: {drawn.axis}", fill="ink"))
         styles = _styles(panel)
         parts += [_band(line, shade, across, up) for line, (shade, *_) in zip(panel.lines, styles, strict=True)]
         parts += [
@@ -94,9 +102,9 @@ def _panels(drawn: Drawn, name: str) -> str:
         ]
         said.append(_said(panel, drawn, kind))
         if not known:
-            parts.append(label(left + wide / 2, top + _HIGH / 2, "no data", anchor="middle", fill="faint"))
+            parts.append(draw_label(left + wide / 2, top + _HIGH / 2, "no data", anchor="middle", fill="faint"))
     desc = "Simulated. Lines: means over sets; bands: 10th to 90th percentile. " + " ".join(said)
-    return svg.drawing(width, top + _HIGH + _BOTTOM, name, desc, "".join(parts))
+    return svg.build_drawing(width, top + _HIGH + _BOTTOM, name, desc, "".join(parts))
 
 
 def _styles(panel: Panel) -> list[tuple[str, str, str]]:
@@ -114,15 +122,18 @@ def _styles(panel: Panel) -> list[tuple[str, str, str]]:
 def _frame(across: Scale, up: Scale) -> str:
     parts = []
     for value, text in _ticks(up):
-        at = number(up.at(value))
-        parts.append(f'<path d="M{number(across.start)} {at}H{number(across.stop)}" stroke="{colour("grid")}"/>')
-        parts.append(label(across.start - 6, up.at(value) + 4, text, anchor="end"))
-    return "".join([*parts, svg.foot(across, up.start)])
+        at = format_coordinate(up.at(value))
+        parts.append(
+            f'<path d="M{format_coordinate(across.start)} {at}H{format_coordinate(across.stop)}"'
+            f' stroke="{get_colour("grid")}"/>'
+        )
+        parts.append(draw_label(across.start - 6, up.at(value) + 4, text, anchor="end"))
+    return "".join([*parts, svg.draw_x_axis(across, up.start)])
 
 
 def _ticks(up: Scale) -> list[tuple[float, str]]:
     if not up.axis.log:
-        return up.ticks(6)
+        return up.list_ticks(6)
     return [(value, f"{value:g}") for value in _LOG_TICKS if up.low * 0.999 <= value <= up.high * 1.001]
 
 
@@ -147,8 +158,8 @@ def _band(line: Course, shade: str, across: Scale, up: Scale) -> str:
         lower = [(across.at(_at(p)), up.at(p.low)) for p in reversed(run) if p.low is not None]
         if len(upper) < 2:
             continue
-        path = "L".join(f"{number(a)} {number(b)}" for a, b in [*upper, *lower])
-        parts.append(f'<path d="M{path}Z" fill="{colour(shade)}" fill-opacity="0.09"/>')
+        path = "L".join(f"{format_coordinate(a)} {format_coordinate(b)}" for a, b in [*upper, *lower])
+        parts.append(f'<path d="M{path}Z" fill="{get_colour(shade)}" fill-opacity="0.09"/>')
     return "".join(parts)
 
 
@@ -158,15 +169,15 @@ def _line(line: Course, text: str, style: tuple[str, str, str], across: Scale, u
     for run in _runs(line.points):
         at = [(across.at(_at(p)), up.at(p.mean)) for p in run if p.mean is not None]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        path = "L".join(f"{number(a)} {number(b)}" for a, b in at)
+        path = "L".join(f"{format_coordinate(a)} {format_coordinate(b)}" for a, b in at)
         parts.append(
-            f'<path d="M{path}" fill="none" stroke="{colour(shade)}" stroke-width="1.8" '
+            f'<path d="M{path}" fill="none" stroke="{get_colour(shade)}" stroke-width="1.8" '
             f'stroke-linejoin="round"{dashed}/>'
         )
         for point, (a, b) in zip(run, at, strict=True):
             band = "" if point.low is None or point.high is None else f" ({point.low:.3g} to {point.high:.3g})"
             told = f"{text}, load {_at(point):.2f}: {point.mean:.3g}{band}, {point.sets} sets"
-            parts.append(f"<g><title>{text_of(told)}</title>{_mark(mark, a, b, shade)}</g>")
+            parts.append(f"<g><title>{escape_svg_text(told)}</title>{_mark(mark, a, b, shade)}</g>")
     return f"<g>{''.join(parts)}</g>" if parts else ""
 
 
@@ -177,12 +188,14 @@ def _mark(mark: str, x: float, y: float, shade: str) -> str:
         "down": "M0 3.4L3.2 -2.4H-3.2z",
         "diamond": "M0 -3.6L3.2 0L0 3.6L-3.2 0z",
     }
-    place = f'transform="translate({number(x)} {number(y)})"'
+    place = f'transform="translate({format_coordinate(x)} {format_coordinate(y)})"'
     if mark == "circle":
-        return f'<circle cx="{number(x)}" cy="{number(y)}" r="2.7" fill="{colour(shade)}"/>'
+        return f'<circle cx="{format_coordinate(x)}" cy="{format_coordinate(y)}" r="2.7" fill="{get_colour(shade)}"/>'
     if mark == "cross":
-        return f'<path {place} d="M-2.7 -2.7L2.7 2.7M-2.7 2.7L2.7 -2.7" stroke="{colour(shade)}" stroke-width="1.6"/>'
-    return f'<path {place} d="{paths[mark]}" fill="{colour(shade)}"/>'
+        return (
+            f'<path {place} d="M-2.7 -2.7L2.7 2.7M-2.7 2.7L2.7 -2.7" stroke="{get_colour(shade)}" stroke-width="1.6"/>'
+        )
+    return f'<path {place} d="{paths[mark]}" fill="{get_colour(shade)}"/>'
 
 
 def _legend(labels: Sequence[str], styles: Sequence[tuple[str, str, str]], width: float) -> tuple[str, int]:
@@ -195,8 +208,9 @@ def _legend(labels: Sequence[str], styles: Sequence[tuple[str, str, str]], width
         y = 14 + (row + 1) * _LEGEND
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(
-            f'<path d="M{number(at)} {number(y - 4)}h24" stroke="{colour(shade)}" stroke-width="1.8"{dashed}/>'
-            f"{_mark(mark, at + 12, y - 4, shade)}{label(at + 29, y, text, fill='ink')}"
+            f'<path d="M{format_coordinate(at)} {format_coordinate(y - 4)}h24"'
+            f' stroke="{get_colour(shade)}" stroke-width="1.8"{dashed}/>'
+            f"{_mark(mark, at + 12, y - 4, shade)}{draw_label(at + 29, y, text, fill='ink')}"
         )
         at += long
     return "".join(parts), row + 1 if labels else 0
@@ -211,12 +225,12 @@ def _said(panel: Panel, drawn: Drawn, kind: svg.Kind) -> str:
             said.append(f"{text} no data")
             continue
         first, last = known[0], known[-1]
-        ends = [f"{formatted(p.mean, kind)} at load {_at(p):.2f}" for p in (first, last)]
+        ends = [f"{format_value(p.mean, kind)} at load {_at(p):.2f}" for p in (first, last)]
         said.append(f"{text} {ends[0]}" + (f", {ends[1]}" if last is not first else ""))
     return f"{panel.applications} {panel.of}, {drawn.axis}: {'; '.join(said)}."
 
 
-def course_of_a_run(
+def draw_run(
     names: Sequence[str], rows: Sequence[tuple[int, float, float, float]], until_s: float, *, title: str
 ) -> str:
     """A small run as lanes: by application its I/O from begin to end. `rows`: application, begin, end, seconds it takes
@@ -231,4 +245,4 @@ def course_of_a_run(
         if stop > quiet + 1e-9:
             lanes[application].append(Stretch(quiet, stop, "waiting for others", "slow", told))
     drawn = [Lane(name, tuple(stretches)) for name, stretches in zip(names, lanes, strict=True)]
-    return gantt(drawn, title=title, x=Axis("simulated time", "seconds", low=0.0, high=until_s))
+    return draw_gantt(drawn, title=title, x=Axis("simulated time", "seconds", low=0.0, high=until_s))

@@ -19,16 +19,16 @@ from fairlead.decide.sim.experiments.spec import Experiment, ListedWorkload
 from fairlead.decide.sim.runs import results as kept
 from fairlead.decide.sim.runs.run import read_spec
 from fairlead.decide.sim.runs.summary import simulated
-from fairlead.show.report.diagnosis.svg import standing_alone
-from fairlead.show.report.simulation.page import paper_page, simulated_page
-from fairlead.show.report.simulation.pictures import LANES, course_of_a_run, has_title, picture
+from fairlead.show.report.diagnosis.svg import build_svg_file
+from fairlead.show.report.simulation.page import build_paper_page, build_simulation_page
+from fairlead.show.report.simulation.pictures import LANES, draw_picture, draw_run, has_title
 from fairlead.store.lake import Lake
 
 ROUNDS = 3
 """A run is drawn as long as so many of its longest rounds take."""
 
 
-def plotted(result: str, root: Path, folder: Path) -> list[Path]:
+def plot_result(result: str, root: Path, folder: Path) -> list[Path]:
     """Draws a result by its name, the study, or a spec's file: page, then pictures. Raises UsageError, LakeError."""
     if not (root / "lake.toml").is_file():
         raise UsageError("nothing was simulated here", where=str(root), remedy="name the lake of a run: --lake DIR")
@@ -40,7 +40,7 @@ def plotted(result: str, root: Path, folder: Path) -> list[Path]:
         return _write(folder, "The scheduling study, simulated", lake, experiments, concluding=True)
     found = kept.experiment(lake, result)
     if isinstance(found, PaperReport):
-        return _save(folder, {"index.html": paper_page(found)})
+        return _save(folder, {"index.html": build_paper_page(found)})
     return _write(folder, found.title or found.name, lake, [found], concluding=False)
 
 
@@ -60,12 +60,12 @@ def _write(folder: Path, title: str, lake: Lake, experiments: Sequence[Experimen
     files: dict[str, str] = {}
     for told, experiment in zip(answer.experiments, experiments, strict=True):
         name = f"{told.name}-study" if told.window == "study" else told.name
-        made = [("" if has_title(one) else one.title, picture(one, title=told.name)) for one in told.pictures]
+        made = [("" if has_title(one) else one.title, draw_picture(one, title=told.name)) for one in told.pictures]
         made += list(_runs(experiment))
         drawn.append(made)
         stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).lstrip(".")[:100]
-        files |= {f"{stem}-{number}.svg": standing_alone(one) for number, (_, one) in enumerate(made, 1)}
-    return _save(folder, {"index.html": simulated_page(title, answer, drawn), **files})
+        files |= {f"{stem}-{number}.svg": build_svg_file(one) for number, (_, one) in enumerate(made, 1)}
+    return _save(folder, {"index.html": build_simulation_page(title, answer, drawn), **files})
 
 
 def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
@@ -85,7 +85,7 @@ def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
         until_s = float(min(case.window.until_s, ROUNDS * rounds))
         rows = [(int(a), float(b), float(e), float(alone[int(a)])) for a, _, b, e in outcome.log]
         title = f"I/O of one set under {name}, simulated"
-        yield title, course_of_a_run(names, rows, until_s, title=title)
+        yield title, draw_run(names, rows, until_s, title=title)
 
 
 def _save(folder: Path, files: dict[str, str]) -> list[Path]:

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlead.explain.questions.answers_whatif import Scenario, WhatIf
-from fairlead.show.report.diagnosis.svg import Axis, colour, drawing, foot, label, number, scale, shortened, text_of
+from fairlead.show.report.diagnosis.svg import (
+    Axis,
+    build_drawing,
+    build_scale,
+    draw_label,
+    draw_x_axis,
+    escape_svg_text,
+    format_coordinate,
+    get_colour,
+    shorten_middle,
+)
 
 _Row = tuple[str, Sequence[tuple[float, str]], str]
 """A name, pieces of a bar with their colours, and what is written behind it."""
 _WIDTH, _LEFT, _RIGHT, _ROW = 760.0, 250.0, 90.0, 34.0
 
 
-def before_and_after(scenarios: Sequence[Scenario]) -> str:
+def draw_before_and_after(scenarios: Sequence[Scenario]) -> str:
     """A bar a scenario: what jobs need alone, and beyond it what a better policy could avoid."""
     rows: list[_Row] = [
         (
@@ -27,7 +37,7 @@ def before_and_after(scenarios: Sequence[Scenario]) -> str:
     return _bars(rows, names, "Core-hours in I/O under each policy", desc)
 
 
-def measured_and_replayed(answer: WhatIf) -> str:
+def draw_measured_and_replayed(answer: WhatIf) -> str:
     """Measured core-hours in I/O beside replayed ones, for each check."""
     rows: list[_Row] = []
     for one in answer.checks:
@@ -48,7 +58,7 @@ def measured_and_replayed(answer: WhatIf) -> str:
 
 
 def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, desc: str) -> str:
-    across = scale(
+    across = build_scale(
         [sum(value for value, _ in pieces) for _, pieces, _ in rows],
         Axis("core-hours", "count"),
         _LEFT,
@@ -58,23 +68,27 @@ def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, de
     body, top = [], 30.0
     at = _LEFT
     for name, shade in names:
-        body.append(f'<rect x="{number(at)}" y="5" width="10" height="10" rx="2" fill="{colour(shade)}"/>')
-        body.append(label(at + 14, 14, name))
+        body.append(
+            f'<rect x="{format_coordinate(at)}" y="5" width="10" height="10" rx="2" fill="{get_colour(shade)}"/>'
+        )
+        body.append(draw_label(at + 14, 14, name))
         at += 30 + 6.6 * len(name)
     for i, (name, pieces, text) in enumerate(rows):
         y, x = top + i * _ROW, across.start
-        body.append(label(_LEFT - 10, y + 16, shortened(name, 33), anchor="end", fill="ink", size=12))
+        body.append(draw_label(_LEFT - 10, y + 16, shorten_middle(name, 33), anchor="end", fill="ink", size=12))
         for value, shade in pieces:
             wide = across.at(max(value, 0.0)) - across.start
             body.append(
-                f'<rect x="{number(x)}" y="{number(y + 3)}" width="{number(wide)}" height="20" rx="2" '
-                f'fill="{colour(shade)}"><title>{text_of(name)}: {text_of(_hours(value))}</title></rect>'
+                f'<rect x="{format_coordinate(x)}" y="{format_coordinate(y + 3)}"'
+                f' width="{format_coordinate(wide)}" height="20" rx="2" '
+                f'fill="{get_colour(shade)}"><title>{escape_svg_text(name)}:'
+                f" {escape_svg_text(_hours(value))}</title></rect>"
             )
             x += wide
-        body.append(label(x + 6, y + 17, text, fill="ink", size=12))
+        body.append(draw_label(x + 6, y + 17, text, fill="ink", size=12))
     bottom = top + len(rows) * _ROW + 4
-    body.append(foot(across, bottom))
-    return drawing(_WIDTH, bottom + 38, title, desc, "".join(body))
+    body.append(draw_x_axis(across, bottom))
+    return build_drawing(_WIDTH, bottom + 38, title, desc, "".join(body))
 
 
 def _hours(value: float) -> str:

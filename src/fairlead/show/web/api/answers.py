@@ -15,10 +15,10 @@ import msgspec
 
 from fairlead.core.errors import FairleadError, LakeError, PluginError, UsageError
 from fairlead.core.safe_text import encodable_within
-from fairlead.explain.questions.catalog import ask, asked_of
+from fairlead.explain.questions.catalog import answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.warm_up import FIRST_ASKED, know_job_files
+from fairlead.explain.questions.warm_up import FIRST_ASKED, index_job_files
 from fairlead.show.web.api.concurrency_limit import BusyError, Gate
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.identity import RefusedError
@@ -46,9 +46,9 @@ class Answering:
 
     def warm(self) -> None:
         """Asks once, in a thread, what is kept between questions."""
-        self._threads.submit(know_job_files, self._asking.lake)
+        self._threads.submit(index_job_files, self._asking.lake)
         for question, name, words in FIRST_ASKED:
-            self._threads.submit(self._ask, question, name, asked_of(question, words), Sight(), self._clock())
+            self._threads.submit(self._ask, question, name, parse_parameters(question, words), Sight(), self._clock())
 
     async def answer(
         self, question: str, name: str, asked: msgspec.Struct, sight: Sight, reader: str
@@ -93,7 +93,7 @@ class Answering:
 
     def _ask(self, question: str, name: str, asked: msgspec.Struct, sight: Sight, moment: int) -> tuple[bytes, bool]:
         try:
-            answer = ask(self._asking, question, name, asked, sight, moment)
+            answer = answer_question(self._asking, question, name, asked, sight, moment)
         except StopIteration as defect:  # no future can hold one: who asks would wait for ever
             raise RuntimeError(f"{question}: an iterator ended") from defect
         to_ns = getattr(answer, "to_ns", moment)

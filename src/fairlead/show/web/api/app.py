@@ -1,7 +1,7 @@
 """The API as an ASGI application: every question under its path, once or followed, and what describes them all.
 
 Everything it answers itself is of `questions.catalog`. Not here: listening and TLS (the server), the answers
-(`questions`), who asks (`identity`, `signin`).
+(`list_question_operations`), who asks (`identity`, `signin`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import fairlead
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import UsageError
 from fairlead.core.safe_text import encodable_within
-from fairlead.explain.questions.catalog import asked_of, list_questions, words_of
+from fairlead.explain.questions.catalog import format_parameters, list_questions, parse_parameters
 from fairlead.explain.questions.question import Asking
 from fairlead.show.web.api import openapi
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.api.live import Board, every_of
+from fairlead.show.web.api.live import Board, parse_interval
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.guard.response_sending import Outgoing
-from fairlead.show.web.identity import READ, Door, Person, RefusedError, must
+from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_scope
 from fairlead.show.web.token_authentication import TokenDoor
 
 ROOT = "/api/v1"
@@ -48,7 +48,7 @@ Followed = Callable[[Person, str], bytes]
 RefusedError."""
 
 
-def application(
+def build_application(
     asking: Asking,
     settings: ApiSettings,
     *,
@@ -64,7 +64,7 @@ def application(
     first, the first outermost; `followed`: what can be followed besides questions, by the first word of its path."""
     asking.longest_ns = min(asking.longest_ns, settings.longest_days * _DAY_NS)
     api = _Api(asking, settings, clock, door or TokenDoor(settings.key, clock), followed or {})
-    document = _ENCODE.encode(openapi.document(operations(described), ROOT))
+    document = _ENCODE.encode(openapi.build_openapi_document(list_operations(described), ROOT))
 
     async def told(request: Request) -> Response:
         return _kept(request, document, 3600)
@@ -94,9 +94,9 @@ def application(
     return Starlette(routes=routes, middleware=[*guards, Middleware(Outgoing), compress], exception_handlers=answers)  # type: ignore[arg-type]
 
 
-def operations(described: Sequence[Operation] = ()) -> list[Operation]:
+def list_operations(described: Sequence[Operation] = ()) -> list[Operation]:
     """Every operation there is: questions, what follows them, and those of others."""
-    return [*openapi.questions(), openapi.FOLLOWING, PING, DOCUMENT, *described]
+    return [*openapi.list_question_operations(), openapi.FOLLOWING, PING, DOCUMENT, *described]
 
 
 class _Api:
@@ -134,8 +134,8 @@ class _Api:
         return answer
 
     def _reader(self, request: Request) -> Person:
-        person = self._door.person(request)
-        must(person, READ)
+        person = self._door.identify_person(request)
+        require_scope(person, READ)
         return person
 
     async def follow(self, request: Request) -> Response:
@@ -144,7 +144,7 @@ class _Api:
             raise RefusedError(405, "not with this method", "GET", {"allow": "GET"})
         person = self._reader(request)
         words = _words(request)
-        every_s = every_of(words.pop("every", None))
+        every_s = parse_interval(words.pop("every", None))
         path = str(request.path_params["path"])
         first, _, rest = path.partition("/")
         if first in self._followed:
@@ -163,7 +163,7 @@ class _Api:
         async def asking() -> bytes:
             return (await self.answering.answer(question, name, asked, sight, f"live {question} {name}"))[0]
 
-        key = (question, name, tuple(sorted(words_of(asked).items())), sight, every_s)
+        key = (question, name, tuple(sorted(format_parameters(asked).items())), sight, every_s)
         return self._board.follow(request, person, key, asking, every_s)
 
     def _question(self, path: str) -> tuple[str, str]:
@@ -200,7 +200,7 @@ def _words(request: Request) -> dict[str, str]:
 
 def _asked(question: str, words: dict[str, str]) -> msgspec.Struct:
     try:
-        return asked_of(question, words)
+        return parse_parameters(question, words)
     except UsageError as error:
         raise RefusedError(400, error.what, error.remedy or "") from None
 
@@ -216,20 +216,20 @@ def _kept(request: Request, body: bytes, seconds: int) -> Response:
 
 
 async def _nothing(request: Request) -> Response:  # noqa: ARG001
-    return refused(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists what can be asked"))
+    return build_refusal(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists what can be asked"))
 
 
 async def _of_refusal(request: Request, refusal: RefusedError) -> Response:  # noqa: ARG001
-    return refused(refusal)
+    return build_refusal(refusal)
 
 
 async def _of_starlette(request: Request, error: HTTPException) -> Response:  # noqa: ARG001
     headers = dict(error.headers or {})
     what = {405: "not with this method", 404: "there is no such page"}.get(error.status_code, str(error.detail))
-    return refused(RefusedError(error.status_code, what, headers=headers))
+    return build_refusal(RefusedError(error.status_code, what, headers=headers))
 
 
-def refused(refusal: RefusedError) -> Response:
+def build_refusal(refusal: RefusedError) -> Response:
     """A refusal as every endpoint sends it."""
     document = {"error": refusal.what, "remedy": refusal.remedy}
     return _json(document, refusal.status, {"cache-control": "no-store", **refusal.headers})

@@ -21,12 +21,12 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.explain.questions.answers_diagnosis import Course, CourseLine, PhaseLine, Why
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line
-from fairlead.explain.questions.catalog import asked_of
+from fairlead.explain.questions.catalog import parse_parameters
 from fairlead.explain.questions.question import Asking, Name, Points, TimeParameters
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.api.settings import ApiSettings
-from fairlead.show.web.identity import READ, Door, RefusedError, must
+from fairlead.show.web.identity import READ, Door, RefusedError, require_scope
 
 ROOT = "/api/v1"
 COLUMNS = (
@@ -94,21 +94,21 @@ OPERATIONS = (
 )
 
 
-def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]) -> list[BaseRoute]:
+def build_export_routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]) -> list[BaseRoute]:
     """The routes. What is exported is what this reader may see of the job; one export is made at a time."""
     answering = Answering(asking, msgspec.structs.replace(settings, at_once=1, warm=False), clock)
 
     def serving(kind: str, media: str, made: Callable[[Why, JobTimeline], str]) -> Route:
         async def endpoint(request: Request) -> Response:
-            person = door.person(request)
-            must(person, READ)
+            person = door.identify_person(request)
+            require_scope(person, READ)
             name, asked = str(request.path_params["name"]), _asked(request)
             if len(name) > 256:
                 raise RefusedError(400, "the name is too long")
 
             async def ask(question: str, words: dict[str, str], answer: Any) -> Any:
                 found, _ = await answering.answer(
-                    question, name, asked_of(question, words), person.sight, f"export {person.key}"
+                    question, name, parse_parameters(question, words), person.sight, f"export {person.key}"
                 )
                 return msgspec.json.decode(found, type=answer)
 
@@ -126,13 +126,13 @@ def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[]
 
 
 def _refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    from fairlead.show.web.api.app import refused
+    from fairlead.show.web.api.app import build_refusal
 
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
         except RefusedError as refusal:
-            return refused(refusal)
+            return build_refusal(refusal)
 
     return answer
 
@@ -227,11 +227,11 @@ def _safe(row: dict[str, object]) -> dict[str, object]:
 
 def to_html(why: Why, timeline: JobTimeline) -> str:
     """The page of the diagnosis, with every layer of the job over the same time."""
-    from fairlead.show.report.diagnosis.page import why_page
+    from fairlead.show.report.diagnosis.page import build_why_page
 
     marked = [(one.start_ns, one.end_ns) for one in timeline.phases if (one.abnormal or 0) >= 0.5][:200]
     lanes = [course for lane in timeline.lanes for course in _courses(timeline, lane, marked)]
-    return why_page(replace(why, courses=[*lanes, *why.courses]))
+    return build_why_page(replace(why, courses=[*lanes, *why.courses]))
 
 
 def _courses(timeline: JobTimeline, lane: Lane, marked: list[tuple[int, int]]) -> list[Course]:

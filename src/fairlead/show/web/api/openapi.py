@@ -42,7 +42,7 @@ _EVENT = {
 _REF = "#/components/schemas/{name}"
 
 
-def questions() -> list[Operation]:
+def list_question_operations() -> list[Operation]:
     """Every question as an operation, and the same followed live."""
     found = [
         Operation(
@@ -88,7 +88,7 @@ FOLLOWING = Operation(
 )
 
 
-def document(operations: Sequence[Operation], root: str) -> dict[str, Any]:
+def build_openapi_document(operations: Sequence[Operation], root: str) -> dict[str, Any]:
     """The document. `root`: what paths stand below, as /api/v1."""
     kinds: list[Any] = [Refusal]
     for one in operations:

@@ -11,8 +11,8 @@ from hashlib import blake2b
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.show.web.guard.client_address import Place, Places, cookie, header, headers
-from fairlead.show.web.guard.error_response import refuse
+from fairlead.show.web.guard.client_address import Place, Places, find_cookie, find_header, list_header_values
+from fairlead.show.web.guard.error_response import send_error
 
 HEADER = b"x-csrf-token"
 SIGN_IN = "/api/v1/session"
@@ -20,12 +20,12 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _REMEDY = "open the page anew; a program sends Authorization: Bearer TOKEN"
 
 
-def word_of_session(secret: str) -> str:
+def derive_session_token(secret: str) -> str:
     """The word a page sends with what it changes, made of the session's cookie; it does not tell the cookie."""
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=20, person=b"fairlead-csrf").hexdigest()
 
 
-def word_of_portal(key: bytes, name: str) -> str:
+def derive_portal_token(key: bytes, name: str) -> str:
     """The same for somebody a portal names."""
     return blake2b(
         name.encode("utf-8", "surrogateescape"), key=key[:64], digest_size=20, person=b"csrf-portal"
@@ -44,7 +44,7 @@ class NoForgery:
         if scope["type"] == "http" and scope["method"] not in _SAFE:
             wrong = self._wrong(scope)
             if wrong:
-                await refuse(send, 403, wrong, _REMEDY)
+                await send_error(send, 403, wrong, _REMEDY)
                 return
         await self._app(scope, receive, send)
 
@@ -52,17 +52,17 @@ class NoForgery:
         place = self._places.of(scope)
         if not _from_here(scope, place):
             return "the request was made by another site's page"
-        if headers(scope, b"authorization"):
+        if list_header_values(scope, b"authorization"):
             return ""
-        name = header(scope, self._portal) if self._portal and place.by_proxy else None
+        name = find_header(scope, self._portal) if self._portal and place.by_proxy else None
         if name is not None:
-            expected = word_of_portal(self._key, name)
+            expected = derive_portal_token(self._key, name)
         else:
-            secret = cookie(scope, place.cookie)
+            secret = find_cookie(scope, place.cookie)
             if secret is None or (scope["path"] == SIGN_IN and scope["method"] == "POST"):
                 return ""
-            expected = word_of_session(secret)
-        told = header(scope, HEADER) or ""
+            expected = derive_session_token(secret)
+        told = find_header(scope, HEADER) or ""
         if not hmac.compare_digest(told.encode("latin-1", "replace"), expected.encode()):
             return "the page's word (X-CSRF-Token) is missing or not this session's"
         return ""
@@ -70,8 +70,8 @@ class NoForgery:
 
 def _from_here(scope: Scope, place: Place) -> bool:
     """Whether the browser, if it is one, says that a page of this origin asks."""
-    site = headers(scope, b"sec-fetch-site")
+    site = list_header_values(scope, b"sec-fetch-site")
     if site and site != ["same-origin"] and site != ["none"]:
         return False
-    origin = headers(scope, b"origin")
+    origin = list_header_values(scope, b"origin")
     return not origin or (len(origin) == 1 and origin[0].lower() == place.origin)

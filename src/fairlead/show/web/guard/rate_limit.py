@@ -11,8 +11,8 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.core.clock import monotonic_s
-from fairlead.show.web.guard.client_address import UNIX, Places, cookie, headers, limited_as
-from fairlead.show.web.guard.error_response import refuse
+from fairlead.show.web.guard.client_address import UNIX, Places, find_cookie, list_header_values, map_to_limited_network
+from fairlead.show.web.guard.error_response import send_error
 
 _MOST = 20_000
 """So many are counted at a time; who has not asked for longest is forgotten, and begins with a full budget."""
@@ -52,12 +52,12 @@ class Budget:
         """One request."""
         if scope["type"] == "http":
             place = self._places.of(scope)
-            wait_s = 0.0 if place.address == UNIX else self._address.wait_s(limited_as(place.address))
-            held = headers(scope, b"authorization") or cookie(scope, place.cookie)
+            wait_s = 0.0 if place.address == UNIX else self._address.wait_s(map_to_limited_network(place.address))
+            held = list_header_values(scope, b"authorization") or find_cookie(scope, place.cookie)
             if not wait_s and held:
                 wait_s = self._each.wait_s(hash(tuple(held)))
             if wait_s:
                 again = {"retry-after": str(int(wait_s) + 1)}
-                await refuse(send, 429, "too many requests in a minute", "ask again later", again)
+                await send_error(send, 429, "too many requests in a minute", "ask again later", again)
                 return
         await self._app(scope, receive, send)

@@ -34,7 +34,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     signed_in_ns: int | None
 
 
-def proper_name(name: str) -> str:
+def check_name(name: str) -> str:
     """The name as it is kept. Raises UsageError for what can be none: it must be the one jobs are known by."""
     text = unicodedata.normalize("NFC", name)
     if not _NAME.fullmatch(text):
@@ -42,7 +42,7 @@ def proper_name(name: str) -> str:
     return text
 
 
-def proper_projects(projects: Sequence[str]) -> tuple[str, ...]:
+def check_projects(projects: Sequence[str]) -> tuple[str, ...]:
     """Projects without repeats. Raises UsageError for what can be none."""
     kept = tuple(dict.fromkeys(projects))
     if len(kept) > _MOST_PROJECTS or any(not p.strip() or len(p) > 128 or not p.isprintable() for p in kept):
@@ -50,29 +50,29 @@ def proper_projects(projects: Sequence[str]) -> tuple[str, ...]:
     return kept
 
 
-def accounts(store: Store) -> list[Account]:
+def list_accounts(store: Store) -> list[Account]:
     """All of them, by name."""
     return [_account(row) for row in store.rows(f"SELECT {_COLUMNS} FROM account ORDER BY name")]  # noqa: S608
 
 
-def account(store: Store, name: str) -> Account | None:
+def find_account(store: Store, name: str) -> Account | None:
     """One of them."""
     found = store.rows(f"SELECT {_COLUMNS} FROM account WHERE name = ?", (name,))  # noqa: S608
     return _account(found[0]) if found else None
 
 
-def nobody_can_sign_in(store: Store) -> bool:
+def is_sign_in_impossible(store: Store) -> bool:
     """Whether there is no account yet that is of elsewhere or has a password: only a welcome key lets in."""
     return not store.rows("SELECT 1 FROM account WHERE password IS NOT NULL OR way <> 'local' LIMIT 1")
 
 
-def password_of(store: Store, name: str) -> str | None:
+def find_password_hash(store: Store, name: str) -> str | None:
     """The hash of a local account's password; None where there is none to compare with."""
     found = store.rows("SELECT password FROM account WHERE name = ? AND way = 'local'", (name,))
     return found[0][0] if found else None
 
 
-def add(
+def add_account(
     store: Store,
     name: str,
     *,
@@ -83,23 +83,23 @@ def add(
     subject: str = "",
 ) -> Account:
     """A new account; `password` is a hash. Raises UsageError, ConflictError when the name is taken."""
-    row = (proper_name(name), _proper_role(role), way, subject, password, _listed(projects), store.now)
+    row = (check_name(name), _proper_role(role), way, subject, password, _listed(projects), store.now)
     with store.change():
         done = store.execute("INSERT OR IGNORE INTO account VALUES (?, ?, ?, ?, ?, ?, 0, ?, NULL)", row)
         if not done:
             raise ConflictError(f"there is an account {row[0]!r} already", remedy="fairlead account list")
-        return known(store, row[0])
+        return get_account(store, row[0])
 
 
-def known(store: Store, name: str) -> Account:
+def get_account(store: Store, name: str) -> Account:
     """The account of this name. Raises NobodyError where there is none."""
-    found = account(store, name)
+    found = find_account(store, name)
     if found is None:
         raise NobodyError(f"there is no account {name!r}", remedy="fairlead account list")
     return found
 
 
-def change(
+def change_account(
     store: Store,
     name: str,
     *,
@@ -110,7 +110,7 @@ def change(
 ) -> Account:
     """Changes what is given. Disabling ends sessions, tokens and links at once. Raises UsageError, ConflictError."""
     with store.change():
-        before = known(store, name)
+        before = get_account(store, name)
         if role is not None:
             store.execute("UPDATE account SET role = ? WHERE name = ?", (_proper_role(role), name))
         if projects is not None:
@@ -124,37 +124,37 @@ def change(
                 end_all(store, name)
         if before.role == "admin" and not before.disabled:
             _one_administrator_left(store)
-        return known(store, name)
+        return get_account(store, name)
 
 
 def set_password(store: Store, name: str, password: str, *, keep: bytes | None = None) -> None:
     """Gives a local account the password of this hash; ends its welcome keys, and its sessions but the one of the hash
     `keep`."""
     with store.change():
-        if known(store, name).way != "local":
+        if get_account(store, name).way != "local":
             raise ConflictError(f"{name} has no password here", remedy="it is changed where the account is from")
         store.execute("UPDATE account SET password = ? WHERE name = ?", (password, name))
         store.execute("DELETE FROM session WHERE account = ? AND hash IS NOT ?", (name, keep))
         store.execute("DELETE FROM welcome WHERE account = ?", (name,))
 
 
-def rehash(store: Store, name: str, old: str, new: str) -> None:
+def rehash_password(store: Store, name: str, old: str, new: str) -> None:
     """The same password by newer parameters, unless it was changed meanwhile."""
     with store.change():
         store.execute("UPDATE account SET password = ? WHERE name = ? AND password = ?", (new, name, old))
 
 
-def remove(store: Store, name: str) -> None:
+def remove_account(store: Store, name: str) -> None:
     """Removes it with all that is its own. Raises UsageError, ConflictError for the last administrator."""
     with store.change():
-        before = known(store, name)
+        before = get_account(store, name)
         store.execute("DELETE FROM account WHERE name = ?", (name,))
         store.execute("DELETE FROM welcome WHERE account = ?", (name,))
         if before.role == "admin" and not before.disabled:
             _one_administrator_left(store)
 
 
-def arrived(
+def admit_account(
     store: Store,
     name: str,
     way: Way,
@@ -166,11 +166,11 @@ def arrived(
     """The account of somebody the directory, the provider or the portal vouches for, made when it is the first time.
     `role` and `projects` where groups say them. Raises UsageError for a name that can be none, ConflictError when it is
     somebody else's."""
-    name = proper_name(name)
+    name = check_name(name)
     with store.change():
-        found = account(store, name)
+        found = find_account(store, name)
         if found is None:
-            found = add(store, name, way=way, subject=subject)
+            found = add_account(store, name, way=way, subject=subject)
         if found.way != way or (found.subject and found.subject != subject):
             raise ConflictError(
                 f"the name {name!r} is another's", remedy="an administrator may change how the account signs in"
@@ -181,7 +181,7 @@ def arrived(
             store.execute("UPDATE account SET role = ? WHERE name = ?", (role, name))
         if projects is not None and tuple(projects) != found.projects:
             store.execute("UPDATE account SET projects = ? WHERE name = ?", (_listed(projects), name))
-        return known(store, name)
+        return get_account(store, name)
 
 
 def end_all(store: Store, name: str) -> None:
@@ -203,10 +203,10 @@ def _proper_role(role: str) -> str:
 
 
 def _listed(projects: Sequence[str]) -> str:
-    return msgspec.json.encode(proper_projects(projects)).decode()
+    return msgspec.json.encode(check_projects(projects)).decode()
 
 
-def projects_of(text: str) -> tuple[str, ...]:
+def parse_projects(text: str) -> tuple[str, ...]:
     """Projects as the file keeps them."""
     return msgspec.json.decode(text, type=tuple[str, ...])
 
@@ -218,7 +218,7 @@ def _account(row: tuple[Any, ...]) -> Account:
         way=row[2],
         subject=row[3],
         has_password=bool(row[4]),
-        projects=projects_of(row[5]),
+        projects=parse_projects(row[5]),
         disabled=bool(row[6]),
         made_ns=row[7],
         signed_in_ns=row[8],

@@ -26,7 +26,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     done: bool
 
 
-def note(
+def write_entry(
     store: Store,
     who: str,
     act: str,
@@ -51,7 +51,9 @@ def note(
                 store.execute("DELETE FROM audit WHERE at_ns < ?", (store.now - keep_ns,))
 
 
-def entries(store: Store, *, before: int | None = None, limit: int = 100, who: str = "", act: str = "") -> list[Entry]:
+def list_entries(
+    store: Store, *, before: int | None = None, limit: int = 100, who: str = "", act: str = ""
+) -> list[Entry]:
     """The latest first, those before a number where one is given."""
     found = store.rows(
         "SELECT number, at_ns, who, how, address, act, what, done FROM audit WHERE (? IS NULL OR number < ?)"

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.explain.questions.lake_queries import Run
 from fairlead.show.web.identity import Role
-from fairlead.show.web.people.accounts import account, add, projects_of
+from fairlead.show.web.people.accounts import add_account, find_account, parse_projects
 from fairlead.show.web.people.store import ConflictError, Store
 
 TOKEN, LINK, SESSION, WELCOME = "fla_", "flk_", "fls_", "flw_"
@@ -68,7 +68,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     seen_ns: int | None
 
 
-def hashed(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     """What is kept of a secret."""
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32, person=b"fairlead").digest()
 
@@ -82,16 +82,18 @@ def begin_session(store: Store, name: str, how: str) -> str:
     secret = _new(SESSION)
     with store.change():
         _purge(store, "session", name)
-        store.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?)", (hashed(secret), name, how, store.now, store.now))
+        store.execute(
+            "INSERT INTO session VALUES (?, ?, ?, ?, ?)", (hash_secret(secret), name, how, store.now, store.now)
+        )
         store.execute("UPDATE account SET signed_in_ns = ? WHERE name = ?", (store.now, name))
     return secret
 
 
-def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> CredentialHolder | None:
+def find_session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> CredentialHolder | None:
     """Whose session it is; None for one that is unknown, over, or of an account that is disabled."""
     if not secret.startswith(SESSION):
         return None
-    key = hashed(secret)
+    key = hash_secret(secret)
     found = store.rows(
         "SELECT a.name, a.role, a.projects, s.begun_ns, s.seen_ns, s.how FROM session s JOIN account a"
         " ON a.name = s.account WHERE s.hash = ? AND a.disabled = 0",
@@ -107,7 +109,7 @@ def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> Cred
         hash=key,
         name=name,
         role=role,
-        projects=projects_of(projects),
+        projects=parse_projects(projects),
         begun_ns=begun,
         expires_ns=expires,
         seen_ns=seen,
@@ -115,7 +117,7 @@ def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> Cred
     )
 
 
-def touch(store: Store, table: str, key: bytes) -> None:
+def record_use(store: Store, table: str, key: bytes) -> None:
     """Writes down that it was used now. `table`: session, token or link."""
     with store.change():
         store.execute(f"UPDATE {table} SET seen_ns = ? WHERE hash = ?", (store.now, key))  # noqa: S608
@@ -127,7 +129,7 @@ def end_session(store: Store, key: bytes) -> None:
         store.execute("DELETE FROM session WHERE hash = ?", (key,))
 
 
-def forget(store: Store, *, idle_ns: int, longest_ns: int) -> None:
+def remove_expired(store: Store, *, idle_ns: int, longest_ns: int) -> None:
     """Removes what is over."""
     with store.change():
         now = store.now
@@ -166,14 +168,14 @@ def make_token(store: Store, name: str, *, title: str, scopes: tuple[str, ...], 
         )
         store.execute(
             "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-            (hashed(secret), key, name, title, ",".join(scopes), now, made.expires_ns),
+            (hash_secret(secret), key, name, title, ",".join(scopes), now, made.expires_ns),
         )
     return secret, made
 
 
-def token(store: Store, secret: str) -> CredentialHolder | None:
+def find_token(store: Store, secret: str) -> CredentialHolder | None:
     """Whose API token it is; None for one that is unknown, over, or of an account that is disabled."""
-    key = hashed(secret)
+    key = hash_secret(secret)
     found = store.rows(
         "SELECT a.name, a.role, a.projects, t.made_ns, t.expires_ns, t.seen_ns, t.id, t.scopes FROM token t"
         " JOIN account a ON a.name = t.account WHERE t.hash = ? AND a.disabled = 0",
@@ -186,7 +188,7 @@ def token(store: Store, secret: str) -> CredentialHolder | None:
         hash=key,
         name=name,
         role=role,
-        projects=projects_of(projects),
+        projects=parse_projects(projects),
         begun_ns=made,
         expires_ns=expires,
         seen_ns=seen,
@@ -195,7 +197,7 @@ def token(store: Store, secret: str) -> CredentialHolder | None:
     )
 
 
-def tokens(store: Store, name: str | None) -> list[Token]:
+def list_tokens(store: Store, name: str | None) -> list[Token]:
     """Those of an account, or of all, latest first."""
     found = store.rows(
         "SELECT id, account, title, scopes, made_ns, expires_ns, seen_ns FROM token WHERE expires_ns > ?"
@@ -235,14 +237,25 @@ def make_link(
         )
         store.execute(
             "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)",
-            (hashed(secret), key, name, run.cluster, run.job_id, run.start_ns, now, made.expires_ns, user, project),
+            (
+                hash_secret(secret),
+                key,
+                name,
+                run.cluster,
+                run.job_id,
+                run.start_ns,
+                now,
+                made.expires_ns,
+                user,
+                project,
+            ),
         )
     return secret, made
 
 
-def link(store: Store, secret: str) -> CredentialHolder | None:
+def find_link(store: Store, secret: str) -> CredentialHolder | None:
     """What a link shows, and who made it; None for one that is unknown, over, or of an account that is disabled."""
-    key = hashed(secret)
+    key = hash_secret(secret)
     found = store.rows(
         "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns, a.projects,"
         " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0",
@@ -255,7 +268,7 @@ def link(store: Store, secret: str) -> CredentialHolder | None:
         hash=key,
         name=name,
         role=role,
-        projects=projects_of(projects),
+        projects=parse_projects(projects),
         begun_ns=made,
         expires_ns=expires,
         seen_ns=seen,
@@ -266,7 +279,7 @@ def link(store: Store, secret: str) -> CredentialHolder | None:
     )
 
 
-def links(store: Store, name: str | None) -> list[Link]:
+def list_links(store: Store, name: str | None) -> list[Link]:
     """Those of an account, or of all, latest first."""
     found = store.rows(
         "SELECT id, account, cluster, job, start_ns, made_ns, expires_ns, seen_ns FROM link WHERE expires_ns > ?"
@@ -299,7 +312,7 @@ def make_welcome(store: Store, name: str) -> str:
     secret = _new(WELCOME)
     with store.change():
         store.execute("DELETE FROM welcome WHERE account = ? OR expires_ns <= ?", (name, store.now))
-        store.execute("INSERT INTO welcome VALUES (?, ?, ?)", (hashed(secret), name, store.now + WELCOME_NS))
+        store.execute("INSERT INTO welcome VALUES (?, ?, ?)", (hash_secret(secret), name, store.now + WELCOME_NS))
     return secret
 
 
@@ -307,21 +320,21 @@ def use_welcome(store: Store, secret: str) -> str | None:
     """The account a key is for, made as an administrator's where it is not there yet; the key is used up by it. None
     for one that is unknown, over or of an account that is disabled."""
     with store.change():
-        found = store.rows("SELECT account, expires_ns FROM welcome WHERE hash = ?", (hashed(secret),))
+        found = store.rows("SELECT account, expires_ns FROM welcome WHERE hash = ?", (hash_secret(secret),))
         if not found:
             return None
-        store.execute("DELETE FROM welcome WHERE hash = ?", (hashed(secret),))
+        store.execute("DELETE FROM welcome WHERE hash = ?", (hash_secret(secret),))
         name, expires = found[0]
         if store.now >= expires:
             return None
-        there = account(store, name)
+        there = find_account(store, name)
         if there is None:
-            add(store, name, role="admin")
+            add_account(store, name, role="admin")
         elif there.disabled:
             return None
         return str(name)
 
 
-def counted(store: Store) -> dict[str, Any]:
+def count_credentials(store: Store) -> dict[str, Any]:
     """How many of each there are."""
     return {table: store.rows(f"SELECT count(*) FROM {table}")[0][0] for table in _MOST}  # noqa: S608

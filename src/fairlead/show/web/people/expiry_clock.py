@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fairlead.core import clock
 
 
-class Course:
+class ExpiryClock:
     """`now` in epoch ns, at least `begin_ns`. Threads may share one."""
 
     def __init__(

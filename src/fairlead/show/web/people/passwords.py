@@ -25,7 +25,7 @@ class CrowdedError(Exception):
     """Too many passwords wait to be checked."""
 
 
-def proper_password(text: str, name: str = "") -> str:
+def check_password(text: str, name: str = "") -> str:
     """The password, when it may be one. Raises UsageError."""
     if not SHORTEST <= len(text) <= LONGEST:
         raise UsageError(f"a password has {SHORTEST} to {LONGEST} characters", remedy="a few words are easy to keep")
@@ -71,7 +71,7 @@ class Passwords:
             return False, None
         return True, self.hash(password) if hasher.check_needs_rehash(kept) else None
 
-    async def hashing(self, password: str) -> str:
+    async def hash_in_thread(self, password: str) -> str:
         """`hash` in a thread. Raises CrowdedError."""
         return await self._in_thread(lambda: self.hash(password))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import ConfigError, LakeError, UsageError
-from fairlead.show.web.people.expiry_clock import Course
+from fairlead.show.web.people.expiry_clock import ExpiryClock
 
 FILE = "people.sqlite"
 _VERSION = 2
@@ -61,7 +61,7 @@ class Store:
         folder: Path,
         *,
         wall: Callable[[], int] = now_ns,
-        course: Course | None = None,
+        course: ExpiryClock | None = None,
         create: bool = True,
         any_thread: bool = False,
     ) -> None:
@@ -89,7 +89,7 @@ class Store:
                 f"cannot be used: {fault}", where=str(self.path), remedy="check folder and owner"
             ) from fault
         found = self.rows("SELECT value FROM mark WHERE name = 'latest_ns'")
-        self.course = course or Course(wall, int(found[0][0]) if found else 0)
+        self.course = course or ExpiryClock(wall, int(found[0][0]) if found else 0)
 
     def _version(self) -> int:
         return int(self.rows("PRAGMA user_version")[0][0])

@@ -69,9 +69,9 @@ class Office:
             self._written += 1
             with self._writing.change():
                 if self._written % _HOUSEKEEPING == 1:
-                    from fairlead.show.web.people.credentials import forget
+                    from fairlead.show.web.people.credentials import remove_expired
 
-                    forget(self._writing, idle_ns=self.idle_ns, longest_ns=self.longest_ns)
+                    remove_expired(self._writing, idle_ns=self.idle_ns, longest_ns=self.longest_ns)
                 return work(self._writing)
         except sqlite3.Error as fault:
             raise LakeError(f"cannot be written: {fault}", where=str(self._writing.path), remedy="make room") from fault
@@ -91,7 +91,9 @@ class Office:
         """What writes a line of the audit log: for the same transaction as the change it tells of."""
         address = self.places.of(request.scope).address
         keep_ns = int(self.web.audit_days * 24 * _HOUR_NS)
-        return lambda store: audit.note(store, who, act, what, how=how, address=address, done=done, keep_ns=keep_ns)
+        return lambda store: audit.write_entry(
+            store, who, act, what, how=how, address=address, done=done, keep_ns=keep_ns
+        )
 
 
 def _complain(done: Future[object]) -> None:

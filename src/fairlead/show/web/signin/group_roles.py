@@ -11,7 +11,7 @@ from fairlead.show.web.settings import Mapping
 _LONGEST = 128
 
 
-def role_of(mapping: Mapping, groups: Iterable[str]) -> Role | None:
+def map_role(mapping: Mapping, groups: Iterable[str]) -> Role | None:
     """The highest role of these groups; `user` when none has one; None where the settings leave roles to accounts."""
     if not mapping.roles:
         return None
@@ -19,7 +19,7 @@ def role_of(mapping: Mapping, groups: Iterable[str]) -> Role | None:
     return max(held, key=ROLES.index, default="user")
 
 
-def projects_of(mapping: Mapping, groups: Iterable[str]) -> tuple[str, ...] | None:
+def map_projects(mapping: Mapping, groups: Iterable[str]) -> tuple[str, ...] | None:
     """Projects of these groups, by name; None where the settings leave them to accounts."""
     if not mapping.projects and not mapping.project_prefix:
         return None

@@ -35,7 +35,7 @@ class UnknownKeyError(ForgedError):
     """It is signed with a key that is not among those known: they may have been renewed."""
 
 
-def checked(
+def check_id_token(
     text: str, keys: dict[str, Any], *, issuer: str, client: str, nonce: str, now_s: int, alg: str | None = None
 ) -> dict[str, Any]:
     """The claims of an ID token. `keys`: the provider's (JWKS); `alg`: the one it was agreed on. Raises ForgedError."""

@@ -19,8 +19,8 @@ import msgspec
 
 from fairlead.core.clock import monotonic_s
 from fairlead.core.errors import MissingDependencyError
-from fairlead.show.web.settings import Oidc, secret
-from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, checked
+from fairlead.show.web.settings import Oidc, read_secret
+from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, check_id_token
 
 if TYPE_CHECKING:
     from httpx import AsyncClient, Response
@@ -72,12 +72,14 @@ class Provider:
             ) from None
         self._oidc, self._key, self._wall = oidc, key, wall
         self.back = f"{origin.rstrip('/')}/api/v1/signin/oidc/callback"
-        self._secret = secret(oidc.client_secret_file, "web.oidc.client_secret_file") if oidc.client_secret_file else ""
+        self._secret = (
+            read_secret(oidc.client_secret_file, "web.oidc.client_secret_file") if oidc.client_secret_file else ""
+        )
         self._tls = ssl.create_default_context(cafile=oidc.ca or None)
         self._metadata: tuple[float, Metadata] | None = None
         self._keys: tuple[float, dict[str, Any]] | None = None
 
-    def made_of(self, browser: str, what: str) -> str:
+    def derive_secret(self, browser: str, what: str) -> str:
         """State, nonce or verifier of the sign-in that a browser's cookie is for."""
         made = blake2b(browser.encode(), key=self._key[:64], digest_size=32, person=what.encode()[:16]).digest()
         return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
@@ -85,22 +87,22 @@ class Provider:
     async def address(self, browser: str) -> str:
         """Where somebody is sent to sign in. Raises ProviderError."""
         known = await self._known()
-        challenge = sha256(self.made_of(browser, "verifier").encode()).digest()
+        challenge = sha256(self.derive_secret(browser, "verifier").encode()).digest()
         asked = {
             "response_type": "code",
             "client_id": self._oidc.client_id,
             "redirect_uri": self.back,
             "scope": " ".join(self._oidc.scopes),
-            "state": self.made_of(browser, "state"),
-            "nonce": self.made_of(browser, "nonce"),
+            "state": self.derive_secret(browser, "state"),
+            "nonce": self.derive_secret(browser, "nonce"),
             "code_challenge_method": "S256",
             "code_challenge": base64.urlsafe_b64encode(challenge).rstrip(b"=").decode(),
         }
         return known.authorization_endpoint + ("&" if "?" in known.authorization_endpoint else "?") + urlencode(asked)
 
-    async def vouched(self, browser: str, answer: Mapping[str, str]) -> ProviderIdentity:
+    async def verify_return(self, browser: str, answer: Mapping[str, str]) -> ProviderIdentity:
         """Who came back, with the parameters of the address he came to. Raises ProviderError, ForgedError."""
-        if not hmac.compare_digest(answer.get("state", "").encode(), self.made_of(browser, "state").encode()):
+        if not hmac.compare_digest(answer.get("state", "").encode(), self.derive_secret(browser, "state").encode()):
             raise ForgedError("the state is not this browser's")
         known = await self._known()
         told = answer.get("iss")
@@ -109,8 +111,10 @@ class Provider:
         if "code" not in answer:
             raise ProviderError(f"it refused: {answer.get('error', 'no code')[:100]}")
         async with self._client() as client:
-            held = await self._exchanged(client, known, answer["code"], self.made_of(browser, "verifier"))
-            claims = await self._claims(client, known, str(held.get("id_token", "")), self.made_of(browser, "nonce"))
+            held = await self._exchanged(client, known, answer["code"], self.derive_secret(browser, "verifier"))
+            claims = await self._claims(
+                client, known, str(held.get("id_token", "")), self.derive_secret(browser, "nonce")
+            )
             subject = str(claims["sub"])
             wanted = (self._oidc.name_claim, self._oidc.groups_claim)
             if known.userinfo_endpoint and "access_token" in held and any(name not in claims for name in wanted):
@@ -181,7 +185,7 @@ class Provider:
 
     async def _claims(self, client: AsyncClient, known: Metadata, text: str, nonce: str) -> dict[str, Any]:
         def read(keys: dict[str, Any]) -> dict[str, Any]:
-            return checked(
+            return check_id_token(
                 text,
                 keys,
                 issuer=self._oidc.issuer,

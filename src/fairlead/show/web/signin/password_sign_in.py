@@ -13,12 +13,12 @@ from starlette.requests import Request
 
 from fairlead.core.errors import UsageError
 from fairlead.show.web.identity import RefusedError
-from fairlead.show.web.people.accounts import Account, account, arrived, password_of, rehash
+from fairlead.show.web.people.accounts import Account, admit_account, find_account, find_password_hash, rehash_password
 from fairlead.show.web.people.credentials import use_welcome
 from fairlead.show.web.people.passwords import LONGEST
 from fairlead.show.web.people.store import ConflictError, Store
 from fairlead.show.web.signin.context import Office
-from fairlead.show.web.signin.group_roles import name_of, projects_of, role_of
+from fairlead.show.web.signin.group_roles import map_projects, map_role, name_of
 from fairlead.show.web.signin.ldap_directory import Directory, DirectoryError
 from fairlead.show.web.signin.request_bodies import SignIn
 
@@ -34,7 +34,7 @@ class Ways:
         self._directory = Directory(office.web.ldap) if office.web.ldap.url else None
         self._threads = ThreadPoolExecutor(_ASKING, thread_name_prefix="directory")
 
-    async def let_in(self, request: Request, asked: SignIn) -> Account:
+    async def admit_person(self, request: Request, asked: SignIn) -> Account:
         """The account of who asks. Raises RefusedError 401, 403, 429, 503, CrowdedError."""
         place = self._office.places.of(request.scope)
         if not place.private:
@@ -62,10 +62,10 @@ class Ways:
     def _kept_name(self, asked: SignIn) -> str:
         return name_of(self._office.web.ldap, asked.name) if self._directory and asked.way == "ldap" else asked.name
 
-    async def confirmed(self, request: Request, name: str, password: str) -> None:
+    async def confirm_password(self, request: Request, name: str, password: str) -> None:
         """Checks the password of somebody who is signed in, before it is changed. Raises RefusedError."""
         await self._begin(request, name)
-        good, _ = await self._office.passwords.checking(password_of(self._office.reading, name), password)
+        good, _ = await self._office.passwords.checking(find_password_hash(self._office.reading, name), password)
         if not good:
             await self._failed(request, name, "change password")
             raise RefusedError(403, "the old password is wrong", "try again")
@@ -79,22 +79,22 @@ class Ways:
 
     async def _failed(self, request: Request, name: str, act: str = "sign in") -> None:
         # People type passwords where the name goes: only names that are known are written down.
-        there = account(self._office.reading, name) is not None
+        there = find_account(self._office.reading, name) is not None
         await self._office.note(request, name if there else "", act, "" if there else "an unknown name", done=False)
 
     async def _checked(self, request: Request, asked: SignIn, name: str) -> Account | None:
         office = self._office
-        there = account(office.reading, name)
+        there = find_account(office.reading, name)
         ways = [asked.way] if asked.way else [there.way] if there is not None else ["ldap", "local"]
         if "ldap" in ways and self._directory is not None:
             return await self._by_directory(request, asked.name, asked.password)
-        kept = password_of(office.reading, name) if "local" in ways and office.web.local else None
+        kept = find_password_hash(office.reading, name) if "local" in ways and office.web.local else None
         good, newer = await office.passwords.checking(kept, asked.password)
         if not good or there is None or kept is None:
             return None
         if newer is not None:
-            await office.write(lambda store: rehash(store, name, kept, newer))
-        return account(office.reading, name)
+            await office.write(lambda store: rehash_password(store, name, kept, newer))
+        return find_account(office.reading, name)
 
     async def _by_directory(self, request: Request, name: str, password: str) -> Account | None:
         assert self._directory is not None  # noqa: S101  (asked before)
@@ -108,10 +108,10 @@ class Ways:
             raise RefusedError(503, "the directory does not answer", "try again later", {"retry-after": "5"}) from None
         if found is None:
             return None
-        role, projects = role_of(mapping, found.groups), projects_of(mapping, found.groups)
+        role, projects = map_role(mapping, found.groups), map_projects(mapping, found.groups)
         try:
             return await office.write(
-                lambda store: arrived(store, name_of(mapping, found.name), "ldap", role=role, projects=projects)
+                lambda store: admit_account(store, name_of(mapping, found.name), "ldap", role=role, projects=projects)
             )
         except UsageError as error:
             await office.note(request, found.name, "sign in", error.what, how="ldap", done=False)
@@ -124,7 +124,7 @@ class Ways:
 
         def use(store: Store) -> Account | None:
             name = use_welcome(store, key) if len(key) <= 256 else None
-            return account(store, name) if name is not None else None
+            return find_account(store, name) if name is not None else None
 
         try:
             found = await self._office.write(use)

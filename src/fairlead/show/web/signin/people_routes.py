@@ -15,12 +15,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.explain.questions.lake_queries import Run, Sight, Tables
-from fairlead.explain.questions.scheduler_jobs import runs_of
-from fairlead.explain.questions.visibility import visible
-from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, must
+from fairlead.explain.questions.scheduler_jobs import read_runs
+from fairlead.explain.questions.visibility import is_job_visible
+from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, require_scope
 from fairlead.show.web.people import accounts, audit, credentials
 from fairlead.show.web.people.accounts import Account
-from fairlead.show.web.people.passwords import proper_password
+from fairlead.show.web.people.passwords import check_password
 from fairlead.show.web.people.store import Store
 from fairlead.show.web.signin import responses as told
 from fairlead.show.web.signin.authenticate import SCOPES_OF, FrontDoor
@@ -30,11 +30,11 @@ from fairlead.show.web.signin.request_bodies import (
     NewAccount,
     NewLink,
     NewToken,
-    answer,
-    answering,
-    body,
-    number,
-    only,
+    check_parameters,
+    handle_refusals,
+    parse_number,
+    read_body,
+    send_json,
 )
 from fairlead.show.web.signin.session_routes import ROOT
 
@@ -55,31 +55,31 @@ class PeopleRoutes:
     def routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
-            Route(f"{ROOT}/links", answering(self.links), methods=["GET", "POST"]),
-            Route(f"{ROOT}/links/{{id}}", answering(self.end), methods=["DELETE"], name="link"),
-            Route(f"{ROOT}/tokens", answering(self.tokens), methods=["GET", "POST"]),
-            Route(f"{ROOT}/tokens/{{id}}", answering(self.end), methods=["DELETE"], name="token"),
-            Route(f"{ROOT}/accounts", answering(self.accounts), methods=["GET", "POST"]),
-            Route(f"{ROOT}/accounts/{{name}}", answering(self.account), methods=["PATCH", "DELETE"]),
-            Route(f"{ROOT}/accounts/{{name}}/welcome", answering(self.welcome), methods=["POST"]),
-            Route(f"{ROOT}/audit", answering(self.audit), methods=["GET"]),
+            Route(f"{ROOT}/links", handle_refusals(self.links), methods=["GET", "POST"]),
+            Route(f"{ROOT}/links/{{id}}", handle_refusals(self.end), methods=["DELETE"], name="link"),
+            Route(f"{ROOT}/tokens", handle_refusals(self.tokens), methods=["GET", "POST"]),
+            Route(f"{ROOT}/tokens/{{id}}", handle_refusals(self.end), methods=["DELETE"], name="token"),
+            Route(f"{ROOT}/accounts", handle_refusals(self.accounts), methods=["GET", "POST"]),
+            Route(f"{ROOT}/accounts/{{name}}", handle_refusals(self.account), methods=["PATCH", "DELETE"]),
+            Route(f"{ROOT}/accounts/{{name}}/welcome", handle_refusals(self.welcome), methods=["POST"]),
+            Route(f"{ROOT}/audit", handle_refusals(self.handle_audit), methods=["GET"]),
         ]
 
     # Links
 
     async def links(self, request: Request) -> Response:
         """One's own links (`all`: everybody's, for administrators); makes one."""
-        person = self._door.person(request)
+        person = self._door.identify_person(request)
         if request.method == "POST":
             return await self._make_link(request, person)
-        found = credentials.links(self._office.reading, await self._whose(request, person))
-        return answer(told.Links(links=[self._dated(one) for one in found]))
+        found = credentials.list_links(self._office.reading, await self._whose(request, person))
+        return send_json(told.Links(links=[self._dated(one) for one in found]))
 
     async def _make_link(self, request: Request, person: Person) -> Response:
-        only(request)
-        must(person, ACT)
+        check_parameters(request)
+        require_scope(person, ACT)
         await self._own(person, "share")
-        asked = await body(request, NewLink)
+        asked = await read_body(request, NewLink)
         lasts_ns = _lasting(asked.days, self._office.web.link_days, "web.link_days")
         found = await asyncio.get_running_loop().run_in_executor(
             self._threads, _run_of, self._lake, asked, person.sight
@@ -104,24 +104,24 @@ class PeopleRoutes:
             start_ns=made.start_ns,
             expires_ns=self._office.course.shown(made.expires_ns),
         )
-        return answer(one, 201)
+        return send_json(one, 201)
 
     # Tokens
 
     async def tokens(self, request: Request) -> Response:
         """One's own API tokens (`all`: everybody's, for administrators); makes one."""
-        person = self._door.person(request)
+        person = self._door.identify_person(request)
         if request.method == "POST":
             return await self._make_token(request, person)
-        found = credentials.tokens(self._office.reading, await self._whose(request, person))
-        return answer(told.Tokens(tokens=[self._dated(one) for one in found]))
+        found = credentials.list_tokens(self._office.reading, await self._whose(request, person))
+        return send_json(told.Tokens(tokens=[self._dated(one) for one in found]))
 
     async def _make_token(self, request: Request, person: Person) -> Response:
-        only(request)
+        check_parameters(request)
         if person.how not in ("session", "header"):  # one that leaked must not live on as another
             raise RefusedError(403, "tokens are made by who is signed in", "sign in")
         await self._own(person, "hold tokens")
-        asked = await body(request, NewToken)
+        asked = await read_body(request, NewToken)
         if not asked.title.strip() or len(asked.title) > 100 or not asked.title.isprintable():
             raise RefusedError(400, "the title is missing or too long", "say what the token is for")
         beyond = [scope for scope in asked.scopes if scope not in SCOPES_OF[person.role]]
@@ -146,18 +146,18 @@ class PeopleRoutes:
             scopes=made.scopes,
             expires_ns=self._office.course.shown(made.expires_ns),
         )
-        return answer(one, 201)
+        return send_json(one, 201)
 
     async def end(self, request: Request) -> Response:
         """Ends a link or a token: one's own, or anybody's for administrators."""
-        only(request)
-        person = self._door.person(request)
+        check_parameters(request)
+        person = self._door.identify_person(request)
         key = str(request.path_params["id"])
         what = "link" if "/links/" in request.url.path else "token"
         if person.only is not None:
             raise RefusedError(403, "a link only shows", "sign in")
         if person.how == "token":
-            must(person, ACT)
+            require_scope(person, ACT)
         name = None if ADMIN in person.scopes else person.name
         ending = credentials.end_link if what == "link" else credentials.end_token
 
@@ -169,11 +169,11 @@ class PeopleRoutes:
 
         if await self._office.write(work) is None:
             raise RefusedError(404, f"there is no such {what} of yours", f"GET {ROOT}/{what}s lists them")
-        return answer(told.CredentialEnd(id=key))
+        return send_json(told.CredentialEnd(id=key))
 
     async def _whose(self, request: Request, person: Person) -> str | None:
         """Whose are listed: one's own, None for everybody's."""
-        only(request, "all")
+        check_parameters(request, "all")
         if person.only is not None:
             raise RefusedError(403, "a link only shows", "sign in")
         if request.query_params.get("all") not in ("1", "true"):
@@ -186,38 +186,40 @@ class PeopleRoutes:
         if person.how == "header":  # its row may still be on its way
             role, projects = person.role, person.projects
             await self._office.write(
-                lambda store: accounts.arrived(store, person.name, "header", role=role, projects=projects)
+                lambda store: accounts.admit_account(store, person.name, "header", role=role, projects=projects)
             )
-        elif not person.name or accounts.account(self._office.reading, person.name) is None:
+        elif not person.name or accounts.find_account(self._office.reading, person.name) is None:
             raise RefusedError(403, f"only an account can {what}", "sign in")
 
     # Accounts
 
     async def accounts(self, request: Request) -> Response:
         """All accounts; makes one."""
-        only(request)
-        person = self._door.person(request)
+        check_parameters(request)
+        person = self._door.identify_person(request)
         if request.method == "GET":
             await self._administrator(request, person, "list accounts")
-            found = accounts.accounts(self._office.reading)
-            return answer(told.Accounts(accounts=[self._shown(one) for one in found]))
+            found = accounts.list_accounts(self._office.reading)
+            return send_json(told.Accounts(accounts=[self._shown(one) for one in found]))
         await self._administrator(request, person, "add account")
-        asked = await body(request, NewAccount)
-        name = accounts.proper_name(asked.name)
+        asked = await read_body(request, NewAccount)
+        name = accounts.check_name(asked.name)
         kept = await self._hashed(asked.password, name, asked.way)
         line = self._office.line(request, person.name, "add account", f"{name}: {asked.role}", how=person.how)
 
         def work(store: Store) -> Account:
-            made = accounts.add(store, name, role=asked.role, way=asked.way, projects=asked.projects, password=kept)
+            made = accounts.add_account(
+                store, name, role=asked.role, way=asked.way, projects=asked.projects, password=kept
+            )
             line(store)
             return made
 
-        return answer(self._shown(await self._office.write(work)), 201)
+        return send_json(self._shown(await self._office.write(work)), 201)
 
     async def account(self, request: Request) -> Response:
         """Changes or removes one."""
-        only(request)
-        person = self._door.person(request)
+        check_parameters(request)
+        person = self._door.identify_person(request)
         name = str(request.path_params["name"])[:200]
         act = "remove account" if request.method == "DELETE" else "change account"
         await self._administrator(request, person, act, name)
@@ -225,36 +227,36 @@ class PeopleRoutes:
             line = self._office.line(request, person.name, act, name, how=person.how)
 
             def leave(store: Store) -> None:
-                accounts.remove(store, name)
+                accounts.remove_account(store, name)
                 line(store)
 
             await self._office.write(leave)
-            return answer(told.AccountRemoval(name=name))
-        asked = await body(request, Changes)
-        before = accounts.known(self._office.reading, name)
+            return send_json(told.AccountRemoval(name=name))
+        asked = await read_body(request, Changes)
+        before = accounts.get_account(self._office.reading, name)
         kept = await self._hashed(asked.password, name, asked.way or before.way)
         said = {key: value for key, value in msgspec.to_builtins(asked).items() if value is not None}
         words = ", ".join(key if key == "password" else f"{key} {value}" for key, value in said.items())
         line = self._office.line(request, person.name, act, f"{name}: {words}", how=person.how)
 
         def work(store: Store) -> Account:
-            accounts.change(
+            accounts.change_account(
                 store, name, role=asked.role, projects=asked.projects, disabled=asked.disabled, way=asked.way
             )
             if kept is not None:
                 accounts.set_password(store, name, kept)
             line(store)
-            return accounts.known(store, name)
+            return accounts.get_account(store, name)
 
-        return answer(self._shown(await self._office.write(work)))
+        return send_json(self._shown(await self._office.write(work)))
 
     async def welcome(self, request: Request) -> Response:
         """An address that lets somebody in once, to choose a password."""
-        only(request)
-        person = self._door.person(request)
+        check_parameters(request)
+        person = self._door.identify_person(request)
         name = str(request.path_params["name"])[:200]
         await self._administrator(request, person, "welcome", name)
-        found = accounts.known(self._office.reading, name)
+        found = accounts.get_account(self._office.reading, name)
         if found.way != "local" or found.disabled:
             raise RefusedError(
                 409, f"{name} cannot sign in with a password here", "see its way, and whether it is disabled"
@@ -262,34 +264,34 @@ class PeopleRoutes:
         line = self._office.line(request, person.name, "welcome", name, how=person.how)
 
         def work(store: Store) -> str:
-            accounts.known(store, name)  # a key of an account that is not there makes an administrator
+            accounts.get_account(store, name)  # a key of an account that is not there makes an administrator
             line(store)
             return credentials.make_welcome(store, name)
 
         secret = await self._office.write(work)
         expires = self._office.course.wall() + credentials.WELCOME_NS
-        return answer(told.Welcome(name=name, url=f"/welcome#{secret}", expires_ns=expires), 201)
+        return send_json(told.Welcome(name=name, url=f"/welcome#{secret}", expires_ns=expires), 201)
 
-    async def audit(self, request: Request) -> Response:
+    async def handle_audit(self, request: Request) -> Response:
         """The audit log, latest first; `before` pages on."""
-        only(request, "before", "limit", "who", "act")
-        person = self._door.person(request)
+        check_parameters(request, "before", "limit", "who", "act")
+        person = self._door.identify_person(request)
         await self._administrator(request, person, "read audit log")
-        limit = number(request, "limit", 100, 1, _PAGE) or 100
-        found = audit.entries(
+        limit = parse_number(request, "limit", 100, 1, _PAGE) or 100
+        found = audit.list_entries(
             self._office.reading,
-            before=number(request, "before", None, 1, 2**62),
+            before=parse_number(request, "before", None, 1, 2**62),
             limit=limit,
             who=request.query_params.get("who", "")[:200],
             act=request.query_params.get("act", "")[:200],
         )
         following = found[-1].number if len(found) == limit else None
-        return answer(told.AuditPage(entries=found, next=following))
+        return send_json(told.AuditPage(entries=found, next=following))
 
     async def _administrator(self, request: Request, person: Person, act: str, what: str = "") -> None:
         """Raises RefusedError 403, and writes down that it was tried."""
         try:
-            must(person, ADMIN)
+            require_scope(person, ADMIN)
         except RefusedError:
             now = self._office.course.now()
             if len(self._refused) > _PAGE:
@@ -304,7 +306,7 @@ class PeopleRoutes:
             return None
         if way != "local":
             raise RefusedError(409, "only local accounts have a password here", "leave it out")
-        return await self._office.passwords.hashing(proper_password(password, name))
+        return await self._office.passwords.hash_in_thread(check_password(password, name))
 
     def _shown(self, one: Account) -> told.AccountTold:
         return told.AccountTold(
@@ -334,8 +336,8 @@ def _run_of(lake: Tables, asked: NewLink, sight: Sight) -> tuple[Run, str | None
     """The run that is meant, its user and project, when it may be seen."""
     if len(asked.job) > 256 or len(asked.cluster or "") > 256:
         return None
-    for one in runs_of(lake, asked.job, asked.cluster):
-        if asked.start_ns in (None, one["start_ns"]) and visible(one, sight):
+    for one in read_runs(lake, asked.job, asked.cluster):
+        if asked.start_ns in (None, one["start_ns"]) and is_job_visible(one, sight):
             return Run(one["cluster"], one["job_id"], one["start_ns"]), one["user"], one["project"]
     return None
 

@@ -82,7 +82,7 @@ class Changes(_Strict, frozen=True, kw_only=True):
     password: str | None = None
 
 
-async def body(request: Request, kind: type[_T]) -> _T:
+async def read_body(request: Request, kind: type[_T]) -> _T:
     """The body of a request. Raises RefusedError 400, 413."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(400, "the body is not said to be JSON", "send Content-Type: application/json")
@@ -97,7 +97,7 @@ async def body(request: Request, kind: type[_T]) -> _T:
         raise RefusedError(400, f"the body is not as it should be: {error}", "see the API's description") from None
 
 
-def number(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
+def parse_number(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
     """A whole number of the query string. Raises RefusedError 400."""
     text = request.query_params.get(name)
     if text is None:
@@ -107,41 +107,41 @@ def number(request: Request, name: str, default: int | None, least: int, most: i
     return int(text)
 
 
-def only(request: Request, *names: str) -> None:
+def check_parameters(request: Request, *names: str) -> None:
     """Raises RefusedError 400 for parameters that are not known or given twice."""
     for name in request.query_params:
         if name not in names or len(request.query_params.getlist(name)) > 1:
             raise RefusedError(400, f"the parameter {name[:100]!r} is unknown or given twice", ", ".join(names))
 
 
-def answer(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def send_json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A document as JSON that is kept nowhere."""
     content = msgspec.json.encode(encodable_within(document))
     return Response(content, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
 
 
-def answering(endpoint: Endpoint) -> Endpoint:
+def handle_refusals(endpoint: Endpoint) -> Endpoint:
     """The endpoint, with everything that is refused as an error document."""
 
     async def guarded(request: Request) -> Response:
         try:
             return await endpoint(request)
         except RefusedError as refusal:
-            return refused(refusal)
+            return build_refusal(refusal)
         except (NobodyError, ConflictError, UsageError) as error:
             status = 404 if isinstance(error, NobodyError) else 409 if isinstance(error, ConflictError) else 400
-            return refused(RefusedError(status, error.what, error.remedy or ""))
+            return build_refusal(RefusedError(status, error.what, error.remedy or ""))
         except CrowdedError:
-            return refused(RefusedError(429, "too many sign in just now", "try again", {"retry-after": "2"}))
+            return build_refusal(RefusedError(429, "too many sign in just now", "try again", {"retry-after": "2"}))
         except ClientDisconnect:
             return Response(status_code=400)
         except (FairleadError, sqlite3.Error) as error:
             _LOG.warning("%s", error)
-            return refused(RefusedError(503, "this cannot be done now", "try again later", {"retry-after": "5"}))
+            return build_refusal(RefusedError(503, "this cannot be done now", "try again later", {"retry-after": "5"}))
 
     return guarded
 
 
-def refused(refusal: RefusedError) -> Response:
+def build_refusal(refusal: RefusedError) -> Response:
     """An error document."""
-    return answer({"error": refusal.what, "remedy": refusal.remedy}, refusal.status, refusal.headers)
+    return send_json({"error": refusal.what, "remedy": refusal.remedy}, refusal.status, refusal.headers)

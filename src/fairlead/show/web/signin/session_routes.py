@@ -10,17 +10,24 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 import fairlead
-from fairlead.show.web.guard.client_address import Place, cookie, header
-from fairlead.show.web.guard.csrf import word_of_portal, word_of_session
+from fairlead.show.web.guard.client_address import Place, find_cookie, find_header
+from fairlead.show.web.guard.csrf import derive_portal_token, derive_session_token
 from fairlead.show.web.identity import Person, RefusedError
-from fairlead.show.web.people.accounts import Account, known, nobody_can_sign_in, set_password
-from fairlead.show.web.people.credentials import begin_session, end_session, hashed
-from fairlead.show.web.people.passwords import proper_password
+from fairlead.show.web.people.accounts import Account, get_account, is_sign_in_impossible, set_password
+from fairlead.show.web.people.credentials import begin_session, end_session, hash_secret
+from fairlead.show.web.people.passwords import check_password
 from fairlead.show.web.people.store import Store
 from fairlead.show.web.signin.authenticate import SCOPES_OF, FrontDoor
 from fairlead.show.web.signin.context import Office
 from fairlead.show.web.signin.password_sign_in import Ways as LetIn
-from fairlead.show.web.signin.request_bodies import NewPassword, SignIn, answer, answering, body, only
+from fairlead.show.web.signin.request_bodies import (
+    NewPassword,
+    SignIn,
+    check_parameters,
+    handle_refusals,
+    read_body,
+    send_json,
+)
 from fairlead.show.web.signin.responses import PasswordChange, RunShown, Session, SignedOut, Ways, WayTold
 
 ROOT = "/api/v1"
@@ -35,14 +42,14 @@ class SessionRoutes:
     def routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
-            Route(f"{ROOT}/signin", answering(self.offered), methods=["GET"]),
-            Route(f"{ROOT}/session", answering(self.session), methods=["GET", "POST", "DELETE"]),
-            Route(f"{ROOT}/session/password", answering(self.password), methods=["POST"]),
+            Route(f"{ROOT}/signin", handle_refusals(self.handle_offered), methods=["GET"]),
+            Route(f"{ROOT}/session", handle_refusals(self.session), methods=["GET", "POST", "DELETE"]),
+            Route(f"{ROOT}/session/password", handle_refusals(self.password), methods=["POST"]),
         ]
 
-    async def offered(self, request: Request) -> Response:
+    async def handle_offered(self, request: Request) -> Response:
         """How one can sign in; anybody may ask."""
-        only(request)
+        check_parameters(request)
         web = self._office.web
         ways: list[WayTold] = []
         if web.header.name:
@@ -53,27 +60,27 @@ class SessionRoutes:
             ways.append(WayTold(kind="ldap", title=web.ldap.title))
         if web.local:
             ways.append(WayTold(kind="local", title="Account of this server"))
-        return answer(
+        return send_json(
             Ways(
                 ways=ways,
                 simulated=web.simulated,
                 version=fairlead.__version__,
-                first_run=nobody_can_sign_in(self._office.reading),
+                first_run=is_sign_in_impossible(self._office.reading),
             )
         )
 
     async def session(self, request: Request) -> Response:
         """Who is signed in; signs in; signs out."""
-        only(request)
+        check_parameters(request)
         if request.method == "POST":
             return await self._sign_in(request)
         if request.method == "DELETE":
             return await self._sign_out(request)
-        return answer(self._told(request, self._door.person(request)))
+        return send_json(self._told(request, self._door.identify_person(request)))
 
     async def _sign_in(self, request: Request) -> Response:
-        asked = await body(request, SignIn)
-        found = await self._ways.let_in(request, asked)
+        asked = await read_body(request, SignIn)
+        found = await self._ways.admit_person(request, asked)
         secret = await begin(self._office, request, found, "welcome" if asked.welcome else found.way)
         place = self._office.places.of(request.scope)
         expires_ns = self._office.course.wall() + min(self._office.idle_ns, self._office.longest_ns)
@@ -83,13 +90,13 @@ class SessionRoutes:
             projects=found.projects,
             scopes=SCOPES_OF[found.role],
             how="session",
-            csrf=word_of_session(secret),
+            csrf=derive_session_token(secret),
             expires_ns=expires_ns,
             has_password=found.has_password,
             way=found.way,
             simulated=self._office.web.simulated,
         )
-        return answer(told, headers={"set-cookie": kept_cookie(place, secret, self._office.longest_ns)})
+        return send_json(told, headers={"set-cookie": build_session_cookie(place, secret, self._office.longest_ns)})
 
     async def _sign_out(self, request: Request) -> Response:
         held = self._door.session(request)
@@ -102,19 +109,19 @@ class SessionRoutes:
                 line(store)
 
             await self._office.write(work)
-        headers = {"set-cookie": gone_cookie(place.cookie, place), "clear-site-data": '"cache"'}
-        return answer(SignedOut(signed_out=held is not None), headers=headers)
+        headers = {"set-cookie": build_expired_cookie(place.cookie, place), "clear-site-data": '"cache"'}
+        return send_json(SignedOut(signed_out=held is not None), headers=headers)
 
     def _told(self, request: Request, person: Person) -> Session:
         held = self._door.session(request) if person.how == "session" else None
         word = None
         if held is not None:
-            word = word_of_session(cookie(request.scope, self._office.places.of(request.scope).cookie) or "")
+            word = derive_session_token(find_cookie(request.scope, self._office.places.of(request.scope).cookie) or "")
         elif person.how == "header":
-            named = header(request.scope, self._office.web.header.name.lower().encode()) or ""
-            word = word_of_portal(self._office.key, named)
+            named = find_header(request.scope, self._office.web.header.name.lower().encode()) or ""
+            word = derive_portal_token(self._office.key, named)
         run = person.only
-        found = known(self._office.reading, held.name) if held is not None else None
+        found = get_account(self._office.reading, held.name) if held is not None else None
         return Session(
             name=person.name,
             role=person.role,
@@ -131,18 +138,18 @@ class SessionRoutes:
 
     async def password(self, request: Request) -> Response:
         """Changes one's own password; other sessions of the account end."""
-        person = self._door.person(request)
+        person = self._door.identify_person(request)
         held = self._door.session(request)
         if person.how != "session" or held is None:
             raise RefusedError(403, "only who is signed in has a password to change", "sign in")
-        asked = await body(request, NewPassword)
-        there = known(self._office.reading, held.name)
+        asked = await read_body(request, NewPassword)
+        there = get_account(self._office.reading, held.name)
         if there.way != "local":
             raise RefusedError(409, "the password is not kept here", "it is changed where the account is from")
-        proper_password(asked.new, held.name)
+        check_password(asked.new, held.name)
         if there.has_password:
-            await self._ways.confirmed(request, held.name, asked.old)
-        kept = await self._office.passwords.hashing(asked.new)
+            await self._ways.confirm_password(request, held.name, asked.old)
+        kept = await self._office.passwords.hash_in_thread(asked.new)
         line = self._office.line(request, held.name, "change password")
 
         def work(store: Store) -> None:
@@ -150,30 +157,30 @@ class SessionRoutes:
             line(store)
 
         await self._office.write(work)
-        return answer(PasswordChange())
+        return send_json(PasswordChange())
 
 
 async def begin(office: Office, request: Request, found: Account, how: str) -> str:
     """A new session: never one whose id was known before. What the browser showed until now ends."""
-    before = cookie(request.scope, office.places.of(request.scope).cookie)
+    before = find_cookie(request.scope, office.places.of(request.scope).cookie)
     line = office.line(request, found.name, "sign in", how=how)
 
     def work(store: Store) -> str:
         if before is not None:
-            end_session(store, hashed(before))
+            end_session(store, hash_secret(before))
         line(store)
         return begin_session(store, found.name, how)
 
     return await office.write(work)
 
 
-def kept_cookie(place: Place, secret: str, lasts_ns: int) -> str:
+def build_session_cookie(place: Place, secret: str, lasts_ns: int) -> str:
     """The header that makes a browser keep a session."""
     lasts_s = lasts_ns // 10**9
     return f"{place.cookie}={secret}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{_secure(place)}"
 
 
-def gone_cookie(name: str, place: Place) -> str:
+def build_expired_cookie(name: str, place: Place) -> str:
     """The header that makes it forget one."""
     return f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{_secure(place)}"
 

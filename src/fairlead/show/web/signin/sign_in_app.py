@@ -43,7 +43,7 @@ class Entrance:
     """Writes what waits and lets go of the file: for tests; a process may just end."""
 
 
-def entrance(state: Path, web: Web, key: bytes, lake: Tables, *, wall: Callable[[], int] = now_ns) -> Entrance:
+def build_entrance(state: Path, web: Web, key: bytes, lake: Tables, *, wall: Callable[[], int] = now_ns) -> Entrance:
     """The entrance of a server whose state is in this folder; `key` is the one tokens are made with. Raises
     ConfigError, LakeError, MissingDependencyError."""
     tokens = TokenDoor(key, wall)
