@@ -140,7 +140,7 @@ def test_a_user_without_fusermount(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("fusermount3: fuse device /dev/fuse not found. Kernel module not loaded?", "modprobe"),
         ("fusermount3: user has no write access to mountpoint /usr", "yours"),
         ("fusermount3: mount failed: Operation not permitted", "set-uid"),
-        ("", "doctor"),
+        ("", "host check"),
     ],
 )
 def test_what_fusermount_says_is_passed_on(
