@@ -75,7 +75,7 @@ class _Check:
 
     def _records(self) -> Iterator[Inode]:
         after = 0
-        while page := self._store.read(sizes.listed, after, PAGE):
+        while page := self._store.read(sizes.list_inodes, after, PAGE):
             yield from page
             after = page[-1].ino
 
@@ -88,7 +88,7 @@ class _Check:
             if not inode.is_directory:
                 continue
             links[inode.ino] += 2 if inode.ino == ROOT_INODE or inode.nlink else 0
-            for name, ino, _ in self._store.read(namespace.entries, inode.ino, None):
+            for name, ino, _ in self._store.read(namespace.list_entries, inode.ino, None):
                 if name in (b".", b".."):
                     continue
                 child = records.get(ino)
@@ -104,7 +104,7 @@ class _Check:
             if max(inode.nlink, 0) != links[inode.ino]:
                 what = f"counts {inode.nlink} links, has {links[inode.ino]}"
                 if self._repair:
-                    self._store.write(sizes.relink, inode.ino, links[inode.ino], now_ns())
+                    self._store.write(sizes.set_link_count, inode.ino, links[inode.ino], now_ns())
                 self._note("links", what, inode.ino, mended=self._repair)
             elif inode.nlink <= 0 and inode.is_file:
                 self._note("unlinked", "has no name; removed when a forwarder has run for its grace", inode.ino)
@@ -139,7 +139,7 @@ class _Check:
             elif there is None:
                 if inode.made >> index & 1 and not target.missing:
                     if self._repair:
-                        self._store.write(sizes.lose, inode.ino, 1 << index)
+                        self._store.write(sizes.drop_objects, inode.ino, 1 << index)
                     self._note("missing", f"object {index} has gone: a hole", inode.ino, name, self._repair)
             else:
                 self._object(inode, index, target, there)
@@ -147,17 +147,17 @@ class _Check:
                     end = max(end, compute_logical_end(index, there.st_size, inode.stripe, count))
         if inode.cut >= 0:
             if self._repair:
-                self._store.write(sizes.resized, inode.ino, inode.cuts, now_ns())
+                self._store.write(sizes.finish_resize, inode.ino, inode.cuts, now_ns())
             self._note("unfinished", f"a truncation to {inode.cut} bytes was cut short", inode.ino, mended=self._repair)
         elif end > inode.size:
             if self._repair:
-                self._store.write(sizes.made, inode.ino, 0, end, inode.cuts)
+                self._store.write(sizes.record_objects, inode.ino, 0, end, inode.cuts)
             self._note("size", f"recorded as {inode.size} bytes, is {end}", inode.ino, mended=self._repair)
 
     def _object(self, inode: Inode, index: int, target: Target, there: os.stat_result) -> None:
         if not inode.made >> index & 1:
             if self._repair:
-                self._store.write(sizes.made, inode.ino, 1 << index, 0, inode.cuts)
+                self._store.write(sizes.record_objects, inode.ino, 1 << index, 0, inode.cuts)
             self._note("unrecorded", f"object {index} is not recorded yet", inode.ino, target.name, self._repair)
         if inode.cut >= 0:
             length = compute_object_size(index, inode.cut, inode.stripe, len(inode.targets))

@@ -107,7 +107,7 @@ class FileState:
         if self._unfinished:
             self.finish()
         if not self.targets:
-            self.adopt(self._store.read(namespace.get, self.ino))
+            self.adopt(self._store.read(namespace.read_inode, self.ino))
             if not self.targets:
                 return self._zeros(buffer, offset)
         length = len(buffer)
@@ -161,7 +161,7 @@ class FileState:
             self._assign()
         if self._retimed:
             self._retimed = False
-            self._store.write(sizes.written, self.ino, now_ns())
+            self._store.write(sizes.record_write, self.ino, now_ns())
         length = len(buffer)
         if len(self.targets) == 1:
             done = self._write_object(0, offset, [buffer], length)
@@ -205,11 +205,11 @@ class FileState:
         with self.lock:
             if self.targets:
                 return
-            inode = self._store.read(namespace.get, self.ino)
+            inode = self._store.read(namespace.read_inode, self.ino)
             if not inode.targets:
                 stripe, names = self._set.choose(inode.layout)
                 try:
-                    inode = self._store.write(sizes.assign, self.ino, stripe, names)
+                    inode = self._store.write(sizes.assign_layout, self.ino, stripe, names)
                     self.adopt(inode)
                 finally:
                     self._set.confirm_choice(names)
@@ -224,7 +224,7 @@ class FileState:
             if descriptor == ABSENT:
                 descriptor = self._objects[index] = self._opened(index, create)
             if create and not self._known >> index & 1:
-                inode = self._store.write(sizes.made, self.ino, 1 << index, 0, self._cuts)
+                inode = self._store.write(sizes.record_objects, self.ino, 1 << index, 0, self._cuts)
                 self._known |= inode.made
             return descriptor
 
@@ -238,7 +238,7 @@ class FileState:
                     return target.make_object(path)
             descriptor = _existing(path)
             if descriptor == ABSENT:
-                if not create and not self._store.read(namespace.get, self.ino).made >> index & 1:
+                if not create and not self._store.read(namespace.read_inode, self.ino).made >> index & 1:
                     return ABSENT
                 descriptor = _existing(path)  # another forwarder may have made it just now
             if descriptor == ABSENT:
@@ -249,7 +249,7 @@ class FileState:
 
     def get_size(self) -> int:
         """The size now."""
-        return measure_file(self._store.read(namespace.get, self.ino), self._look)[0]
+        return measure_file(self._store.read(namespace.read_inode, self.ino), self._look)[0]
 
     def stat(self, inode: Inode) -> Attributes:
         """Attributes of a record with what the objects add."""
@@ -257,7 +257,7 @@ class FileState:
 
     def _look(self, index: int) -> os.stat_result | None:
         if not self.targets:
-            self.adopt(self._store.read(namespace.get, self.ino))
+            self.adopt(self._store.read(namespace.read_inode, self.ino))
         # Whoever asks may not have the file open: its last close must not take the descriptor away in between.
         with self.lock:
             if self._closed:
@@ -306,7 +306,7 @@ class FileState:
     def finish(self) -> None:
         """Ends a truncation that was cut short: what is beyond its size must not come back."""
         with self.exclude_others():
-            inode = self._store.read(namespace.get, self.ino)
+            inode = self._store.read(namespace.read_inode, self.ino)
             if inode.cut >= 0:
                 inode = self.cut(inode)
             self.adopt(inode)
@@ -314,12 +314,12 @@ class FileState:
     def truncate(self, size: int) -> Inode:
         """Sets the size."""
         with self.exclude_others():
-            inode = self._store.read(namespace.get, self.ino)
+            inode = self._store.read(namespace.read_inode, self.ino)
             if inode.cut >= 0:
                 inode = self.cut(inode)
             self.adopt(inode)
             cutting = bool(inode.made) and self.get_size() > size
-            inode = self._store.write(sizes.resize, self.ino, size, now_ns(), cutting)
+            inode = self._store.write(sizes.resize_file, self.ino, size, now_ns(), cutting)
             if cutting:
                 inode = self.cut(inode)
             self.adopt(inode)
@@ -338,7 +338,7 @@ class FileState:
                         os.ftruncate(descriptor, length)
                 except OSError as error:
                     raise target.translate_error(self.ino, index, error) from error
-        return self._store.write(sizes.resized, self.ino, inode.cuts, now_ns())
+        return self._store.write(sizes.finish_resize, self.ino, inode.cuts, now_ns())
 
     def open_objects(self, create: bool) -> list[int]:
         """Descriptors of all objects, made first if asked for; ABSENT for one that is not there."""
@@ -355,11 +355,11 @@ class FileState:
         reached, self._reached = self._reached, 0
         if reached > self._recorded and not self.doomed:
             self._recorded = reached
-            self._store.write(sizes.made, self.ino, 0, reached, self._cuts)
+            self._store.write(sizes.record_objects, self.ino, 0, reached, self._cuts)
 
     def sync(self, data_only: bool) -> None:
         """Makes what was written durable, by whomever: objects, their names, the record."""
-        self.adopt(self._store.read(namespace.get, self.ino))
+        self.adopt(self._store.read(namespace.read_inode, self.ino))
         folders = set()
         for index, target in enumerate(self.targets):
             if not self._known >> index & 1:

@@ -42,7 +42,7 @@ class Sweeper:
     def sweep(self, grace_s: float) -> int:
         """Reclaims orphans nobody has open and that are older than `grace_s`; how many."""
         before = now_ns() - int(grace_s * 1e9)
-        return sum(self.reclaim(ino) for ino, since in self._store.read(sizes.orphans) if since <= before)
+        return sum(self.reclaim(ino) for ino, since in self._store.read(sizes.list_orphans) if since <= before)
 
     def reclaim(self, ino: int) -> bool:
         """Removes the objects and the record of an inode without a name, unless somebody has it open."""
@@ -61,7 +61,7 @@ class Sweeper:
             except OSError as error:
                 target.translate_error(ino, index, error)
                 return False
-        self._store.write(sizes.reclaim, ino)
+        self._store.write(sizes.reclaim_inode, ino)
         return True
 
     def close(self) -> None:

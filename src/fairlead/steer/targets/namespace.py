@@ -44,12 +44,12 @@ class RenameResult(msgspec.Struct, array_like=True, frozen=True):
     gone: Inode | None = None
 
 
-def get(records: Records, ino: int) -> Inode:
+def read_inode(records: Records, ino: int) -> Inode:
     """The record of an inode."""
     return records.get_inode(ino)
 
 
-def lookup(records: Records, parent: int, name: bytes, who: Who | None) -> Inode:
+def lookup_name(records: Records, parent: int, name: bytes, who: Who | None) -> Inode:
     """The inode of a name."""
     folder = records.get_directory(parent)
     check_access(folder, SEARCH, who)
@@ -61,7 +61,7 @@ def lookup(records: Records, parent: int, name: bytes, who: Who | None) -> Inode
     return records.get_inode(ino)
 
 
-def make(records: Records, parent: int, name: bytes, new: New, now: int, who: Who | None) -> Inode:
+def make_inode(records: Records, parent: int, name: bytes, new: New, now: int, who: Who | None) -> Inode:
     """A new inode under a name; EEXIST if the name is taken."""
     folder = records.get_directory(parent)
     check_access(folder, SEARCH, who)
@@ -79,7 +79,7 @@ def make(records: Records, parent: int, name: bytes, new: New, now: int, who: Wh
     return inode
 
 
-def temporary(records: Records, parent: int, new: New, now: int, who: Who | None) -> Inode:
+def make_nameless_inode(records: Records, parent: int, new: New, now: int, who: Who | None) -> Inode:
     """A new inode without a name, among the orphans."""
     folder = records.get_directory(parent)
     check_access(folder, WRITE | SEARCH, who)
@@ -123,7 +123,7 @@ def _touch(records: Records, inode: Inode, now: int) -> None:
     records.put(inode)
 
 
-def link(
+def link_inode(
     records: Records, ino: int, parent: int, name: bytes, now: int, who: Who | None, nameless: bool = False
 ) -> Inode:
     """Another name of an inode. One without a name gets one only if `nameless`: somebody keeps it open meanwhile."""
@@ -147,7 +147,7 @@ def link(
     return inode
 
 
-def unlink(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> Inode:
+def unlink_name(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> Inode:
     """Removes a name of something that is no directory. Returns the inode as it is now."""
     folder = records.get_directory(parent)
     inode = _named(records, parent, name)
@@ -160,7 +160,7 @@ def unlink(records: Records, parent: int, name: bytes, now: int, who: Who | None
     return inode
 
 
-def rmdir(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> None:
+def remove_directory(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> None:
     """Removes an empty directory."""
     folder = records.get_directory(parent)
     if name == b".":
@@ -202,7 +202,7 @@ def _lose_name(records: Records, inode: Inode, now: int) -> None:
     records.put(inode)
 
 
-def rename(
+def rename_entry(
     records: Records, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, now: int, who: Who | None
 ) -> RenameResult:
     """As renameat2."""
@@ -290,7 +290,7 @@ def _check_no_loop(records: Records, moved: Inode, into: int) -> None:
         at = records.get_inode(at).parent
 
 
-def entries(records: Records, ino: int, who: Who | None) -> list[tuple[bytes, int, int]]:
+def list_entries(records: Records, ino: int, who: Who | None) -> list[tuple[bytes, int, int]]:
     """Names in a directory with inode and kind; `.` and `..` first."""
     folder = records.get_directory(ino)
     check_access(folder, READ, who)
@@ -332,7 +332,7 @@ def remove_attribute(records: Records, ino: int, name: bytes, now: int, who: Who
     records.put(inode)
 
 
-def attribute_names(records: Records, ino: int) -> list[bytes]:
+def list_attribute_names(records: Records, ino: int) -> list[bytes]:
     """Names of the extended attributes."""
     records.get_inode(ino)
     return list(records.attribute_names(ino))
@@ -379,7 +379,7 @@ class Changes(msgspec.Struct, array_like=True, frozen=True):
     now_only: bool = True
 
 
-def change(records: Records, ino: int, wanted: Changes, now: int, who: Who | None) -> Inode:
+def change_attributes(records: Records, ino: int, wanted: Changes, now: int, who: Who | None) -> Inode:
     """Sets attributes other than the size."""
     inode = records.get_inode(ino)
     if wanted.uid is not None or wanted.gid is not None:

@@ -66,7 +66,7 @@ class StripedFile:
 
     def stat(self) -> Attributes:
         """As fstat."""
-        return self.state.stat(self._store.read(namespace.get, self.state.ino))
+        return self.state.stat(self._store.read(namespace.read_inode, self.state.ino))
 
     def truncate(self, size: int) -> None:
         """As ftruncate."""

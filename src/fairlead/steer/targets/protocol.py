@@ -32,18 +32,39 @@ from fairlead.steer.targets.records import Records
 
 LENGTH = Struct("<I")
 MAX_CALL = 64 << 20
-READING = frozenset(
-    {
-        namespace.get,
-        namespace.lookup,
-        namespace.entries,
-        namespace.get_attribute,
-        namespace.attribute_names,
-        sizes.find,
-        sizes.listed,
-        sizes.orphans,
-    }
-)
+TRANSACTIONS: dict[str, Callable[..., Any]] = {
+    "get": namespace.read_inode,
+    "lookup": namespace.lookup_name,
+    "make": namespace.make_inode,
+    "temporary": namespace.make_nameless_inode,
+    "link": namespace.link_inode,
+    "unlink": namespace.unlink_name,
+    "rmdir": namespace.remove_directory,
+    "rename": namespace.rename_entry,
+    "entries": namespace.list_entries,
+    "get_attribute": namespace.get_attribute,
+    "set_attribute": namespace.set_attribute,
+    "remove_attribute": namespace.remove_attribute,
+    "attribute_names": namespace.list_attribute_names,
+    "set_layout": namespace.set_layout,
+    "change": namespace.change_attributes,
+    "assign": sizes.assign_layout,
+    "made": sizes.record_objects,
+    "lose": sizes.drop_objects,
+    "written": sizes.record_write,
+    "resize": sizes.resize_file,
+    "resized": sizes.finish_resize,
+    "orphans": sizes.list_orphans,
+    "find": sizes.find_inode,
+    "reclaim": sizes.reclaim_inode,
+    "keep": sizes.keep_inode,
+    "listed": sizes.list_inodes,
+    "drop_name": sizes.drop_name,
+    "relink": sizes.set_link_count,
+}
+"""Calls that are transactions, by their names on the wire."""
+NAMES = {act: name for name, act in TRANSACTIONS.items()}
+READING = frozenset({"get", "lookup", "entries", "get_attribute", "attribute_names", "find", "listed", "orphans"})
 """Transactions that change nothing."""
 encode = msgspec.msgpack.Encoder().encode
 
@@ -67,29 +88,30 @@ class Reply(msgspec.Struct, array_like=True):
 class Call(NamedTuple):
     """A transaction as it travels."""
 
+    name: str
     act: Callable[..., Any]
     reads: bool
     arguments: msgspec.msgpack.Decoder[Any]
     result: msgspec.msgpack.Decoder[Any]
 
 
-def hold(ino: int) -> None:
+def hold_inode(ino: int) -> None:
     """See `Store.hold`."""
 
 
-def release(ino: int) -> None:
+def release_inode(ino: int) -> None:
     """See `Store.release`."""
 
 
-def condemn(ino: int) -> Inode | None:
+def condemn_inode(ino: int) -> Inode | None:
     """See `Store.condemn`."""
 
 
-def lock(space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
+def lock_range(space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
     """See `Store.lock`. `again`: it was held before the service was started again."""
 
 
-def conflicting(space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+def find_conflict(space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
     """See `Store.conflicting`."""
 
 
@@ -97,47 +119,40 @@ def unlock_owner(space: int, ino: int, owner: int) -> None:
     """See `Store.unlock_owner`."""
 
 
-def sync() -> None:
+def sync_store() -> None:
     """See `Store.sync`."""
 
 
-def leave() -> None:
+def leave_service() -> None:
     """The channel ends in order."""
 
 
-IN_MEMORY = {act.__name__: act for act in (hold, release, condemn, lock, conflicting, unlock_owner, sync, leave)}
-"""Calls that are no transactions, by name; only their shapes are here."""
+IN_MEMORY: dict[str, Callable[..., Any]] = {
+    "hold": hold_inode,
+    "release": release_inode,
+    "condemn": condemn_inode,
+    "lock": lock_range,
+    "conflicting": find_conflict,
+    "unlock_owner": unlock_owner,
+    "sync": sync_store,
+    "leave": leave_service,
+}
+"""Calls that are no transactions, by their names on the wire; only their shapes are here."""
 
 
 @cache
 def build_call_table() -> dict[str, Call]:
     """All calls by name."""
-    made = {}
-    for module in (namespace, sizes):
-        for act in vars(module).values():
-            if (
-                callable(act)
-                and act is not sizes.condemn
-                and getattr(act, "__module__", "") == module.__name__
-                and _is_transaction(act)
-            ):
-                made[act.__name__] = _call(act, 1)
-    made |= {name: _call(act, 0) for name, act in IN_MEMORY.items()}
-    return made
+    calls = {name: _build_call(name, act, 1) for name, act in TRANSACTIONS.items()}
+    return calls | {name: _build_call(name, act, 0) for name, act in IN_MEMORY.items()}
 
 
-def _is_transaction(act: Any) -> bool:
-    if act.__name__.startswith("_") or isinstance(act, type):
-        return False
-    return next(iter(signature(act).parameters), "") == "records"
-
-
-def _call(act: Callable[..., Any], skip: int) -> Call:
+def _build_call(name: str, act: Callable[..., Any], skip: int) -> Call:
     hints = get_type_hints(act, globalns={**vars(namespace), **vars(sizes), **globals(), "Records": Records})
     result = hints.pop("return")
-    shapes = tuple(hints[name] for name in list(signature(act).parameters)[skip:])
+    shapes = tuple(hints[parameter] for parameter in list(signature(act).parameters)[skip:])
     arguments: Any = tuple[shapes] if shapes else tuple[()]  # type: ignore[valid-type]
-    return Call(act, act in READING, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+    return Call(name, act, name in READING, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
 
 
 def send_frame(sock: socket.socket, message: bytes) -> None:

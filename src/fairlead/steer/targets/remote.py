@@ -147,13 +147,13 @@ class RemoteStore:
     def read(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Asks the service."""
         assert not kwargs
-        result: R = self._call(act.__name__, args)
+        result: R = self._call(protocol.NAMES[act], args)
         return result
 
     def write(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Asks the service."""
         assert not kwargs
-        result: R = self._call(act.__name__, args)
+        result: R = self._call(protocol.NAMES[act], args)
         return result
 
     def sync(self) -> None:

@@ -159,9 +159,9 @@ class MetadataService:
         self, call: protocol.Call, arguments: tuple[Any, ...], holder: str, channel: bytes, number: int
     ) -> bytes:
         act = call.act
-        if act.__name__ in protocol.IN_MEMORY:
-            result = getattr(self, f"_{act.__name__}")(holder, *arguments)
-            if act is protocol.leave:
+        if call.name in protocol.IN_MEMORY:
+            result = getattr(self, f"_{call.name}")(holder, *arguments)
+            if call.name == "leave":
                 self._store.forget_replies([channel])
         elif call.reads:
             result = self._store.read(act, *arguments)

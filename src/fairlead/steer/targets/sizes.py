@@ -9,7 +9,7 @@ from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.records import Records
 
 
-def assign(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode:
+def assign_layout(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode:
     """Gives a file its layout; one it has already stays."""
     inode = records.get_inode(ino)
     if not inode.targets:
@@ -18,7 +18,7 @@ def assign(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode
     return inode
 
 
-def made(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inode:
+def record_objects(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inode:
     """Objects (bits) exist now and the file reaches at least to `size` (unless it was truncated since `cuts`)."""
     inode = records.get_inode(ino)
     inode.made |= objects
@@ -28,7 +28,7 @@ def made(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inod
     return inode
 
 
-def lose(records: Records, ino: int, objects: int) -> Inode:
+def drop_objects(records: Records, ino: int, objects: int) -> Inode:
     """Objects that are gone for good are holes from now on (a repair)."""
     inode = records.get_inode(ino)
     inode.made &= ~objects
@@ -36,7 +36,7 @@ def lose(records: Records, ino: int, objects: int) -> Inode:
     return inode
 
 
-def written(records: Records, ino: int, now: int) -> Inode:
+def record_write(records: Records, ino: int, now: int) -> Inode:
     """A write came after the modification time was set by hand, or to a file with capabilities."""
     inode = records.get_inode(ino)
     records.drop_capability(inode)
@@ -45,8 +45,8 @@ def written(records: Records, ino: int, now: int) -> Inode:
     return inode
 
 
-def resize(records: Records, ino: int, size: int, now: int, cutting: bool) -> Inode:
-    """From here the file has that size. If `cutting`, objects are cut next and `resized` ends it."""
+def resize_file(records: Records, ino: int, size: int, now: int, cutting: bool) -> Inode:
+    """From here the file has that size. If `cutting`, objects are cut next and `finish_resize` ends it."""
     inode = records.get_inode(ino)
     inode.size = size
     inode.cut = size if cutting else -1
@@ -57,7 +57,7 @@ def resize(records: Records, ino: int, size: int, now: int, cutting: bool) -> In
     return inode
 
 
-def resized(records: Records, ino: int, cuts: int, now: int) -> Inode:
+def finish_resize(records: Records, ino: int, cuts: int, now: int) -> Inode:
     """The objects of truncation number `cuts` are cut."""
     inode = records.get_inode(ino)
     if inode.cuts == cuts:
@@ -67,24 +67,24 @@ def resized(records: Records, ino: int, cuts: int, now: int) -> Inode:
     return inode
 
 
-def orphans(records: Records) -> list[tuple[int, int]]:
+def list_orphans(records: Records) -> list[tuple[int, int]]:
     """Inodes without a name, and since when."""
     return records.list_orphans()
 
 
-def find(records: Records, ino: int) -> Inode | None:
+def find_inode(records: Records, ino: int) -> Inode | None:
     """The record of an inode, or None."""
     return records.find(ino)
 
 
-def reclaim(records: Records, ino: int) -> None:
+def reclaim_inode(records: Records, ino: int) -> None:
     """Forgets an inode without a name, after its objects."""
     inode = records.find(ino)
     if inode is not None and inode.nlink < 0:
         records.drop(ino)
 
 
-def condemn(records: Records, ino: int) -> Inode | None:
+def condemn_inode(records: Records, ino: int) -> Inode | None:
     """From now on the inode is gone for everybody: its objects may be removed. None if it has a name."""
     inode = records.find(ino)
     if inode is None or inode.nlink > 0:
@@ -95,12 +95,12 @@ def condemn(records: Records, ino: int) -> Inode | None:
     return inode
 
 
-def keep(records: Records, ino: int) -> Inode:
+def keep_inode(records: Records, ino: int) -> Inode:
     """The record of an inode that is held already. As a change it comes before or after a `condemn`, never beside."""
     return records.get_inode(ino)
 
 
-def listed(records: Records, after: int, limit: int) -> list[Inode]:
+def list_inodes(records: Records, after: int, limit: int) -> list[Inode]:
     """Records in the order of their numbers, a page at a time (for checks)."""
     return records.page(after, limit)
 
@@ -110,7 +110,7 @@ def drop_name(records: Records, parent: int, name: bytes) -> None:
     records.remove_name(parent, name)
 
 
-def relink(records: Records, ino: int, links: int, now: int) -> None:
+def set_link_count(records: Records, ino: int, links: int, now: int) -> None:
     """Sets the number of links (a repair); an inode without any becomes an orphan."""
     inode = records.get_inode(ino)
     inode.nlink = links

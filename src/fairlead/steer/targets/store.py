@@ -212,7 +212,7 @@ class LocalStore:
 
     def condemn(self, ino: int) -> Inode | None:
         """Checks and marks in one transaction: who holds it first and then looks is seen, or sees the mark."""
-        return self.write(lambda records: None if self.residents.is_held(ino) else sizes.condemn(records, ino))
+        return self.write(lambda records: None if self.residents.is_held(ino) else sizes.condemn_inode(records, ino))
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """As `LockTable.take`."""

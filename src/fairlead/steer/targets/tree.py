@@ -110,7 +110,7 @@ class TargetsTree:
         """UnknownNode for the inode among the arguments that does not exist."""
         if error.errno == errno.ESTALE:
             for ino in args[:3]:
-                if isinstance(ino, int) and self.store.read(sizes.find, ino) is None:
+                if isinstance(ino, int) and self.store.read(sizes.find_inode, ino) is None:
                     return UnknownNode(to_node(ino))
         return error
 
@@ -138,7 +138,7 @@ class TargetsTree:
             with identity.forwarder_identity:
                 return os.stat(target.get_object_path(inode.ino, index))
         except OSError as error:
-            now = self.store.read(sizes.find, inode.ino)
+            now = self.store.read(sizes.find_inode, inode.ino)
             if now is not None and now.nlink > 0:  # it was not removed in the meantime
                 target.translate_error(inode.ino, index, error)
             return None
@@ -146,7 +146,7 @@ class TargetsTree:
     def lookup(self, parent: int, name: bytes) -> tuple[int, Attributes]:
         """See `FileTree`."""
         _check_name(parent, name, lookup=True)
-        return self._named(parent, name, self._read(namespace.lookup, to_inode(parent), name, _who()))
+        return self._named(parent, name, self._read(namespace.lookup_name, to_inode(parent), name, _who()))
 
     def stat(self, node: int) -> Attributes:
         """See `FileTree`."""
@@ -155,7 +155,7 @@ class TargetsTree:
     def _inode(self, node: int) -> Inode:
         """The record; of one without a name only while it is open here."""
         ino = to_inode(node)
-        inode = self._read(namespace.get, ino)
+        inode = self._read(namespace.read_inode, ino)
         if inode.nlink == 0 and ino not in self._states:
             raise build_error(errno.ESTALE)
         return inode
@@ -173,7 +173,7 @@ class TargetsTree:
             atime, mtime = (now if time == NOW else time for time in times)
             hand = any(time not in (None, NOW) for time in times)
             wanted = Changes(change.mode, change.uid, change.gid, atime, mtime, not hand)
-            inode = self._write(namespace.change, ino, wanted, now, who)
+            inode = self._write(namespace.change_attributes, ino, wanted, now, who)
             state = self._states.get(ino)
             if state is not None and mtime is not None:
                 state.mark_retimed()
@@ -182,8 +182,8 @@ class TargetsTree:
     def _resize(self, ino: int, size: int, file: OpenFile | None, who: Who | None) -> Inode:
         if isinstance(file, StripedFile):
             file.truncate(size)
-            return self._read(namespace.get, ino)
-        inode = self._read(namespace.get, ino)
+            return self._read(namespace.read_inode, ino)
+        inode = self._read(namespace.read_inode, ino)
         if not inode.is_file:
             raise build_error(errno.EISDIR if inode.is_directory else errno.EINVAL)
         permissions.check_access(inode, permissions.WRITE, who)
@@ -207,12 +207,12 @@ class TargetsTree:
         new = self._new(stat.S_IFREG | mode & 0o7777)
         while True:
             try:
-                inode = self._write(namespace.make, to_inode(parent), name, new, now_ns(), who)
+                inode = self._write(namespace.make_inode, to_inode(parent), name, new, now_ns(), who)
             except FileExistsError:
                 if flags & os.O_EXCL:
                     raise
                 try:
-                    inode = self._read(namespace.lookup, to_inode(parent), name, who)
+                    inode = self._read(namespace.lookup_name, to_inode(parent), name, who)
                 except FileNotFoundError:
                     continue
                 file = self.open(to_node(inode.ino), flags & ~(os.O_CREAT | os.O_EXCL))
@@ -239,7 +239,7 @@ class TargetsTree:
 
     def reopen(self, node: int, flags: int) -> StripedFile:
         """See `FileTree`. Its owner may, whatever has become of the mode since."""
-        inode = self._read(namespace.get, to_inode(node))
+        inode = self._read(namespace.read_inode, to_inode(node))
         if not inode.is_file:
             raise build_error(errno.ESTALE)
         who = _who()
@@ -260,7 +260,7 @@ class TargetsTree:
                 self.store.hold(ino)
                 state = FileState(ino, self.store, self.targets, self._placed)
                 try:
-                    inode = self._write(sizes.keep, ino) if nameless else self._read(namespace.get, ino)
+                    inode = self._write(sizes.keep_inode, ino) if nameless else self._read(namespace.read_inode, ino)
                     state.doomed = inode.nlink == 0
                     if state.doomed and not nameless:
                         raise build_error(errno.ESTALE)
@@ -291,7 +291,7 @@ class TargetsTree:
     def create_temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Attributes, StripedFile]:
         """See `FileTree`."""
         new = self._new(stat.S_IFREG | mode & 0o7777)
-        inode = self._write(namespace.temporary, to_inode(parent), new, now_ns(), _who())
+        inode = self._write(namespace.make_nameless_inode, to_inode(parent), new, now_ns(), _who())
         flags &= ~(os.O_TMPFILE | os.O_CREAT | os.O_EXCL | os.O_TRUNC)
         file = self._opened(inode, flags, nameless=True)
         file.state.doomed = True
@@ -318,7 +318,9 @@ class TargetsTree:
 
     def _made(self, parent: int, name: bytes, new: New) -> tuple[int, Attributes]:
         _check_name(parent, name)
-        return self._named(parent, name, self._write(namespace.make, to_inode(parent), name, new, now_ns(), _who()))
+        return self._named(
+            parent, name, self._write(namespace.make_inode, to_inode(parent), name, new, now_ns(), _who())
+        )
 
     def link(self, node: int, parent: int, name: bytes) -> tuple[int, Attributes]:
         """See `FileTree`."""
@@ -329,7 +331,7 @@ class TargetsTree:
             if state is not None:
                 state.users += 1  # a file without a name (O_TMPFILE) must not be removed meanwhile
         try:
-            inode = self._write(namespace.link, ino, to_inode(parent), name, now_ns(), _who(), state is not None)
+            inode = self._write(namespace.link_inode, ino, to_inode(parent), name, now_ns(), _who(), state is not None)
             if state is not None:
                 state.doomed = False
         finally:
@@ -340,7 +342,7 @@ class TargetsTree:
     def unlink(self, parent: int, name: bytes) -> None:
         """See `FileTree`."""
         _check_name(parent, name)
-        inode = self._write(namespace.unlink, to_inode(parent), name, now_ns(), _who())
+        inode = self._write(namespace.unlink_name, to_inode(parent), name, now_ns(), _who())
         if inode.is_file and inode.nlink == 0:
             self._nameless(inode)
 
@@ -355,21 +357,21 @@ class TargetsTree:
     def rmdir(self, parent: int, name: bytes) -> None:
         """See `FileTree`."""
         _check_name(parent, name)
-        self._write(namespace.rmdir, to_inode(parent), name, now_ns(), _who())
+        self._write(namespace.remove_directory, to_inode(parent), name, now_ns(), _who())
 
     def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> None:
         """See `FileTree`."""
         _check_name(parent, name)
         _check_name(new_parent, new_name)
         ino, new_ino = to_inode(parent), to_inode(new_parent)
-        done = self._write(namespace.rename, ino, name, new_ino, new_name, flags, now_ns(), _who())
+        done = self._write(namespace.rename_entry, ino, name, new_ino, new_name, flags, now_ns(), _who())
         self._seen_names.record_rename(ino, name, new_ino, new_name, exchange=bool(flags & namespace.EXCHANGE))
         if done.gone is not None:
             self._nameless(done.gone)
 
     def list_entries(self, node: int) -> Sequence[Entry]:
         """See `FileTree`."""
-        found = self._read(namespace.entries, to_inode(node), _who())
+        found = self._read(namespace.list_entries, to_inode(node), _who())
         return [Entry(name, to_node(ino), kind) for name, ino, kind in found]
 
     def sync_directory(self, node: int) -> None:  # noqa: ARG002 - all names are in one store
@@ -423,7 +425,7 @@ class TargetsTree:
     def attribute_names(self, node: int) -> list[bytes]:
         """See `FileTree`."""
         inode = self._inode(node)
-        names = self._read(namespace.attribute_names, inode.ino)
+        names = self._read(namespace.list_attribute_names, inode.ino)
         return [*names, layouts.NAME] if inode.is_directory and inode.layout else names
 
     def remove_attribute(self, node: int, name: bytes) -> None:
@@ -446,7 +448,7 @@ class TargetsTree:
             for parent, name in steps:
                 if parent != at:
                     raise build_error(errno.ESTALE)
-                at = to_node(self.store.read(namespace.lookup, to_inode(at), name, None).ino)
+                at = to_node(self.store.read(namespace.lookup_name, to_inode(at), name, None).ino)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise build_error(errno.ESTALE) from error
         if at != node:
