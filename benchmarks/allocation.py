@@ -166,16 +166,16 @@ def done(task: Task) -> dict[str, object]:
     known, pool = told(task.variant, drawn), build_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:
-        decision = registry.policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
+        decision = registry.find_policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
         figures[name] = simulated(drawn, decision)
     began = time.process_time()
-    ours = registry.policy("joint").decide(known, pool, np.random.default_rng([task.seed, 1]))
+    ours = registry.find_policy("joint").decide(known, pool, np.random.default_rng([task.seed, 1]))
     spent = time.process_time() - began
     figures["joint"] = simulated(drawn, ours)
     if task.everyone:
-        light = registry.policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
+        light = registry.find_policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
         figures["joint-light"] = simulated(drawn, light)
-        online = one_by_one(registry.policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
+        online = one_by_one(registry.find_policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
         figures["joint one by one"] = simulated(drawn, online)
     out: dict[str, object] = {
         "key": task.key,

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.decide import registry
-from fairlead.decide.policies.next_run.accuracy import score
-from fairlead.decide.policies.next_run.behaviours import behaviours_of, figures
+from fairlead.decide.policies.next_run.accuracy import score_predictor
+from fairlead.decide.policies.next_run.behaviours import classify_behaviours, compute_figures
 from fairlead.decide.policies.next_run.contract import Run
 from fairlead.decide.sim import platform
 from fairlead.explain.analysis.history.category import scale_of
@@ -52,7 +52,7 @@ def summit(quick: bool) -> list[Run] | None:
     scale = scale_of(np.array([float(row["nprocs"]) for row in rows]))
     categories = [("", row["app"], int(size)) for row, size in zip(rows, scale, strict=True)]
     ended = np.array([float(row["end_time"]) for row in rows])
-    ids = behaviours_of(categories, figures(read, written, names), ended)
+    ids = classify_behaviours(categories, compute_figures(read, written, names), ended)
     start = [float(row["start_time"]) for row in rows]
     return [Run(*one) for one in zip(categories, ids.tolist(), start, ended.tolist(), strict=True)]
 
@@ -66,9 +66,9 @@ def machine(quick: bool) -> list[Run]:
     categories = [(job.program.user, job.program.name, int(size)) for job, size in zip(jobs, scale, strict=True)]
     names = [sum(step.each * step.writers for step in job.steps if step.op not in ("read", "write")) for job in jobs]
     ended = np.arange(len(jobs)) + 0.5
-    ids = behaviours_of(
+    ids = classify_behaviours(
         categories,
-        figures(
+        compute_figures(
             [job.read_bytes for job in jobs], [job.write_bytes for job in jobs], names, [len(job.steps) for job in jobs]
         ),
         ended,
@@ -140,7 +140,7 @@ def main() -> int:
         rows: dict[str, object] = {"runs": len(runs), "categories": categories}
         for predictor in registry.PREDICTORS:
             began = time.perf_counter()
-            found = score(registry.predictor(predictor), runs)
+            found = score_predictor(registry.build_predictor(predictor), runs)
             each = (time.perf_counter() - began) / len(runs) * 1e3
             share = found.right / max(found.asked, 1)
             table.add_row(

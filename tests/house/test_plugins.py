@@ -19,7 +19,7 @@ from fairlead.core.errors import PluginError, SourceDefectError
 from fairlead.core.extensions import KINDS, find_extensions
 from fairlead.core.model.tables import TABLES, batch_of
 from fairlead.decide.policies.allocation.contract import Applications, Running, build_pool
-from fairlead.decide.registry import policy, policy_names
+from fairlead.decide.registry import find_policy, list_policies
 from fairlead.explain.questions.catalog import QUESTIONS, answer_question, list_questions, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
@@ -274,7 +274,7 @@ def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
 
 def _decide(name: str) -> object:
     apps = Applications.of([1, 2, 4], [[1.0, 2.0, 3.0]] * 2, [10.0] * 2, [5.0] * 2, [8.0] * 2)
-    made = policy(name)
+    made = find_policy(name)
     pool = build_pool(4, 64.0)
     made.arrive(apps.only([0]), Running(4, apps.counts), pool, np.random.default_rng(0))
     return made.decide(apps, pool, np.random.default_rng(0))
@@ -282,7 +282,7 @@ def _decide(name: str) -> object:
 
 @pytest.mark.parametrize("installed", ["policy"], indirect=True)
 def test_the_example_policy_decides(installed: Path) -> None:
-    assert "halves" in policy_names()
+    assert "halves" in list_policies()
     decision = _decide("halves")
     assert decision.choice.tolist() == [1, 1]  # type: ignore[attr-defined]
     assert decision.resources.tolist() == [[0, 1, -1, -1], [2, 3, -1, -1]]  # type: ignore[attr-defined]

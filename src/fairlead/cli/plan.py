@@ -135,11 +135,11 @@ def plan(
         raise UsageError("--render and --json are two ways to show a plan", remedy="give one of them")
     jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
     from fairlead.core import clock
-    from fairlead.decide.planning.plan_jobs import planned, sound
+    from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound
     from fairlead.explain.questions.span import parse_moment
 
     now_ns = clock.now_ns()
-    made = planned(
+    made = plan_jobs(
         _lake(root),
         _site(site_file),
         jobs,
@@ -150,12 +150,12 @@ def plan(
         seed=seed,
         granted=_granted(granted),
     )
-    plans = sound(made)
+    plans = require_sound(made)
     if form is not None:
         from fairlead.cli.messages import say
-        from fairlead.decide.planning.render import rendered
+        from fairlead.decide.planning.render import render_plans
 
-        click.echo(rendered(plans, form, folder=folder), nl=False)
+        click.echo(render_plans(plans, form, folder=folder), nl=False)
         say("shown only: nothing was applied")
         return
     if as_json:
@@ -184,9 +184,9 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     from fairlead.core import clock
     from fairlead.core.model.plan import read_plans
     from fairlead.core.safe_text import inert
-    from fairlead.decide.planning.live_site import live
-    from fairlead.decide.planning.plan_jobs import ground_of, refusal
-    from fairlead.decide.policies.paths.checker import check as checked
+    from fairlead.decide.planning.live_site import find_live_site
+    from fairlead.decide.planning.plan_jobs import build_ground, build_refusal
+    from fairlead.decide.policies.paths.checker import check_plans as checked
     from fairlead.explain.questions.span import parse_moment
 
     plans = read_plans(_content(file, "FILE"), str(file))
@@ -194,8 +194,8 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     at_ns = _moment(parse_moment(at or "now", now_ns), now_ns)
     systems = {one.file_system for one in plans.plans if one.file_system}
     wanted = file_system or (systems.pop() if len(systems) == 1 else "")
-    state = live(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)
-    violations = checked(plans.plans, ground_of(state, now_ns))
+    state = find_live_site(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)
+    violations = checked(plans.plans, build_ground(state, now_ns))
     if as_json:
         told = {
             "schema": "fairlead.plan.check/1",
@@ -220,7 +220,7 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
         for text in state.missing:
             click.echo(f"not known: {inert(text)}", err=True)
     if violations:
-        raise refusal(violations, str(file))
+        raise build_refusal(violations, str(file))
     if not as_json:
         count = len(plans.plans)
         click.echo(f"{count} plan{'' if count == 1 else 's'}: sound")
@@ -296,7 +296,7 @@ def _jobs(
 ) -> Sequence[Arriving]:
     import msgspec
 
-    from fairlead.decide.planning.arriving_jobs import ArrivingJob, arriving, read_jobs
+    from fairlead.decide.planning.arriving_jobs import ArrivingJob, read_jobs, resolve_nodes
 
     if job_file is not None:
         if job_id or user or program or nodes is not None or node_list or cores or processes is not None:
@@ -319,7 +319,7 @@ def _jobs(
         )
     except msgspec.ValidationError as fault:
         raise UsageError(str(fault), where="--job", remedy="see fairlead plan --help") from fault
-    return [arriving(one, "--job")]
+    return [resolve_nodes(one, "--job")]
 
 
 def _content(file: Path, where: str) -> bytes:
@@ -351,9 +351,9 @@ def _lake(root: Path | None) -> Lake:
 def _site(file: Path | None) -> SiteFile | None:
     if file is None:
         return None
-    from fairlead.decide.planning.components import site_from
+    from fairlead.decide.planning.components import read_site
 
-    return site_from(file)
+    return read_site(file)
 
 
 def _moment(at_ns: int, now_ns: int) -> int:

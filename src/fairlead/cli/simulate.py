@@ -291,7 +291,7 @@ def trace(
 def list_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_shown import listed
-    from fairlead.decide.registry import policy_names
+    from fairlead.decide.registry import list_policies
     from fairlead.decide.sim.runs.results import names
 
     kept = names(root)
@@ -299,7 +299,7 @@ def list_experiments(root: Path, as_json: bool) -> None:
         print_json(
             {
                 "schema": "fairlead.simulations/1",
-                "policies": policy_names(),
+                "policies": list_policies(),
                 "experiments": {
                     STUDY: "every figure",
                     OURS: "ours beside the published policies",

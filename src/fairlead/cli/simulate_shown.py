@@ -226,7 +226,7 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
 
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import screen
-    from fairlead.decide.registry import ALLOCATIONS, PLACINGS, policy_names
+    from fairlead.decide.registry import ALLOCATIONS, PLACINGS, list_policies
     from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
     from fairlead.decide.sim.experiments.scheduling_study import figures, ours
 
@@ -240,7 +240,7 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
         Column("what it shows", lambda r: r[1], longest=120, wraps=True),
     ]
     console.print(fitted(columns, rows, console.width))
-    joint = [name for name in policy_names() if "+" not in name]
+    joint = [name for name in list_policies() if "+" not in name]
     console.print(
         Text("\nPolicies: ALLOCATION+PLACEMENT" + (f", or {', '.join(joint)}" if joint else ""), style="bold")
     )

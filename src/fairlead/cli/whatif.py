@@ -105,7 +105,7 @@ def whatif(
     """
     from fairlead.core import clock
     from fairlead.decide.whatif.evaluate import WhatIfRequest
-    from fairlead.decide.whatif.evaluate import whatif as answered
+    from fairlead.decide.whatif.evaluate import evaluate_whatif as answered
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import parse_span
     from fairlead.show.report.whatif.page import build_whatif_page

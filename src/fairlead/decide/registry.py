@@ -82,12 +82,12 @@ PREDICTORS: dict[str, str] = {
 """What the next run of a job is expected to be like."""
 
 
-def placement_names() -> list[str]:
+def list_placements() -> list[str]:
     """Names of all placements: built-ins, then entry points of `fairlead.placements`."""
     return [*PLACEMENTS, *sorted(find_extensions("fairlead.placements").keys() - PLACEMENTS.keys())]
 
 
-def placement_class(name: str) -> Callable[[int], Placement]:
+def find_placement_class(name: str) -> Callable[[int], Placement]:
     """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
     target = PLACEMENTS.get(name)
     return load_object(target) if target else find_maker("fairlead.placements", name)  # type: ignore[return-value]
@@ -104,13 +104,13 @@ def request_order(name: str) -> Callable[[str, int], Order]:
     return load_object(target) if target else find_maker("fairlead.request_orders", name)  # type: ignore[return-value]
 
 
-def policy_names() -> list[str]:
+def list_policies() -> list[str]:
     """Joint policies, then ALLOCATION+PLACEMENT pairs, then entry points of `fairlead.policies`."""
     pairs = [f"{allocation}+{placing}" for allocation in ALLOCATIONS for placing in PLACINGS]
     return [*JOINT_POLICIES, *pairs, *sorted(find_extensions("fairlead.policies").keys() - JOINT_POLICIES.keys())]
 
 
-def policy(name: str) -> Policy:
+def find_policy(name: str) -> Policy:
     """The policy of that name: `joint`, a pair as `tcpu+greedy-clairvoyant`, or a plug-in. KeyError for another."""
     from fairlead.decide.policies.allocation.contract import Pair
 
@@ -122,8 +122,8 @@ def policy(name: str) -> Policy:
     return make_extension("fairlead.policies", name)  # type: ignore[no-any-return]
 
 
-def path_policy_names() -> list[str]:
-    """Built-in path policies, then entry points of `fairlead.path_policies`; `policy_names` are taken as well."""
+def list_path_policies() -> list[str]:
+    """Built-in path policies, then entry points of `fairlead.path_policies`; `list_policies` are taken as well."""
     return [*PATH_POLICIES, *sorted(find_extensions("fairlead.path_policies").keys() - PATH_POLICIES.keys())]
 
 
@@ -135,15 +135,15 @@ def path_policy(name: str) -> PathPolicy:
         return make_extension("fairlead.path_policies", name)  # type: ignore[no-any-return]
     from fairlead.decide.policies.paths.from_allocation import PathFromAllocation
 
-    return PathFromAllocation(policy(name))
+    return PathFromAllocation(find_policy(name))
 
 
-def predictor_names() -> list[str]:
+def list_predictors() -> list[str]:
     """Names of all predictors of the next run: built-ins, then entry points of `fairlead.predictors`."""
     return [*PREDICTORS, *sorted(find_extensions("fairlead.predictors").keys() - PREDICTORS.keys())]
 
 
-def predictor(name: str) -> Predictor:
+def build_predictor(name: str) -> Predictor:
     """A fresh predictor of that name, which has seen nothing. Raises KeyError for an unknown name."""
     target = PREDICTORS.get(name)
     return load_object(target)() if target else make_extension("fairlead.predictors", name)  # type: ignore[operator, no-any-return]

@@ -17,8 +17,8 @@ from fairlead.core.model.diagnosis import incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import MAPPING, batch_of
 from fairlead.decide.planning import plan_jobs as planning
-from fairlead.decide.planning.components import site_from
-from fairlead.decide.planning.live_site import live
+from fairlead.decide.planning.components import read_site
+from fairlead.decide.planning.live_site import find_live_site
 from fairlead.decide.policies.paths.contract import Grant
 from fairlead.store.lake import Lake
 from planning_lake import FORWARDERS, RATES, SITE, TARGETS, build, incidents, site_file
@@ -182,7 +182,7 @@ def test_an_unsound_plan_is_not_printed(machine: Path, monkeypatch: pytest.Monke
         def grant(self, *_: object) -> Grant:
             return Grant(forwarders=(4, 7), targets=(7,), stripe_bytes=1000, metadata_share=2.0)
 
-    monkeypatch.setattr(planning, "policy_named", lambda _: Sloppy())
+    monkeypatch.setattr(planning, "find_path_policy", lambda _: Sloppy())
     for words in (("--json",), (), ("--render", "lustre")):
         result = run(machine, *ADA, *words)
         assert isinstance(result.exception, UnsoundPlanError)
@@ -191,7 +191,7 @@ def test_an_unsound_plan_is_not_printed(machine: Path, monkeypatch: pytest.Monke
         said = str(result.exception)
         for part in ("fwd05: it is sick", "fwd08: the site bars it", "scratch-OST0007: it is sick", "1000", "2.0"):
             assert part in said
-    monkeypatch.setattr(planning, "policy_named", lambda _: Careless())
+    monkeypatch.setattr(planning, "find_path_policy", lambda _: Careless())
     assert isinstance(run(machine, *ADA).exception, IndexError), "a broken policy is a defect, not a message"
 
 
@@ -326,12 +326,12 @@ def test_plans_of_one_program_in_another_folder_share_its_history(machine: Path)
 
 def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=120, sick=False)
-    site = site_from(site_file(tmp_path, SITE))
+    site = read_site(site_file(tmp_path, SITE))
     over = [msgspec.structs.replace(one, to_ns=NOW - DAY // 2) for one in incidents()]
     put(lake, incident_rows(over, NOW), stream="past")
-    assert not live(lake, site, NOW, NOW).site.forwarders.sick.any()
+    assert not find_live_site(lake, site, NOW, NOW).site.forwarders.sick.any()
     put(lake, incident_rows(incidents(), NOW + 1), stream="open")
-    seen = live(lake, site, NOW, NOW).site
+    seen = find_live_site(lake, site, NOW, NOW).site
     assert [name for name, sick in zip(seen.forwarders.names, seen.forwarders.sick, strict=True) if sick] == ["fwd05"]
     assert [name for name, sick in zip(seen.targets.names, seen.targets.sick, strict=True) if sick] == [
         "scratch-OST0007"
@@ -341,8 +341,8 @@ def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
 def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
     """Loads are shares of the peak; who runs is where it was counted; silence is not idleness."""
     lake = build(tmp_path / "lake", seconds=360)
-    site = site_from(site_file(tmp_path))
-    seen = live(lake, site, NOW, NOW)
+    site = read_site(site_file(tmp_path))
+    seen = find_live_site(lake, site, NOW, NOW)
     forwarders = dict(zip(seen.site.forwarders.names, seen.site.forwarders.load.tolist(), strict=True))
     for name in FORWARDERS:
         assert forwarders[name] == pytest.approx(RATES.get(name, 0.0) / 2.5e9, abs=0.01)
@@ -356,7 +356,7 @@ def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
     assert seen.file_system == "scratch"
     assert seen.site.servers is not None
     assert seen.site.servers.names == ("oss1", "oss2")
-    later = live(lake, site, NOW + DAY // 24, NOW + DAY // 24)
+    later = find_live_site(lake, site, NOW + DAY // 24, NOW + DAY // 24)
     assert np.isnan(later.site.forwarders.load).all()
     assert any(text.startswith("load: nothing was heard") for text in later.missing)
 

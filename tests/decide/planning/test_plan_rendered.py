@@ -9,12 +9,12 @@ from msgspec.structs import replace as changed
 
 from fairlead.core.errors import UnsoundPlanError, UsageError
 from fairlead.core.model.plan import Expectation, Plan, Plans
-from fairlead.decide.planning.render import FORMS, rendered
+from fairlead.decide.planning.render import FORMS, render_plans
 from plan_building import NOW, TARGETS, of_job, plan
 
 
 def text(one: Plan, form: str, folder: str = "") -> str:
-    return rendered(Plans(policy="aiot", state_ns=NOW, made_ns=NOW, plans=[one]), form, folder=folder)
+    return render_plans(Plans(policy="aiot", state_ns=NOW, made_ns=NOW, plans=[one]), form, folder=folder)
 
 
 def commands(lines: str) -> list[list[str]]:

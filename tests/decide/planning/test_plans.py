@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
 from fairlead.core.model.plan import Plans
 from fairlead.decide.planning.arriving_jobs import read_jobs
-from fairlead.decide.planning.components import site_from
-from fairlead.decide.planning.plan_jobs import planned, sound
-from fairlead.decide.planning.render import FORMS, rendered
+from fairlead.decide.planning.components import read_site
+from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound
+from fairlead.decide.planning.render import FORMS, render_plans
 from planning_lake import build, site_file
 from questions_site import NOW
 
@@ -40,15 +40,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plans]:
 
 
 def _made(folder: Path) -> dict[str, Plans]:
-    lake, site = build(folder / "lake", seconds=360), site_from(site_file(folder))
+    lake, site = build(folder / "lake", seconds=360), read_site(site_file(folder))
     jobs = read_jobs(JOBS, "jobs.json")
-    return {policy: sound(planned(lake, site, jobs, policy=policy, at_ns=NOW, now_ns=NOW + S)) for policy in POLICIES}
+    return {
+        policy: require_sound(plan_jobs(lake, site, jobs, policy=policy, at_ns=NOW, now_ns=NOW + S))
+        for policy in POLICIES
+    }
 
 
 def texts(plans: dict[str, Plans]) -> dict[str, str]:
     """File name → what it should hold."""
     found = {f"{policy}.json": _plain(one) for policy, one in plans.items()}
-    return found | {f"aiot.{form}": rendered(plans["aiot"], form) for form in FORMS}
+    return found | {f"aiot.{form}": render_plans(plans["aiot"], form) for form in FORMS}
 
 
 def _plain(plans: Plans) -> str:

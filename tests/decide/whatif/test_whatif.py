@@ -13,7 +13,7 @@ from diagnosed_lake import fill, later, look
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
-from fairlead.decide.whatif.evaluate import WhatIfRequest, whatif, when
+from fairlead.decide.whatif.evaluate import WhatIfRequest, evaluate_whatif, format_span
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.show.report.whatif.page import build_whatif_page
@@ -58,7 +58,7 @@ def test_a_spec_of_simulate_may_name_a_sites_own_past(site: Path, tmp_path: Path
         )
 
     told = json.loads(simulated().stdout)["experiments"][0]
-    answer = whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("static-map",)))
+    answer = evaluate_whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("static-map",)))
     measures = {one["measure"]: one["panels"][0]["lines"] for one in told["pictures"]}
     for line, scenario in zip(measures["core_hours_lost"], answer.scenarios, strict=True):
         assert line["points"][0]["mean"] == pytest.approx(scenario.io_core_hours, rel=1e-3)
@@ -70,7 +70,7 @@ def test_a_spec_of_simulate_may_name_a_sites_own_past(site: Path, tmp_path: Path
 
 
 def test_what_was_active_and_a_change_of_the_map_are_met_as_measured(site: Path) -> None:
-    answer = whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("static-map",)), peaks=PEAKS)
+    answer = evaluate_whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("static-map",)), peaks=PEAKS)
     [check] = answer.checks
     assert check.compared > 60
     assert check.error_p50 is not None
@@ -107,7 +107,7 @@ def test_a_month_with_broken_jobs_answers_and_says_what_it_dropped(site: Path) -
 def test_more_forwarders_cost_no_job_hours_and_fewer_do(site: Path) -> None:
     lake = Lake.open(site)
     more, fewer = (
-        whatif(lake, DAY, Sight(), WhatIfRequest(forwarders=count, price_per_core_hour=2.0), peaks=PEAKS)
+        evaluate_whatif(lake, DAY, Sight(), WhatIfRequest(forwarders=count, price_per_core_hour=2.0), peaks=PEAKS)
         for count in (16, 1)
     )
     assert more.scenarios[1].forwarders == 16
@@ -118,21 +118,23 @@ def test_more_forwarders_cost_no_job_hours_and_fewer_do(site: Path) -> None:
     assert (fewer.scenarios[1].saved_core_hours or 0.0) < -1.0
     assert fewer.headline.startswith("The present map with 1 forwarder would have cost")
     assert more.headline.startswith("The present map with 16 forwarders would have saved")
-    slower = whatif(lake, DAY, Sight(), WhatIfRequest(targets=2), peaks=PEAKS)
+    slower = evaluate_whatif(lake, DAY, Sight(), WhatIfRequest(targets=2), peaks=PEAKS)
     assert slower.scenarios[1].targets == 2
     assert (slower.scenarios[1].saved_core_hours or 0.0) < 0
 
 
 def test_what_a_change_of_the_map_did_is_not_put_down_to_a_policy(site: Path) -> None:
     """DFRA keeps the map for most jobs here: the map itself stands beside it, and before it where they are alike."""
-    answer = whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("dfra",)), peaks=PEAKS)
+    answer = evaluate_whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("dfra",)), peaks=PEAKS)
     assert [one.policy for one in answer.scenarios] == ["as it was", "static-map", "dfra"]
     static, dfra = (one.saved_core_hours or 0.0 for one in answer.scenarios[1:])
     assert answer.best == (1 if static >= dfra else 2)
 
 
 def test_sums_agree_with_the_lists(site: Path) -> None:
-    answer = whatif(Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("static-map",), limit=10_000), peaks=PEAKS)
+    answer = evaluate_whatif(
+        Lake.open(site), DAY, Sight(), WhatIfRequest(policies=("static-map",), limit=10_000), peaks=PEAKS
+    )
     best = answer.scenarios[1]
     first = answer.scenarios[0]
     for side in best.sides:
@@ -149,10 +151,10 @@ def test_sums_agree_with_the_lists(site: Path) -> None:
 
 def test_a_reader_with_a_user_is_told_of_the_own_jobs_only(site: Path) -> None:
     lake = Lake.open(site)
-    every = whatif(lake, DAY, Sight(), WhatIfRequest(policies=("static-map",), limit=10_000), peaks=PEAKS)
+    every = evaluate_whatif(lake, DAY, Sight(), WhatIfRequest(policies=("static-map",), limit=10_000), peaks=PEAKS)
     users = {one.name for one in every.scenarios[1].sides[1].winners}
     me = sorted(users)[0]
-    mine = whatif(lake, DAY, Sight(me), WhatIfRequest(policies=("static-map",), limit=10_000), peaks=PEAKS)
+    mine = evaluate_whatif(lake, DAY, Sight(me), WhatIfRequest(policies=("static-map",), limit=10_000), peaks=PEAKS)
     assert mine.hidden
     assert mine.scenarios[1].io_core_hours == every.scenarios[1].io_core_hours
     for side in mine.scenarios[1].sides:
@@ -206,17 +208,17 @@ def test_what_cannot_be_asked_is_refused_by_name(site: Path, words: tuple[str, .
 def test_an_empty_history_is_refused_naming_what_is_missing(site: Path, tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     with pytest.raises(UsageError, match="history is empty: the lake knows no jobs"):
-        whatif(lake, DAY, Sight(), WhatIfRequest())
+        evaluate_whatif(lake, DAY, Sight(), WhatIfRequest())
     with pytest.raises(UsageError, match="no job began in this time; the lake knows"):
-        whatif(Lake.open(site), Span(DAY_NS, 2 * DAY_NS), Sight(), WhatIfRequest())
+        evaluate_whatif(Lake.open(site), Span(DAY_NS, 2 * DAY_NS), Sight(), WhatIfRequest())
     job = {"job_id": "1", "start_ns": ORIGIN_NS, "end_ns": ORIGIN_NS + S, "nodes_count": 1}
     _add(lake, "jobs", JOBS, [job])
     with pytest.raises(UsageError, match="none has a summary"):
-        whatif(lake, DAY, Sight(), WhatIfRequest())
+        evaluate_whatif(lake, DAY, Sight(), WhatIfRequest())
     summary = job | {"basis": "client", "made_ns": ORIGIN_NS, "analysis_version": 1}
     _add(lake, "job_summary", JOB_SUMMARY, [summary])
     with pytest.raises(UsageError, match="no phase of I/O"):
-        whatif(lake, DAY, Sight(), WhatIfRequest())
+        evaluate_whatif(lake, DAY, Sight(), WhatIfRequest())
 
 
 def test_hostile_words_and_lone_rows_stay_words(tmp_path: Path) -> None:
@@ -273,9 +275,9 @@ def _add(lake: Lake, table: str, spec: object, rows: list[dict[str, object]]) ->
 
 def test_a_span_is_named_as_people_do() -> None:
     october = 1_790_812_800 * S  # 2026-10-01
-    assert when(Span(october, october + 31 * DAY_NS)) == "in October 2026"
-    assert when(Span(october, october + DAY_NS)) == "on 2026-10-01"
-    assert when(Span(october, october + 7 * DAY_NS)) == "from 2026-10-01 to 2026-10-07"
+    assert format_span(Span(october, october + 31 * DAY_NS)) == "in October 2026"
+    assert format_span(Span(october, october + DAY_NS)) == "on 2026-10-01"
+    assert format_span(Span(october, october + 7 * DAY_NS)) == "from 2026-10-01 to 2026-10-07"
 
 
 @pytest.mark.slow
@@ -286,7 +288,7 @@ def test_the_whole_way_from_counters_is_met_as_well(tmp_path: Path) -> None:
         tables = play.tables()
         fill(lake, tables, f"play{number}")
         look(lake, later(tables))
-    answer = whatif(lake, DAY, Sight(), WhatIfRequest(policies=("static-map",)))
+    answer = evaluate_whatif(lake, DAY, Sight(), WhatIfRequest(policies=("static-map",)))
     [check] = answer.checks
     assert check.compared > 400
     assert (check.error_p50 or 1.0) < 0.12

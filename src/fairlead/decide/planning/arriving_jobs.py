@@ -49,7 +49,7 @@ def read_jobs(content: bytes, where: str) -> list[Arriving]:
         raise OversizeError(f"{len(jobs)} jobs", where=where, remedy=f"plan at most {MOST_JOBS} at once")
     if not jobs:
         raise InputError("no job in it", where=where, remedy=remedy)
-    made = [arriving(job, f"{where}[{at}]") for at, job in enumerate(jobs)]
+    made = [resolve_nodes(job, f"{where}[{at}]") for at, job in enumerate(jobs)]
     numbers = [job.job_id for job in made]
     if len(set(numbers)) != len(numbers):
         twice = next(one for one in numbers if numbers.count(one) > 1)
@@ -57,7 +57,7 @@ def read_jobs(content: bytes, where: str) -> list[Arriving]:
     return made
 
 
-def arriving(job: ArrivingJob, where: str) -> Arriving:
+def resolve_nodes(job: ArrivingJob, where: str) -> Arriving:
     """A job with its nodes by name. Raises UsageError naming the field."""
     nodes = _names(job.nodes, f"{where}.nodes") if isinstance(job.nodes, str) else list(job.nodes)
     if len(nodes) > MOST_NODES:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.core.model.site import Layer, Site
-from fairlead.decide.planning.expectations import Arriving, expected_of
+from fairlead.decide.planning.expectations import Arriving, predict_job
 from fairlead.decide.planning.live_site import Live
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
-from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
+from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
 
 MOST_ENTERED = 2000
 """So many running jobs are told of one by one; of more, only the sums."""
@@ -30,11 +30,11 @@ class Course:
     site: Site
 
 
-def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
+def build_course(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
     """The machine with what its running jobs are expected to keep busy, and what is not known of them."""
     site = state.site
     rows = {
-        layer: Running(len(parts), counts_of(site, layer))
+        layer: Running(len(parts), list_counts(site, layer))
         for layer, parts in ((FORWARDERS, site.forwarders), (TARGETS, site.targets))
     }
     unknown = 0
@@ -47,7 +47,7 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
             cores=job.cores,
             processes=job.processes,
         )
-        expected = expected_of(arriving, runs, (), at_ns)
+        expected = predict_job(arriving, runs, (), at_ns)
         unknown += not expected.runs_known
         _enter(rows, site, expected, {FORWARDERS: job.forwarders, TARGETS: job.targets})
     told = []
@@ -61,7 +61,7 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
     return Course(replace(site, forwarders=forwarders, targets=targets)), told
 
 
-def settled(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
+def add_grant(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
     """The machine once a job has what it was granted: one job more on each component, its rate and its share of time;
     forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
     before = course.site
@@ -77,7 +77,7 @@ def settled(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
     )
 
 
-def alone(course: Course, forwarders: Sequence[int]) -> Course:
+def reserve_forwarders(course: Course, forwarders: Sequence[int]) -> Course:
     """The machine with these forwarders kept for one job."""
     layer = course.site.forwarders
     reserved = layer.reserved.copy()
@@ -90,7 +90,7 @@ def _enter(
 ) -> None:
     for layer, running in rows.items():
         if isinstance(running, Running) and places[layer]:
-            entry = entering(expected, site, layer, places[layer])
+            entry = build_entry(expected, site, layer, places[layer])
             if entry is not None:
                 running.enter(*entry)
 

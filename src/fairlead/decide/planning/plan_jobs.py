@@ -18,11 +18,11 @@ from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason, 
 from fairlead.core.model.site import Site
 from fairlead.core.model.site_file import SiteFile
 from fairlead.decide import registry
-from fairlead.decide.planning.commitments import Course, alone, settled, standing
-from fairlead.decide.planning.expectations import Arriving, earlier_runs, expected_of
-from fairlead.decide.planning.live_site import Live, in_force, live
+from fairlead.decide.planning.commitments import Course, add_grant, build_course, reserve_forwarders
+from fairlead.decide.planning.expectations import Arriving, find_earlier_runs, predict_job
+from fairlead.decide.planning.live_site import Live, find_live_site, select_plans_in_force
 from fairlead.decide.policies.next_run.expectation import Past
-from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check
+from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check_plans
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
 from fairlead.explain.questions.lake_queries import Tables
 
@@ -39,19 +39,19 @@ class PlanOutcome:
     violations: tuple[Violation, ...] = ()
 
 
-def policy_named(name: str) -> PathPolicy:
+def find_path_policy(name: str) -> PathPolicy:
     """The path policy of a name. Raises UsageError for an unknown one."""
     try:
         return registry.path_policy(name)
     except KeyError:
         from fairlead.explain.questions.lake_queries import find_similar_names
 
-        known = [*registry.path_policy_names(), *registry.policy_names()]
-        like = find_similar_names(name, known) or [*registry.path_policy_names(), *registry.policy_names()[:3]]
+        known = [*registry.list_path_policies(), *registry.list_policies()]
+        like = find_similar_names(name, known) or [*registry.list_path_policies(), *registry.list_policies()[:3]]
         raise UsageError(f"no policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ...") from None
 
 
-def planned(
+def plan_jobs(
     lake: Tables,
     site: SiteFile | None,
     jobs: Sequence[Arriving],
@@ -65,11 +65,11 @@ def planned(
 ) -> PlanOutcome:
     """Plans of `jobs` in their order, of a lake. `granted`: plans made before whose jobs may not be seen running yet.
     Raises LakeError, ConfigError, UsageError."""
-    policy_named(policy)
-    state = live(lake, site, at_ns, now_ns, file_system=file_system)
+    find_path_policy(policy)
+    state = find_live_site(lake, site, at_ns, now_ns, file_system=file_system)
     programs = [*(job.program for job in jobs), *(job.program for job in state.running)]
-    runs = earlier_runs(lake, programs, at_ns)
-    return plans_on(
+    runs = find_earlier_runs(lake, programs, at_ns)
+    return plan_on_state(
         state,
         runs,
         jobs,
@@ -77,11 +77,11 @@ def planned(
         at_ns=at_ns,
         now_ns=now_ns,
         seed=seed,
-        granted=in_force(lake, granted, at_ns),
+        granted=select_plans_in_force(lake, granted, at_ns),
     )
 
 
-def plans_on(
+def plan_on_state(
     state: Live,
     runs: Past,
     jobs: Sequence[Arriving],
@@ -93,10 +93,10 @@ def plans_on(
     granted: Sequence[Plan] = (),
 ) -> PlanOutcome:
     """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
-    asked = policy_named(policy)
-    course, untold = standing(state, runs, at_ns)
+    asked = find_path_policy(policy)
+    course, untold = build_course(state, runs, at_ns)
     course = _with_granted(course, state, granted, {job.job_id for job in jobs})
-    ground = replace(ground_of(state, now_ns, granted), site=course.site)
+    ground = replace(build_ground(state, now_ns, granted), site=course.site)
     rng = np.random.default_rng(seed)
     plans = []
     for job in jobs:
@@ -105,17 +105,17 @@ def plans_on(
     document = Plans(
         policy=policy, state_ns=state.state_ns, made_ns=now_ns, plans=plans, missing=[*state.missing, *untold]
     )
-    return PlanOutcome(plans=document, ground=ground, violations=tuple(check(plans, ground)))
+    return PlanOutcome(plans=document, ground=ground, violations=tuple(check_plans(plans, ground)))
 
 
-def sound(made: PlanOutcome) -> Plans:
+def require_sound(made: PlanOutcome) -> Plans:
     """The plans. Raises UnsoundPlanError where anything is wrong with one."""
     if made.violations:
-        raise refusal(made.violations, f"policy {made.plans.policy}")
+        raise build_refusal(made.violations, f"policy {made.plans.policy}")
     return made.plans
 
 
-def refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
+def build_refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
     """The error that says what is wrong."""
     told = "; ".join(str(one) for one in violations[:_SHOWN])
     more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
@@ -124,7 +124,7 @@ def refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
     )
 
 
-def ground_of(state: Live, now_ns: int, granted: Sequence[Plan] = ()) -> Ground:
+def build_ground(state: Live, now_ns: int, granted: Sequence[Plan] = ()) -> Ground:
     """What plans are checked against: the machine now, what the site bars, what is kept for whom."""
     kept = dict(state.reserved_for)
     kept |= {name: plan.job.job_id for plan in granted if plan.isolated for name in plan.forwarders}
@@ -144,7 +144,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             continue
         held = tuple(places["f"][name] for name in plan.forwarders if name in places["f"])
         if plan.job.job_id in seen:
-            course = alone(course, held) if plan.isolated else course
+            course = reserve_forwarders(course, held) if plan.isolated else course
             continue
         told = plan.expected
         expected = ExpectedJob(
@@ -160,7 +160,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             bandwidth_bytes_per_s=told.bandwidth_bytes_per_s,
             io_processes=told.io_processes,
         )
-        course = settled(
+        course = add_grant(
             course,
             expected,
             Grant(
@@ -190,12 +190,12 @@ def _plan(
     elif len(ids) < len(job.nodes):
         lost = [name for name in job.nodes if name not in state.nodes]
         missing.append(f"nodes: {len(lost)} of {len(job.nodes)} are in no map, as {lost[0]}")
-    expected = expected_of(job, runs, ids, at_ns)
+    expected = predict_job(job, runs, ids, at_ns)
     if not expected.runs_known:
         missing.append(f"history: {'no program was named' if not job.program else 'no earlier run of it is known'}")
     sight = _as_seen(course.site, job, ground)
     grant = asked.grant(expected, sight, rng)
-    return _named(job, policy, state, sight, expected, grant, missing), settled(course, expected, grant)
+    return _named(job, policy, state, sight, expected, grant, missing), add_grant(course, expected, grant)
 
 
 def _as_seen(site: Site, job: Arriving, ground: Ground) -> Site:

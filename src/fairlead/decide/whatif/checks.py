@@ -14,8 +14,8 @@ from fairlead.core.model.units import NS_PER_S, format_time
 from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, jobs_of, phases_of
 from fairlead.decide.sim.workloads.history_curves import Curves, learn
 from fairlead.decide.whatif.history import Past
-from fairlead.decide.whatif.replays import AS_IT_WAS, NamedReplay, played, recorded
-from fairlead.decide.whatif.site import known_of, setting_of
+from fairlead.decide.whatif.replays import AS_IT_WAS, NamedReplay, build_recorded, replay_past
+from fairlead.decide.whatif.site import build_past_site, find_known_site
 from fairlead.explain.questions.answers_whatif import Check, HeldOut
 from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.span import Span
@@ -29,7 +29,7 @@ LEAST_NODES = 0.1
 """A change of the map is one of this share of the nodes, or more, at once."""
 
 
-def check(name: str, history: History, runs: Runs, one: NamedReplay) -> Check:
+def check_replay(name: str, history: History, runs: Runs, one: NamedReplay) -> Check:
     """A replay against what was measured of the same jobs."""
     measured, replayed = history.io_s, one.replayed.io_s
     usable = (measured >= LEAST_S) & np.isfinite(replayed)
@@ -59,12 +59,12 @@ def _quantile(values: F64, share: float) -> float | None:
     return float(np.quantile(values, share)) if len(values) else None
 
 
-def held_out(
+def check_held_out(
     lake: Tables, span: Span, past: Past, fit: Sound, peaks: Mapping[str, float], *, seed: int
 ) -> tuple[HeldOut | None, str]:
     """The largest change of the map in the span, foreseen from what came before it; else why there is none. Raises
     LakeError."""
-    found = largest_change(past, span)
+    found = find_largest_change(past, span)
     if found is None:
         return None, "a change of policy was not checked: the map of nodes to forwarders did not change in this time"
     at_ns, changed = found
@@ -76,18 +76,18 @@ def held_out(
             f"the change of the map at {format_time(at_ns)} was not foreseen: {len(before)} jobs before it and"
             f" {len(after)} after it, {LEAST_JOBS} are needed on either side"
         )
-    known, defaults = known_of(lake, Span(span.from_ns, at_ns), past, peaks)
+    known, defaults = find_known_site(lake, Span(span.from_ns, at_ns), past, peaks)
     runs, phases = _part(fit, before)
     curves = learn(runs, phases, defaults)
     then, later = _part(fit, after)
     history = _unseen(then, later, curves)
     rows = fit.row[after]
-    new, old = (setting_of(known, past, curves, at_ns=when) for when in (at_ns, at_ns - 1))
+    new, old = (build_past_site(known, past, curves, at_ns=when) for when in (at_ns, at_ns - 1))
     foreseen, unchanged = (
-        played(
+        replay_past(
             AS_IT_WAS,
             AS_IT_WAS,
-            recorded(past, rows, site, targets=False, mapped_at=when),
+            build_recorded(past, rows, site, targets=False, mapped_at=when),
             past,
             rows,
             then,
@@ -102,12 +102,12 @@ def held_out(
         nodes_changed=changed,
         nodes=len(past.node_names),
         learnt=len(before),
-        check=check("foreseen", history, then, foreseen),
+        check=check_replay("foreseen", history, then, foreseen),
         as_before_core_hours=float(np.nansum(history.jobs.cores * unchanged.replayed.io_s) / 3600.0),
     ), ""
 
 
-def largest_change(past: Past, span: Span) -> tuple[int, int] | None:
+def find_largest_change(past: Past, span: Span) -> tuple[int, int] | None:
     """When most nodes got another forwarder at once, and how many; None where never `LEAST_NODES` of them did."""
     routes = past.routes
     if not len(routes.a):

@@ -20,10 +20,18 @@ from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim.replay.jobs import Progress
 from fairlead.decide.sim.workloads.history import History, Sound, jobs_of, phases_of, sound
 from fairlead.decide.sim.workloads.history_curves import Curves, learn
-from fairlead.decide.whatif.checks import check, held_out, largest_change
-from fairlead.decide.whatif.history import Past, past_of
-from fairlead.decide.whatif.replays import AS_IT_WAS, Figures, NamedReplay, OnLayer, figures, played, recorded
-from fairlead.decide.whatif.site import known_of, setting_of
+from fairlead.decide.whatif.checks import check_held_out, check_replay, find_largest_change
+from fairlead.decide.whatif.history import Past, read_past
+from fairlead.decide.whatif.replays import (
+    AS_IT_WAS,
+    Figures,
+    NamedReplay,
+    OnLayer,
+    build_recorded,
+    compute_figures,
+    replay_past,
+)
+from fairlead.decide.whatif.site import build_past_site, find_known_site
 from fairlead.explain.questions.answers_whatif import (
     BasisLine,
     ChangedCost,
@@ -82,7 +90,7 @@ class WhatIfRequest:
     seed: int = 0
 
 
-def whatif(
+def evaluate_whatif(
     lake: Tables,
     span: Span,
     sight: Sight,
@@ -96,25 +104,25 @@ def whatif(
     named that user's jobs only; sums are of all. `telling` hears which replay begins, `following` how far it is. Raises
     UsageError for an unknown policy or an empty history, LakeError."""
     tell, follow = telling or (lambda _text: None), following or (lambda _stage: None)
-    policies = policies_of(asked)
+    policies = find_policies(asked)
     tell("reading the past")
     follow(Stage(step="reading", text="reading the past", share=0.0))
-    past = past_of(lake, span)
+    past = read_past(lake, span)
     fit = sound(past.runs, past.bursts)
-    known, defaults = known_of(lake, span, past, peaks or {})
+    known, defaults = find_known_site(lake, span, past, peaks or {})
     follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
     phases = phases_of(fit.runs, fit.bursts)
     curves = learn(fit.runs, phases, defaults)
     history = jobs_of(fit.runs, phases, curves)
-    now = setting_of(known, past, curves)
+    now = build_past_site(known, past, curves)
     if asked.forwarders is not None and not len(now.forwarders):
         raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")
     other = asked.forwarders is not None or asked.targets is not None
-    if not other and largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
+    if not other and find_largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
         policies = [(STATIC, registry.path_policy(STATIC)), *policies]
     wanted = [
-        (AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), now),
+        (AS_IT_WAS, AS_IT_WAS, build_recorded(past, fit.row, now), now),
         *_wanted(asked, policies, known, past, fit, curves, now),
     ]
     runs: list[NamedReplay] = []
@@ -125,9 +133,9 @@ def whatif(
     base = runs[0]
     tell("checking")
     follow(Stage(step="checking", text="checking against what was measured", share=_REPLAYED, jobs=len(fit.runs)))
-    checks = [check(AS_IT_WAS, history, fit.runs, base)]
-    foreseen, why = held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
-    told = [figures(history.jobs, one.replayed) for one in runs]
+    checks = [check_replay(AS_IT_WAS, history, fit.runs, base)]
+    foreseen, why = check_held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
+    told = [compute_figures(history.jobs, one.replayed) for one in runs]
     scenarios = [
         _scenario(one, mine, told[0], history, past, fit, sight, asked) for one, mine in zip(runs, told, strict=True)
     ]
@@ -136,7 +144,7 @@ def whatif(
     return WhatIf(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
-        headline=headline(scenarios, best, span, asked),
+        headline=format_headline(scenarios, best, span, asked),
         jobs=len(fit.runs),
         quiet_jobs=fit.quiet,
         running_jobs=past.running,
@@ -164,7 +172,7 @@ def _heard(follow: Following, shown: str, number: int, replays: int, jobs: int) 
     return progress
 
 
-def policies_of(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
+def find_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
     """Policies by name; None is the site's own way. Raises UsageError for one that is not known."""
     names = list(dict.fromkeys(asked.policies))
     other = asked.forwarders is not None or asked.targets is not None
@@ -178,8 +186,8 @@ def policies_of(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
         try:
             found.append((name, registry.path_policy(name)))
         except KeyError:
-            known = [AS_IT_WAS, *registry.path_policy_names(), *registry.policy_names()]
-            like = find_similar_names(name, known) or registry.path_policy_names()
+            known = [AS_IT_WAS, *registry.list_path_policies(), *registry.list_policies()]
+            like = find_similar_names(name, known) or registry.list_path_policies()
             raise UsageError(
                 f"no policy {name!r} is known", where="--policy", remedy=f"name another: {', '.join(like)}"
             ) from None
@@ -197,11 +205,11 @@ def _wanted(
 ) -> list[tuple[str, str, PathPolicy, Site]]:
     """The replays to make besides that of what was: label, policy, machine."""
     other = asked.forwarders is not None or asked.targets is not None
-    site = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
+    site = build_past_site(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
     counts = (asked.forwarders, "forwarder"), (asked.targets, "OST")
     parts = [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
     with_ = f" with {' and '.join(parts)}" if other else ""
-    rest = recorded(past, fit.row, site, forwarders=asked.forwarders is None, targets=asked.targets is None)
+    rest = build_recorded(past, fit.row, site, forwarders=asked.forwarders is None, targets=asked.targets is None)
     layer = asked.layer or ("forwarders" if len(now.forwarders) else "targets")
     made: list[tuple[str, str, PathPolicy, Site]] = []
     for name, policy in policies:
@@ -210,11 +218,11 @@ def _wanted(
                 made.append((f"the present map{with_}", name, rest, site))
         else:
             own = policy if layer == "both" else OnLayer(policy, rest, layer)
-            made.append((f"{label(name)}{with_}", name, own, site))
+            made.append((f"{format_policy(name)}{with_}", name, own, site))
     return made
 
 
-def label(name: str) -> str:
+def format_policy(name: str) -> str:
     """A policy's name as people write it."""
     if name == STATIC:
         return "the present map throughout"
@@ -234,7 +242,7 @@ def _play(
     asked: WhatIfRequest,
     progress: Progress,
 ) -> NamedReplay:
-    return played(name, shown, policy, past, fit.row, fit.runs, history, site, seed=asked.seed, progress=progress)
+    return replay_past(name, shown, policy, past, fit.row, fit.runs, history, site, seed=asked.seed, progress=progress)
 
 
 def _scenario(
@@ -341,10 +349,10 @@ def _best(scenarios: Sequence[Scenario]) -> int | None:
     return -max(others)[1] if others else None
 
 
-def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: WhatIfRequest) -> str:
+def format_headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: WhatIfRequest) -> str:
     """The answer in one line."""
     was = scenarios[0].io_core_hours
-    lost = f"{_hours(was)} core-hours lost to I/O {when(span)}"
+    lost = f"{_hours(was)} core-hours lost to I/O {format_span(span)}"
     if best is None:
         return f"{lost[0].upper()}{lost[1:]}"
     one = scenarios[best]
@@ -363,7 +371,7 @@ def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked:
     return f"Nothing asked for would have made a difference to the {lost}; nearest is {name} ({format_percent(share)})"
 
 
-def when(span: Span) -> str:
+def format_span(span: Span) -> str:
     """`in October 2026`, `on 2026-10-03`, `from 2026-10-03 to 2026-10-09`; UTC."""
     first, last = (datetime.fromtimestamp(at // NS_PER_S, UTC) for at in (span.from_ns, span.to_ns - 1))
     after = datetime.fromtimestamp(span.to_ns // NS_PER_S, UTC)

@@ -105,7 +105,7 @@ class Past:
         return [tuple(dict.fromkeys(name for name in part if name is not None)) for part in parts]
 
 
-def past_of(lake: Tables, span: Span) -> Past:
+def read_past(lake: Tables, span: Span) -> Past:
     """What the lake knows of jobs that began in the span and have ended. Raises UsageError where there is none, naming
     what is missing; LakeError."""
     every = _summaries(lake, span)

@@ -42,10 +42,10 @@ PLACEMENTS = {
 }
 
 
-def policies() -> WhatIfPolicies:
+def list_policies() -> WhatIfPolicies:
     """All there are, ours before those of the site."""
     pairs = {f"{a}+{p}" for a in registry.ALLOCATIONS for p in registry.PLACINGS}
-    whole = [*registry.path_policy_names(), *(name for name in registry.policy_names() if name not in pairs)]
+    whole = [*registry.list_path_policies(), *(name for name in registry.list_policies() if name not in pairs)]
     return WhatIfPolicies(
         policies=[_line(name, WHOLE, lambda one: registry.path_policy(one)) for name in dict.fromkeys(whole)],
         allocations=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in ALLOCATIONS.items()],

@@ -49,7 +49,7 @@ class OnLayer:
         return replace(mine, forwarders=was.forwarders, isolated=False)
 
 
-def recorded(
+def build_recorded(
     past: Past,
     rows: I64,
     site: Site,
@@ -91,7 +91,7 @@ class NamedReplay:
     replayed: ReplayResult
 
 
-def played(
+def replay_past(
     name: str,
     label: str,
     policy: PathPolicy,
@@ -105,13 +105,13 @@ def played(
     progress: Progress | None = None,
 ) -> NamedReplay:
     """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
-    jobs = fitting(history.jobs, site)
+    jobs = fit_jobs(history.jobs, site)
     told = _told(past, rows, runs, jobs, site)
     found = replay(jobs, site, policy, seed=seed, expected_of=told, progress=progress)
     return NamedReplay(name=label, policy=name, site=site, replayed=found)
 
 
-def fitting(jobs: Jobs, site: Site) -> Jobs:
+def fit_jobs(jobs: Jobs, site: Site) -> Jobs:
     """The jobs on this machine: nodes that are not in a row on it are not known."""
     most = site.nodes
     first = np.where(jobs.first_node + jobs.nodes > most, -1, jobs.first_node)
@@ -148,7 +148,7 @@ class Figures:
     slowdown: F64
 
 
-def figures(jobs: Jobs, found: ReplayResult) -> Figures:
+def compute_figures(jobs: Jobs, found: ReplayResult) -> Figures:
     """Core-hours and slowdowns by job."""
     with np.errstate(divide="ignore", invalid="ignore"):
         slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)

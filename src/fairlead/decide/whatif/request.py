@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.units import NS_PER_S
-from fairlead.decide.whatif.evaluate import WhatIfRequest, policies_of
+from fairlead.decide.whatif.evaluate import WhatIfRequest, find_policies
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked
 from fairlead.explain.questions.span import Span, parse_span
 
@@ -22,7 +22,7 @@ def is_age(text: str) -> bool:
     return bool(text) and text[0].isdigit() and text[-1].isalpha() and text.isalnum()
 
 
-def checked(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
+def check_request(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
     """The span and the question. Raises UsageError for a time that is none, an unknown policy."""
     if asked.last and asked.since:
         raise UsageError("'since' and 'last' both say when it begins", remedy="give one of them")
@@ -38,11 +38,11 @@ def checked(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
         limit=asked.limit,
         seed=asked.seed,
     )
-    policies_of(found)
+    find_policies(found)
     return Span(span.from_ns, span.to_ns), found
 
 
-def command(asked: WhatIfAsked, span: Span, *, lake: str = "", site: str = "") -> str:
+def format_command(asked: WhatIfAsked, span: Span, *, lake: str = "", site: str = "") -> str:
     """The command line that answers the same."""
     words = ["fairlead", "whatif", "--since", _moment(span.from_ns), "--until", _moment(span.to_ns)]
     for name in asked.policies:

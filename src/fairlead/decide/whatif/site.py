@@ -26,7 +26,7 @@ above it are late counts."""
 _MDOPS = 40_000.0
 
 
-def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -> tuple[Site, Defaults]:
+def find_known_site(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -> tuple[Site, Defaults]:
     """Components that served the past and what they can do; `peaks` are told by the site's description (bytes/s by
     kind, `mds` operations/s), and count over what was seen. The peaks are told apart too: a layer nobody saw has one
     all the same. Raises LakeError."""
@@ -112,7 +112,7 @@ def _per_server(lake: Tables, targets: int) -> int:
     return int(each) if targets and targets % each == 0 else 1
 
 
-def setting_of(
+def build_past_site(
     known: Site,
     past: Past,
     curves: Curves,

@@ -70,8 +70,8 @@ def main() -> int:
 
 def _run(task: Task) -> None:
     from fairlead.core.safe_text import encodable_within
-    from fairlead.decide.whatif.evaluate import Stage, whatif
-    from fairlead.decide.whatif.request import checked
+    from fairlead.decide.whatif.evaluate import Stage, evaluate_whatif
+    from fairlead.decide.whatif.request import check_request
     from fairlead.explain.diagnosing.site_file import read_site_facts
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import Span
@@ -98,8 +98,8 @@ def _run(task: Task) -> None:
         )
 
     facts = read_site_facts(task.site)
-    _, asked = checked(task.asked, task.to_ns)
-    answer = whatif(
+    _, asked = check_request(task.asked, task.to_ns)
+    answer = evaluate_whatif(
         Lake.open(Path(task.root), memory=task.memory),
         Span(task.from_ns, task.to_ns),
         Sight(),

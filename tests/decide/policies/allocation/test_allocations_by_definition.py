@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_pool
-from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, knapsack
+from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_items
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
-from fairlead.decide.registry import ALLOCATIONS, PLACINGS, policy
+from fairlead.decide.registry import ALLOCATIONS, PLACINGS, find_policy
 
 RNG = np.random.default_rng(0)
 
@@ -94,7 +94,7 @@ def test_tcpu_is_its_definition(applications: Applications, pool: Layer) -> None
 @settings(max_examples=60, deadline=None)
 def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Layer) -> None:
     running = Running(len(pool), applications.counts)
-    pair = policy("tcpu+greedy-clairvoyant")
+    pair = find_policy("tcpu+greedy-clairvoyant")
     for i in range(len(applications)):
         one = applications.only([i])
         if len(pool.usable):
@@ -133,7 +133,7 @@ def test_a_larger_knapsack_holds_no_less(seed: int, capacity: int) -> None:
     weight = np.array([0, 1, 2, 4, 8])
 
     def total(room: int) -> float:
-        chosen = knapsack(weight, value, room)
+        chosen = choose_items(weight, value, room)
         assert chosen is not None
         return float(value[np.arange(8), chosen].sum())
 
@@ -198,7 +198,7 @@ def test_one_by_one_on_an_empty_machine_is_all_at_once(applications: Application
 @given(sets(most=6), pools(), st.integers(0, 1000))
 @settings(max_examples=25, deadline=None)
 def test_grants_are_what_the_contract_says(name: str, applications: Applications, pool: Layer, seed: int) -> None:
-    pair = policy(name)
+    pair = find_policy(name)
     decided = pair.decide(applications, pool, np.random.default_rng(seed))
     again = pair.decide(applications, pool, np.random.default_rng(seed))
     assert (decided.choice == again.choice).all()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_pool
-from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimated
-from fairlead.decide.registry import policy
+from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_slowdowns
+from fairlead.decide.registry import find_policy
 from fairlead.decide.sim.cycles.model import Window
 from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, forge, osts
@@ -83,8 +83,8 @@ def test_the_estimate_is_within_a_tenth_of_what_is_simulated() -> None:
         drawn = draw(forge(), theta, k, (k, 5))
         pool = build_pool(drawn.resources, drawn.cores)
         for name in ("tcpu+greedy-clairvoyant", "best-bandwidth+greedy-non-clairvoyant", "n-sys+random"):
-            decision = policy(name).decide(drawn.applications, pool, rng())
-            expected = estimated(drawn.applications, decision, pool).mean()
+            decision = find_policy(name).decide(drawn.applications, pool, rng())
+            expected = estimate_slowdowns(drawn.applications, decision, pool).mean()
             seen = oracle.mean_slowdown(drawn, decision.choice, decision.resources, WINDOW)
             assert expected == pytest.approx(seen, rel=0.1), name
 
@@ -94,9 +94,9 @@ def test_two_on_one_resource_are_estimated_as_they_are_known_to_be() -> None:
     some = Applications.of([1], [[1.0], [1.0]], [50.0, 50.0], [150.0, 150.0], [1.0, 1.0])
     shared = Decision(np.zeros(2, np.int64), np.zeros((2, 1), np.int64))
     exact = Tuning(back=1.0)
-    assert estimated(some, shared, build_pool(1, 2), exact) == pytest.approx([1.25, 1.25], abs=0.01)
+    assert estimate_slowdowns(some, shared, build_pool(1, 2), exact) == pytest.approx([1.25, 1.25], abs=0.01)
     apart = Decision(np.zeros(2, np.int64), np.array([[0], [1]]))
-    assert estimated(some, apart, build_pool(2, 2), exact) == pytest.approx([1.0, 1.0])
+    assert estimate_slowdowns(some, apart, build_pool(2, 2), exact) == pytest.approx([1.0, 1.0])
 
 
 def test_curves_of_classes_are_doubted() -> None:
@@ -140,7 +140,7 @@ def test_ours_beats_tcpu_under_load() -> None:
         drawn = draw(forge(), 0.9, 40, (seed, 8))
         pool = build_pool(drawn.resources, drawn.cores)
         for name, into in (("joint", ours), ("tcpu+greedy-clairvoyant", published)):
-            decision = policy(name).decide(drawn.applications, pool, rng())
+            decision = find_policy(name).decide(drawn.applications, pool, rng())
             into.append(oracle.mean_slowdown(drawn, decision.choice, decision.resources, WINDOW))
     assert np.mean(ours) < 0.8 * np.mean(published)
 
@@ -154,7 +154,7 @@ def test_the_bound_is_one_where_there_is_room_and_tight_for_one_resource() -> No
 
 def test_the_bound_is_below_what_any_search_finds() -> None:
     drawn = draw(forge(), 1.1, 30, 4)
-    start = policy("joint").decide(drawn.applications, build_pool(20, 480), rng())
+    start = find_policy("joint").decide(drawn.applications, build_pool(20, 480), rng())
     found = oracle.search(drawn, start, WINDOW, 30, rng())
     begun = oracle.mean_slowdown(drawn, start.choice, start.resources, WINDOW)
     assert oracle.bound(drawn.applications, 20) < found.mean <= begun

@@ -9,11 +9,11 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_pool
-from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, knapsack
+from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_items
 from fairlead.decide.policies.allocation.published import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
-from fairlead.decide.registry import ALLOCATIONS, PLACINGS, policy, policy_names
+from fairlead.decide.registry import ALLOCATIONS, PLACINGS, find_policy, list_policies
 
 RNG = np.random.default_rng(0)
 COUNTS = [1, 2, 4, 8]
@@ -113,7 +113,7 @@ def test_mckp_shares_only_when_nothing_fits() -> None:
     assert Mckp().choose(a, build_pool(5, 100), RNG).tolist() == [0] * 5
     assert Mckp().choose(a, build_pool(4, 100), RNG).tolist() == [0] * 5
     assert Mckp(default=2).choose(a, build_pool(4, 100), RNG).tolist() == [1] * 5
-    placed = policy("mckp+greedy-non-clairvoyant").decide(a, build_pool(5, 100), RNG).resources
+    placed = find_policy("mckp+greedy-non-clairvoyant").decide(a, build_pool(5, 100), RNG).resources
     assert sorted(placed[placed >= 0].tolist()) == list(range(5))
 
 
@@ -136,8 +136,8 @@ def test_mckp_gives_one_more_what_is_free() -> None:
 
 
 def test_knapsack_without_a_way() -> None:
-    assert knapsack(np.array([1, 2]), np.array([[1.0, 2.0], [1.0, 2.0]]), 1) is None
-    assert knapsack(np.array([1, 2]), np.zeros((0, 2)), 1) is not None
+    assert choose_items(np.array([1, 2]), np.array([[1.0, 2.0], [1.0, 2.0]]), 1) is None
+    assert choose_items(np.array([1, 2]), np.zeros((0, 2)), 1) is not None
 
 
 def test_pools_prefer_what_is_fast_and_little_used() -> None:
@@ -176,9 +176,9 @@ def test_only_who_used_a_straw_moves_when_it_goes() -> None:
 
 def test_every_named_pair_answers() -> None:
     a = applications(RISING, FALLING, direct=[1.0, 1.0])
-    for name in policy_names():
+    for name in list_policies():
         if "+" in name:
-            assert len(policy(name).decide(a, build_pool(8, 100), np.random.default_rng(0)).choice) == 2
+            assert len(find_policy(name).decide(a, build_pool(8, 100), np.random.default_rng(0)).choice) == 2
 
 
 def test_what_no_application_can_have_is_refused_by_name() -> None:
@@ -222,7 +222,9 @@ def test_an_arrival_is_answered_where_sums_alone_are_kept(allocation: str) -> No
     a = applications(RISING, nodes=[4], processes=[8], cores=[50.0])
     running = Running.from_sums(np.array([0.9, 0.1, 0.5, 0.2]), np.array([1, 0, 2, 1]), np.array([1, 2, 4, 8]))
     for placing in PLACINGS:
-        granted = policy(f"{allocation}+{placing}").arrive(a, running, build_pool(4, 100), np.random.default_rng(0))
+        granted = find_policy(f"{allocation}+{placing}").arrive(
+            a, running, build_pool(4, 100), np.random.default_rng(0)
+        )
         mine = granted.resources[0][granted.resources[0] >= 0]
         assert len(set(mine.tolist())) == len(mine) == a.counts[granted.choice[0]] <= 4
 

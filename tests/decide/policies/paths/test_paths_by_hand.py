@@ -11,7 +11,7 @@ from fairlead.core.model.site import Site, build_layer
 from fairlead.decide.policies.paths.aiot import Aiot
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
-from fairlead.decide.policies.paths.flow import Weights, flow
+from fairlead.decide.policies.paths.flow import Weights, find_flow
 
 RNG = np.random.default_rng(0)
 GB = 1e9
@@ -130,7 +130,7 @@ def test_aiot_flow_by_hand() -> None:
     land = aiot_case()
     weights = Weights.of((4 * GB, 0.0, 0.0), (2.5 * GB, None, None))
     assert weights.demand == pytest.approx(1.6)
-    found = flow(land.forwarders, land.targets, weights, servers=land.servers, server_of=land.server_of)
+    found = find_flow(land.forwarders, land.targets, weights, servers=land.servers, server_of=land.server_of)
     assert found.forwarders == (2, 1)
     assert found.targets == (3, 0, 2, 1)
     assert found.met == pytest.approx(1.4 / 1.6)

@@ -16,7 +16,7 @@ from fairlead.decide.policies.requests import (
     Running,
     Waiting,
     discipline,
-    rate,
+    parse_rate,
 )
 
 MIB = 1 << 20
@@ -336,11 +336,11 @@ def test_a_wrong_spec_names_its_part(text: str, part: str) -> None:
 
 
 def test_rates_are_read() -> None:
-    assert rate("100M") == Rate(100e6)
-    assert rate("1.5GiB/s") == Rate(1.5 * (1 << 30))
-    assert rate("200ops") == rate("200 ops/s") == Rate(200, operations=True)
-    assert rate("4096") == Rate(4096)
-    assert rate("4096B") == Rate(4096)
+    assert parse_rate("100M") == Rate(100e6)
+    assert parse_rate("1.5GiB/s") == Rate(1.5 * (1 << 30))
+    assert parse_rate("200ops") == parse_rate("200 ops/s") == Rate(200, operations=True)
+    assert parse_rate("4096") == Rate(4096)
+    assert parse_rate("4096B") == Rate(4096)
 
 
 def test_kinds() -> None:

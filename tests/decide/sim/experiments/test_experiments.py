@@ -156,17 +156,17 @@ def test_pieces_hold_what_is_left_once_each() -> None:
 
 
 def test_a_row_depends_on_nothing_else_that_is_run() -> None:
-    from fairlead.decide.registry import policy
+    from fairlead.decide.registry import find_policy
 
     case = case_of(experiment())
-    both = [(name, "exact", policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
+    both = [(name, "exact", find_policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
     together = list(rows_of(case, 10, 0.5, 1, both))
     assert [next(rows_of(case, 10, 0.5, 1, [one])) for one in both] == together
     assert next(rows_of(case, 10, 0.5, 1, reversed(both))) == together[1]
 
 
 def test_written_down_applications_run_and_disturbances_slow_them() -> None:
-    from fairlead.decide.registry import policy
+    from fairlead.decide.registry import find_policy
 
     name = "static+greedy-clairvoyant"
     sound = experiment(LISTED)
@@ -175,7 +175,7 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
     )
 
     def slowdown(one: spec.Experiment) -> float:
-        row = next(rows_of(case_of(one), 2, None, 0, [(name, "exact", policy(name))]))
+        row = next(rows_of(case_of(one), 2, None, 0, [(name, "exact", find_policy(name))]))
         assert row.slowdown_mean is not None
         return row.slowdown_mean
 
@@ -210,13 +210,13 @@ def test_disturbances_multiply_and_end() -> None:
 
 
 def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
-    from fairlead.decide.registry import policy
+    from fairlead.decide.registry import find_policy
 
     name = "best-bandwidth+greedy-clairvoyant"
     found = {}
     for more in ("", '[sharing]\nkind = "exclusive"', '[sharing]\nkind = "set-10"', '[window]\nkind = "study"'):
         case = case_of(experiment(DRAWN + more))
-        row = next(rows_of(case, 10, 1.0, 0, [(name, "exact", policy(name))]))
+        row = next(rows_of(case, 10, 1.0, 0, [(name, "exact", find_policy(name))]))
         found[more] = (row.slowdown_mean, row.window_s)
         assert row.slowdown_mean is not None
         assert row.slowdown_mean > 1

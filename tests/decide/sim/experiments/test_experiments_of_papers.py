@@ -8,7 +8,7 @@ import pytest
 from fairlead.cli.simulate_shown import paper_shown
 from fairlead.decide.policies.allocation.contract import Applications, build_pool
 from fairlead.decide.policies.placement.files import LeastOpen, RoundRobin
-from fairlead.decide.policies.requests.fluid_limits import Streams, sharing
+from fairlead.decide.policies.requests.fluid_limits import Streams, build_sharing
 from fairlead.decide.sim.cycles.model import Cycles
 from fairlead.decide.sim.experiments import mckp, papers, set10, sunway
 from fairlead.decide.sim.workloads.profiles import best_counts, forge
@@ -103,14 +103,14 @@ def two(start_s: float) -> set10.Periodic:
 def test_applications_of_one_set_wait_once_and_are_apart() -> None:
     streams = Streams.alike([100.0, 100.0])
     # Side by side both need 20 s for 10 s of I/O, every time. In one set one waits for the other once.
-    fair = set10.measured(two(0.0), sharing("job-fair", streams))
+    fair = set10.measured(two(0.0), build_sharing("job-fair", streams))
     assert fair.slowdown == pytest.approx(2.0, rel=0.01)
     assert fair.utilisation == pytest.approx(90 / 110, rel=0.01)
     assert fair.stretch == pytest.approx(110 / 100, rel=0.01)
-    ours = set10.measured(two(0.0), sharing("set-10", streams))
+    ours = set10.measured(two(0.0), build_sharing("set-10", streams))
     assert ours.slowdown == pytest.approx(1.0, rel=0.01)
     assert ours.utilisation == pytest.approx(0.9, rel=0.01)
-    apart = set10.measured(two(50.0), sharing("job-fair", streams))
+    apart = set10.measured(two(50.0), build_sharing("job-fair", streams))
     assert apart.slowdown == pytest.approx(1.0, rel=0.01)
 
 

@@ -97,7 +97,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
             sets.append(drawn)
     window = Window(from_s=CYCLE_S, until_s=6 * CYCLE_S)
     for name, known in KNOWN[band].items():
-        policy = registry.policy(f"{name}+greedy-non-clairvoyant")
+        policy = registry.find_policy(f"{name}+greedy-non-clairvoyant")
         found = []
         for number, drawn in enumerate(sets):
             a = drawn.applications
@@ -113,7 +113,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
 def test_the_study_s_own_window_is_measured_where_there_is_one() -> None:
     drawn = draw(forge(), 0.2, 30, (1, 3))
     a = drawn.applications
-    decision = registry.policy("best-bandwidth+greedy-non-clairvoyant").decide(
+    decision = registry.find_policy("best-bandwidth+greedy-non-clairvoyant").decide(
         a, build_pool(20, drawn.cores), np.random.default_rng(1)
     )
     work = a.time_s[np.arange(30), decision.choice]

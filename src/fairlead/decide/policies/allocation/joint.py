@@ -169,7 +169,9 @@ def _add(base: F64, applications: Applications, choice: I64, resources: I64, slo
     np.add.at(base, resources[there], np.broadcast_to(share[:, None], resources.shape)[there])
 
 
-def estimated(applications: Applications, decision: Decision, pool: Layer, tuning: Tuning | None = None) -> F64:
+def estimate_slowdowns(
+    applications: Applications, decision: Decision, pool: Layer, tuning: Tuning | None = None
+) -> F64:
     """(K,): the slowdown each application of a decision is expected to have: I/O time over V / b(n_perf)."""
     from fairlead.decide.policies.allocation import kernel
 

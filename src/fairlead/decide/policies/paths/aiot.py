@@ -1,6 +1,6 @@
 """AIOT (Yang et al., IPDPS 2022): the least loaded path that carries a job, and what is set along it.
 
-The path is a greedy flow (`flow`), the settings are `tunings`; the job is predicted elsewhere (`policies.next_run`).
+The path is a greedy flow (`find_flow`), the settings are `tunings`; `policies.next_run` predicts the job.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ import numpy as np
 from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.flow import Flow, Weights, flow, queue
-from fairlead.decide.policies.paths.layer_state import allowed, named, passed_over, size, sound, typical, used
+from fairlead.decide.policies.paths.flow import Flow, Weights, find_flow, order_places
+from fairlead.decide.policies.paths.layer_state import (
+    choose_count,
+    compute_use,
+    find_sound,
+    find_typical,
+    format_names,
+    format_passed_over,
+    size,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Aiot:
                 "nothing is known of what it asks for a second" if max(wanted) <= 0 else "no peak of any layer is known"
             )
             return Grant(reasons=(Reason(what="forwarders", why=f"{why}: left to the site's default"),))
-        found = flow(
+        found = find_flow(
             site.forwarders,
             site.targets,
             weights,
@@ -46,8 +54,8 @@ class Aiot:
         if not found.forwarders or not found.targets:
             # Where one layer has no room at all, the other still carries the whole.
             nothing = build_layer("", (), 0.0)
-            above = flow(site.forwarders, nothing, weights, most_forwarders=max(site.forwarder_counts))
-            beneath = flow(
+            above = find_flow(site.forwarders, nothing, weights, most_forwarders=max(site.forwarder_counts))
+            beneath = find_flow(
                 nothing,
                 site.targets,
                 weights,
@@ -70,13 +78,16 @@ class Aiot:
                 reasons=tuple(reasons),
                 stripe_count=len(targets) or None,
             )
-        ahead, why_ahead = tunings.prefetch(expected, site, forwarders)
-        share, why_share = tunings.metadata_share(expected, site, forwarders)
-        count, stripe, why_stripes = tunings.stripes(expected, site, len(sound(sound_targets)))
-        dom, why_dom = tunings.data_on_metadata(expected)
+        ahead, why_ahead = tunings.choose_prefetch(expected, site, forwarders)
+        share, why_share = tunings.choose_metadata_share(expected, site, forwarders)
+        count, stripe, why_stripes = tunings.choose_stripes(expected, site, len(find_sound(sound_targets)))
+        dom, why_dom = tunings.choose_dom(expected)
         if count is not None and expected.mode == "N-1" and count != len(targets):
             # The shared file needs as many targets as stripes: the next of the queue, or fewer of those found.
-            order = [*targets, *(one for one in queue(sound_targets, sound(sound_targets)) if one not in targets)]
+            order = [
+                *targets,
+                *(one for one in order_places(sound_targets, find_sound(sound_targets)) if one not in targets),
+            ]
             targets = tuple(order[:count])
             reasons[1] = Reason(what="targets", why=f"{below}; {len(targets)} for as many stripes")
         return Grant(
@@ -100,8 +111,8 @@ def _units(site: Site) -> tuple[float | None, float | None, float | None]:
     """What one usual forwarder gives of each measure; of one they have no peak of, a usual target."""
     units = []
     for name in ("bandwidth", "iops", "mdops"):
-        unit = typical(getattr(site.forwarders, name))
-        units.append(typical(getattr(site.targets, name)) if unit is None else unit)
+        unit = find_typical(getattr(site.forwarders, name))
+        units.append(find_typical(getattr(site.targets, name)) if unit is None else unit)
     return units[0], units[1], units[2]
 
 
@@ -121,18 +132,21 @@ def _layer(
     count that may be granted."""
     if not len(components):
         return (), f"the site has no {layer}"
-    free = sound(components)
+    free = find_sound(components)
     if not len(free):
-        return (), f"none of {len(components)} {layer} is sound{passed_over(components)}: left to the site's default"
-    count = allowed(max(len(found), 1), counts, len(free))
+        return (
+            (),
+            f"none of {len(components)} {layer} is sound{format_passed_over(components)}: left to the site's default",
+        )
+    count = choose_count(max(len(found), 1), counts, len(free))
     places = list(found[:count])
     if len(places) < count:
         taken = set(places)
-        more = (one for one in queue(components, free) if one not in taken)
+        more = (one for one in order_places(components, free) if one not in taken)
         places += [next(more) for _ in range(count - len(places))]
-    load = used(components)[places]
+    load = compute_use(components)[places]
     return tuple(places), (
-        f"{named(components, places)}: the least used of {len(free)} sound{passed_over(components)}, "
+        f"{format_names(components, places)}: the least used of {len(free)} sound{format_passed_over(components)}, "
         f"{load.min():.0%} to {load.max():.0%} used"
     )
 

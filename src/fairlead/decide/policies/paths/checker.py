@@ -81,7 +81,7 @@ class Ground:
             for at, name in enumerate(layer.names)
         )
 
-    def default_of(self, nodes: Sequence[str]) -> set[str]:
+    def find_default_forwarders(self, nodes: Sequence[str]) -> set[str]:
         """Forwarders the site's own map gives these nodes."""
         places = {int(self.site.default_forwarder[self.nodes[node]]) for node in nodes if node in self.nodes}
         return {self.site.forwarders.names[at] for at in places if at >= 0}
@@ -110,7 +110,7 @@ Across = Callable[[Sequence[Plan], Ground], Iterator[tuple[str, str, str, str]]]
 """Job, field, component, reason."""
 
 
-def check(
+def check_plans(
     plans: Sequence[Plan],
     ground: Ground,
     *,
@@ -212,7 +212,7 @@ def _beyond(plan: Plan, ground: Ground) -> Found:
         yield "forwarders", "", f"{count} are granted, {most} exist"
     elif count and count not in ground.site.forwarder_counts:
         least, usable = min(ground.site.forwarder_counts), ground.usable(ground.site.forwarders, plan)
-        default = ground.default_of(plan.job.nodes)
+        default = ground.find_default_forwarders(plan.job.nodes)
         # As many as its own nodes' map gives, or what is sound of those, is no more than it has without a plan.
         own = count == len(default) or set(plan.forwarders) <= default or count == usable < len(default)
         # Fewer than the least count, where no more are left; for a job that is to be alone, where no more are unused.

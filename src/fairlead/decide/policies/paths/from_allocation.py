@@ -1,6 +1,6 @@
 """Any allocation policy as a policy of paths: asked once for forwarders and once for targets of an arriving job.
 
-Who runs is state of the caller: it keeps a `Running` a layer in the site (`entering` makes what it enters), or the
+Who runs is state of the caller: it keeps a `Running` a layer in the site (`build_entry` makes what it enters), or the
 policy sees only the sums of `Layer`. Not here: the policies (`policies.allocation`).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.core.model.site import Layer, Site
 from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Running
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.layer_state import named, passed_over, size, sound, typical
+from fairlead.decide.policies.paths.layer_state import find_sound, find_typical, format_names, format_passed_over, size
 
 FORWARDERS, TARGETS = "forwarders", "targets"
 
@@ -24,7 +24,7 @@ class PathFromAllocation:
     """A path policy made of an allocation policy (Bandet, Boito and Pallez 2024, and ours) on both layers."""
 
     asks_running: ClassVar[bool] = True
-    """Whoever asks it should keep rows of who runs (`entering`): with sums alone it cannot tell jobs apart."""
+    """Whoever asks it should keep rows of who runs (`build_entry`): with sums alone it cannot tell jobs apart."""
     policy: Policy
 
     def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:
@@ -46,17 +46,15 @@ class PathFromAllocation:
         components = _components(site, layer)
         if not len(components):
             return (), f"the site has no {layer}"
-        free = sound(components)
+        free = find_sound(components)
         if not len(free):
-            return (
-                (),
-                f"none of {len(components)} {layer} is sound{passed_over(components)}: left to the site's default",
-            )
-        application, told = application_of(expected, site, layer)
+            passed_over = format_passed_over(components)
+            return (), f"none of {len(components)} {layer} is sound{passed_over}: left to the site's default"
+        application, told = build_application(expected, site, layer)
         if application is None:
             return (), f"{told}: left to the site's default"
-        running = running_of(site, layer, application.counts)
-        decision = self.policy.arrive(application, running, pool_of(expected, site, layer), rng)
+        running = find_running(site, layer, application.counts)
+        decision = self.policy.arrive(application, running, build_layer_pool(expected, site, layer), rng)
         places = np.unique(decision.resources[0][decision.resources[0] >= 0])
         if np.isin(places, free, invert=True).any():
             raise ValueError(f"{type(self.policy).__name__} granted a sick or reserved component of the {layer}")
@@ -66,7 +64,8 @@ class PathFromAllocation:
         share = float(application.stress[0, at]) / max(int(application.counts[at]), 1) if at >= 0 else 0.0
         rest = f"keeps each busy {share:.0%} of its time"
         return tuple(places.tolist()), (
-            f"{len(places)} of {len(free)} sound{passed_over(components)}: {named(components, places)}; {told}, {rest}"
+            f"{len(places)} of {len(free)} sound{format_passed_over(components)}: "
+            f"{format_names(components, places)}; {told}, {rest}"
         )
 
 
@@ -80,13 +79,13 @@ def _components(site: Site, layer: str) -> Layer:
     return site.forwarders if layer == FORWARDERS else site.targets
 
 
-def pool_of(expected: ExpectedJob, site: Site, layer: str) -> Layer:
+def build_layer_pool(expected: ExpectedJob, site: Site, layer: str) -> Layer:
     """A layer as it is now, with the cores of the machine, for allocation policies."""
     cores = site.cores or max(expected.cores, float(expected.node_count), 1.0)
     return replace(_components(site, layer), cores=float(cores))
 
 
-def running_of(site: Site, layer: str, counts: I64) -> Running:
+def find_running(site: Site, layer: str, counts: I64) -> Running:
     """Who runs on a layer: what the caller keeps, else the sums of its components."""
     components = _components(site, layer)
     if isinstance(components.running, Running):
@@ -94,13 +93,13 @@ def running_of(site: Site, layer: str, counts: I64) -> Running:
     return Running.from_sums(components.occupancy, components.jobs, counts)
 
 
-def counts_of(site: Site, layer: str) -> I64:
+def list_counts(site: Site, layer: str) -> I64:
     """What a layer may grant, rising: the `counts` of a `Running` that a caller keeps for it."""
     counts = site.forwarder_counts if layer == FORWARDERS else site.stripe_counts
     return np.array(sorted({int(count) for count in counts}), np.int64)
 
 
-def application_of(expected: ExpectedJob, site: Site, layer: str) -> tuple[Applications | None, str]:
+def build_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Applications | None, str]:
     """An expected job as an application (K = 1) of one layer, and in words where its curve is from; None where it is
     not known what it moves.
 
@@ -110,7 +109,7 @@ def application_of(expected: ExpectedJob, site: Site, layer: str) -> tuple[Appli
     volume = expected.volume_bytes
     if volume is None or volume <= 0:
         return None, "not known what it moves" if volume is None else "it moves nothing"
-    counts = counts_of(site, layer)
+    counts = list_counts(site, layer)
     components = _components(site, layer)
     seen = expected.forwarder_curve if layer == FORWARDERS else expected.target_curve
     curve = sorted((count, rate) for count, rate in seen if count >= 1 and rate > 0)
@@ -118,13 +117,13 @@ def application_of(expected: ExpectedJob, site: Site, layer: str) -> tuple[Appli
         at, rates = (np.array(column, np.float64) for column in zip(*curve, strict=True))
         bandwidth, told = np.interp(counts, at, rates), f"its curve was seen at {len(curve)} counts"
     else:
-        peak = typical(components.bandwidth)
+        peak = find_typical(components.bandwidth)
         if peak is None:
             return None, f"no curve of it and no peak of the {layer} is known"
         alone, basis = _alone(expected, site)
         bandwidth = np.minimum(alone, counts * peak)
         told = f"no curve seen: at most {basis}, {size(peak)}B/s of one {components.kind}"
-    short = counts > len(sound(components))
+    short = counts > len(find_sound(components))
     if short.any() and not short.all():
         bandwidth = np.where(short, np.nan, bandwidth)
     direct = next((rate for count, rate in seen if count == 0 and rate > 0), np.nan)
@@ -132,7 +131,7 @@ def application_of(expected: ExpectedJob, site: Site, layer: str) -> tuple[Appli
     if compute is None or compute < 0:
         compute, told = 0.0, f"{told}, time of computing not known (taken as 0)"
     # While its own clients limit it, a job takes only a part of the time of what it is granted.
-    peak = typical(components.bandwidth)
+    peak = find_typical(components.bandwidth)
     held = (
         np.ones(len(counts)) if peak is None else np.minimum(np.nan_to_num(bandwidth, nan=0.0) / (counts * peak), 1.0)
     )
@@ -163,12 +162,12 @@ def _alone(expected: ExpectedJob, site: Site) -> tuple[float, str]:
     return np.inf, "any rate (its own is not known)"
 
 
-def entering(
+def build_entry(
     expected: ExpectedJob, site: Site, layer: str, places: tuple[int, ...]
 ) -> tuple[Applications, Decision] | None:
     """What a caller that keeps a `Running` of a layer enters for a job granted `places` there; None where nothing is
     known of it, or it was granted nothing there. A number of places that is no count is entered as the next lower."""
-    application, _ = application_of(expected, site, layer)
+    application, _ = build_application(expected, site, layer)
     if application is None or not places:
         return None
     column = max(int(np.searchsorted(application.counts, len(places), side="right")) - 1, 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Reason
-from fairlead.decide.policies.paths.layer_state import allowed, size, sound, typical, used
+from fairlead.decide.policies.paths.layer_state import choose_count, compute_use, find_sound, find_typical, size
 
 KI64 = 64 << 10
 """Stripe sizes and ends of layout components are whole multiples of it (Lustre)."""
@@ -28,7 +28,7 @@ MANY_FILES = 100
 """... where a job has so many of them or more."""
 
 
-def prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
+def choose_prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
     """Read-ahead of a file: chunk = buffer x forwarders / files, where requests are smaller and the forwarders lightly
     loaded. Many files open with a long read-ahead each would throw each other out of the buffer."""
     what = "prefetch_bytes"
@@ -36,7 +36,7 @@ def prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> 
         return None, Reason(what=what, why="left alone: its forwarders are the site's default")
     if not expected.files or expected.request_bytes is None or not expected.read_bytes:
         return None, Reason(what=what, why="left alone: not known what files it reads in what requests")
-    load = float(used(site.forwarders)[list(forwarders)].max())
+    load = float(compute_use(site.forwarders)[list(forwarders)].max())
     chunk = int(site.forwarder_buffer_bytes * len(forwarders) / expected.files)
     sizes = f"{size(site.forwarder_buffer_bytes)}B x {len(forwarders)} / {expected.files} files = {size(chunk)}B"
     if load > LIGHTLY:
@@ -46,7 +46,9 @@ def prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> 
     return chunk, Reason(what=what, why=f"{sizes}, requests are {size(expected.request_bytes)}B")
 
 
-def metadata_share(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[float | None, Reason]:
+def choose_metadata_share(
+    expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]
+) -> tuple[float | None, Reason]:
     """P of P:(1-P) for a metadata-heavy job whose forwarders serve others as well."""
     what = "metadata_share"
     if expected.mdops is None or expected.mdops < HEAVY_MDOPS:
@@ -61,7 +63,7 @@ def metadata_share(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...
     )
 
 
-def stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
+def choose_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
     """Stripe count and size of the files it makes. A file shared by all: count = process_bw x io_parallelism / ost_bw,
     size = offset_difference / io_parallelism in whole 64 KiB. A file a process: one stripe. `most`: targets it has."""
     what = "stripe_count"
@@ -69,14 +71,14 @@ def stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple
         return 1, None, Reason(what=what, why=f"{expected.files} files that are not shared: none is cut in stripes")
     if expected.mode != "N-1":
         return None, None, Reason(what=what, why="left alone: not known to write one file together")
-    available = len(sound(site.targets)) if most is None else most
-    peak, parallel = typical(site.targets.bandwidth), expected.io_processes
+    available = len(find_sound(site.targets)) if most is None else most
+    peak, parallel = find_typical(site.targets.bandwidth), expected.io_processes
     if peak is None or not parallel or not available:
         return None, None, Reason(what=what, why="left alone: processes doing I/O or a target's bandwidth not known")
     total = expected.bandwidth_bytes_per_s
     each = total / parallel if total else site.client_bandwidth
     wanted = each * parallel / peak
-    count = allowed(max(wanted, 1.0), site.stripe_counts, available)
+    count = choose_count(max(wanted, 1.0), site.stripe_counts, available)
     why = f"one file: {size(each)}B/s x {parallel} processes / {size(peak)}B/s a target = {wanted:.1f}"
     span = expected.offset_difference_bytes
     if not span:
@@ -85,7 +87,7 @@ def stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple
     return count, stripe, Reason(what=what, why=f"{why}; {size(span)}B apart / {parallel} = stripes of {size(stripe)}B")
 
 
-def data_on_metadata(expected: ExpectedJob) -> tuple[int | None, Reason]:
+def choose_dom(expected: ExpectedJob) -> tuple[int | None, Reason]:
     """How much of each file lies on the metadata target: all of it where a job has many small ones."""
     what = "dom_bytes"
     if expected.file_bytes is None or not expected.files:

@@ -97,10 +97,10 @@ class LeastOpen:
         return sorted(_choice(targets, pool), key=lambda index: (-self.score(targets[index]), index))[:stripes]
 
 
-def placement(name: str, *, seed: int = 0) -> Placement:
+def find_placement(name: str, *, seed: int = 0) -> Placement:
     """The placement of that name, of the registry or a plug-in. Raises ConfigError for an unknown one."""
-    from fairlead.decide.registry import placement_class, placement_names
+    from fairlead.decide.registry import find_placement_class, list_placements
 
-    if name not in placement_names():
-        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(placement_names())}")
-    return placement_class(name)(seed)
+    if name not in list_placements():
+        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_placements())}")
+    return find_placement_class(name)(seed)

@@ -71,7 +71,7 @@ class FluidLimits:
     together: tuple[Together, ...] = ()
 
 
-def sharing(order: str, streams: Streams) -> Sharing:
+def build_sharing(order: str, streams: Streams) -> Sharing:
     """How applications that do I/O at the same time share the time of a resource under an order (`fifo`, `share:0.3`),
     for `fairlead.decide.sim.cycles.model.run`. Raises UsageError for an order without a fluid limit.
 
@@ -125,10 +125,10 @@ def _share(order: str, argument: str) -> float:
     return part
 
 
-def flow_weights(order: str, streams: Streams) -> F64:
+def compute_flow_weights(order: str, streams: Streams) -> F64:
     """(K,) weights of flows of `fairlead.decide.sim.engine` under an order whose shares are side by side. Raises
     UsageError for those that serve one application after the other: flows of an engine all run."""
-    found = sharing(order, streams)
+    found = build_sharing(order, streams)
     if len(found.weight) < len(streams):
         raise UsageError(
             f"{order!r} serves one application after the other, flows run side by side",
@@ -138,7 +138,7 @@ def flow_weights(order: str, streams: Streams) -> F64:
     return found.weight[found.queue]
 
 
-def limited(spec: str, streams: Streams) -> FluidLimits:
+def build_limited(spec: str, streams: Streams) -> FluidLimits:
     """What the rates of a discipline's spec (`job-fair,rate-job:100M`) hold applications to in the long run. A rate in
     bytes does not hold metadata; one in operations holds data by the bytes of its requests."""
     limits = discipline(spec, workers=16, seed=0).limits
@@ -146,8 +146,8 @@ def limited(spec: str, streams: Streams) -> FluidLimits:
     cap = np.full(len(streams), np.inf)
     passed: dict[int, tuple[Bucket, list[int], list[float]]] = {}
     for i, job in enumerate(jobs):
-        alone = len(limits.buckets(job, None))
-        for place, bucket in enumerate(limits.buckets(job, streams.target)):
+        alone = len(limits.list_buckets(job, None))
+        for place, bucket in enumerate(limits.list_buckets(job, streams.target)):
             cost = _cost(bucket, float(streams.request_bytes[i]))
             if cost is None:
                 continue

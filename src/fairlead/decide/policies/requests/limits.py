@@ -110,7 +110,7 @@ class Limits:
         buckets = self._buckets[key] = tuple(map(Bucket, rates))
         return buckets
 
-    def buckets(self, job: str | int, target: object | None) -> tuple[Bucket, ...]:
+    def list_buckets(self, job: str | int, target: object | None) -> tuple[Bucket, ...]:
         """All buckets a request of that job on that target passes."""
         known = self._buckets
         key: tuple[str, object] = ("job", job)

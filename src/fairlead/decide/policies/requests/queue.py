@@ -13,7 +13,17 @@ from math import ceil
 
 from fairlead.decide.policies.requests.contract import METADATA, Running, Waiting
 from fairlead.decide.policies.requests.limits import FREE, JOB_AT_MOST, JOB_OVER, TARGET_OVER, Limits
-from fairlead.decide.policies.requests.orders import CAPPED, IDLE, ORDERED, TIMED, YIELDING, Lane, Order, pull, push
+from fairlead.decide.policies.requests.orders import (
+    CAPPED,
+    IDLE,
+    ORDERED,
+    TIMED,
+    YIELDING,
+    Lane,
+    Order,
+    pull_lane,
+    push_lane,
+)
 
 ALONG = 64
 """Requests of a lane that are looked at for going along with another one."""
@@ -111,7 +121,7 @@ class RequestQueue:
         """The order is empty: the first of what is over a cap, by arrival, may have the worker."""
         yielding = self._yielding
         while yielding:
-            lane = pull(yielding)
+            lane = pull_lane(yielding)
             lane.yields = False
             if lane.state != YIELDING:
                 continue
@@ -154,13 +164,13 @@ class RequestQueue:
         lane.state = YIELDING
         if not lane.yields:
             lane.yields = True
-            push(self._yielding, lane)
+            push_lane(self._yielding, lane)
 
     def _free_ns(self, what: Waiting | Lane) -> int:
         if not self.limits.rated:
             return 0
         free_ns = 0.0
-        for bucket in self.limits.buckets(what.job, what.target):
+        for bucket in self.limits.list_buckets(what.job, what.target):
             # A rate in bytes has nothing to say about metadata.
             if bucket.operations or what.op_class != METADATA:
                 free_ns = max(free_ns, bucket.free_ns())
@@ -168,7 +178,7 @@ class RequestQueue:
 
     def _charge(self, waiting: Waiting, now_ns: int) -> None:
         if self.limits.rated:
-            for bucket in self.limits.buckets(waiting.job, waiting.target):
+            for bucket in self.limits.list_buckets(waiting.job, waiting.target):
                 bucket.charge(waiting, now_ns)
 
     def _release(self, now_ns: int) -> None:

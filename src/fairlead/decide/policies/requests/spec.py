@@ -26,7 +26,7 @@ _SIZES = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 1 << 10, "MI": 1
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(ops)|([KMGT]?i?)B?)(?:/s)?", re.IGNORECASE)
 
 
-def rate(text: str, where: str = "rate") -> Rate:
+def parse_rate(text: str, where: str = "rate") -> Rate:
     """`100M`, `1.5GiB/s` (bytes a second) or `200ops` (operations a second)."""
     match = _RATE.fullmatch(text.strip())
     if match is None or not float(match[1]):
@@ -94,31 +94,31 @@ def _cap(value: str, workers: int, part: str, spec: str) -> int | None:
 def _rate_job(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if equals:
-        limits.rate_job(_named(name, where, "JOB=RATE"), rate(text, where))
+        limits.rate_job(_named(name, where, "JOB=RATE"), parse_rate(text, where))
     else:
-        limits.every_job += (rate(text, where),)
+        limits.every_job += (parse_rate(text, where),)
         limits.rated = True
 
 
 def _rate_target(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if equals:
-        limits.rate_target(_named(name, where, "TARGET=RATE"), rate(text, where))
+        limits.rate_target(_named(name, where, "TARGET=RATE"), parse_rate(text, where))
     else:
-        limits.every_target += (rate(text, where),)
+        limits.every_target += (parse_rate(text, where),)
         limits.rated = True
 
 
 def _rate_pool(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if not equals:
-        limits.every_pool += (rate(text, where),)
+        limits.every_pool += (parse_rate(text, where),)
         limits.rated = True
         return
     pool, at, target = name.partition("@")
     if not at or not pool or not target:
         raise ConfigError(f"{name!r} is no pool and target", where=where, remedy="write POOL@TARGET=RATE")
-    limits.rate_pool(target, pool, rate(text, where))
+    limits.rate_pool(target, pool, parse_rate(text, where))
 
 
 def _pool(limits: Limits, value: str, where: str) -> None:

@@ -20,7 +20,7 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_pool
 from fairlead.decide.policies.requests.fluid_limits import Streams
-from fairlead.decide.policies.requests.fluid_limits import sharing as fluid_limit
+from fairlead.decide.policies.requests.fluid_limits import build_sharing as fluid_limit
 from fairlead.decide.sim.cycles.measures import Measures, measure
 from fairlead.decide.sim.cycles.model import Cycles, Outcome, run
 from fairlead.decide.sim.cycles.model import Sharing as Shares

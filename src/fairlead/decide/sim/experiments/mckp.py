@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.allowed_counts import allowed, nearest
+from fairlead.decide.policies.allocation.allowed_counts import find_allowed, find_nearest
 from fairlead.decide.policies.allocation.contract import NONE, Applications, build_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.decide.policies.allocation.published import Oracle, Process, Size
@@ -50,7 +50,7 @@ def _zero(applications: Applications, pool: Layer, rng: np.random.Generator) -> 
 def _static(applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG001
     """The paper's own: a forwarder for every R nodes begun, R = nodes of the machine / forwarders."""
     wanted = np.ceil(applications.nodes * len(pool) / MACHINE_NODES - 1e-9)
-    return nearest(applications, wanted, allowed(applications, pool))
+    return find_nearest(applications, wanted, find_allowed(applications, pool))
 
 
 def policies() -> dict[str, Chooses]:

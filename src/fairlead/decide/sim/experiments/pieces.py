@@ -75,11 +75,11 @@ def pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]:
 
 def work(piece: Piece) -> list[Row]:
     """All rows of a piece of sets of applications."""
-    from fairlead.decide.registry import policy
+    from fairlead.decide.registry import find_policy
 
     rows: list[Row] = []
     for number in piece.sets:
         # Made anew for each set: what a policy keeps must not depend on which sets came before.
-        made = [(name, information, policy(name)) for name, information in piece.wanted]
+        made = [(name, information, find_policy(name)) for name, information in piece.wanted]
         rows += rows_of(piece.case, piece.applications, piece.load, number, made)
     return rows

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.requests.fluid_limits import Streams, sharing
+from fairlead.decide.policies.requests.fluid_limits import Streams, build_sharing
 from fairlead.decide.sim.cycles.model import Cycles, Sharing, Window, run
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 
@@ -119,7 +119,7 @@ def means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> d
         applications = periodic(setting, (seed, number))
         streams = Streams.alike(applications.iteration_s)
         for order, figures in found.items():
-            figures.append(measured(applications, sharing(order, streams)))
+            figures.append(measured(applications, build_sharing(order, streams)))
         tell()
     return {
         order: Figures(

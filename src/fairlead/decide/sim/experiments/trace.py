@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import partial
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.registry import path_policy, path_policy_names, policy_names
+from fairlead.decide.registry import list_path_policies, list_policies, path_policy
 from fairlead.decide.sim.experiments.dfra import true_in
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.platform import taihulight
@@ -38,14 +38,14 @@ def compared_on(
     cannot be used."""
     if days is not None and not days > 0:
         raise UsageError(f"{days:g} days are no time", where="--days", remedy="a number above 0")
-    known = [*path_policy_names(), *policy_names()]
+    known = [*list_path_policies(), *list_policies()]
     for name in policies:
         if name not in known:
             near = get_close_matches(name, known, n=3)
             raise UsageError(
                 f"there is no policy {name!r}",
                 where="--policy",
-                remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(path_policy_names())}",
+                remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(list_path_policies())}",
             )
     machine = taihulight() if forwarders is None else taihulight(forwarders=forwarders)
     taken = (

@@ -15,7 +15,7 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
-from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
+from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.replay.disturbances import Sickness, courses, sickness
@@ -121,7 +121,7 @@ def _begin(site: Site, keep_rows: bool) -> Site:
     if keep_rows:
         for name in (FORWARDERS, TARGETS):
             if len(layers[name]):
-                layers[name] = replace(layers[name], running=Running(len(layers[name]), counts_of(site, name)))
+                layers[name] = replace(layers[name], running=Running(len(layers[name]), list_counts(site, name)))
     return replace(site, **layers)
 
 
@@ -268,7 +268,7 @@ class _Running:
         ):
             if not isinstance(running, Running):
                 continue
-            found = entering(expected, site, layer, tuple(places.tolist()))
+            found = build_entry(expected, site, layer, tuple(places.tolist()))
             if found is not None:
                 rows.append((running, running.enter(*found)))
         return tuple(rows)

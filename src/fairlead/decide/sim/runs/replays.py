@@ -22,9 +22,9 @@ from fairlead.decide.sim.experiments.spec import Experiment
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.workloads.history import jobs_of, phases_of, sound
 from fairlead.decide.sim.workloads.history_curves import learn
-from fairlead.decide.whatif.history import past_of
-from fairlead.decide.whatif.replays import OnLayer, played, recorded
-from fairlead.decide.whatif.site import known_of, setting_of
+from fairlead.decide.whatif.history import read_past
+from fairlead.decide.whatif.replays import OnLayer, build_recorded, replay_past
+from fairlead.decide.whatif.site import build_past_site, find_known_site
 from fairlead.explain.diagnosing.site_file import read_site_facts
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
@@ -100,14 +100,14 @@ def _past(workload: OwnPast) -> Source:
     span = Span(moment_ns(workload.since), moment_ns(workload.until))
     facts = read_site_facts(workload.site)
     peaks = {} if facts is None else dict(facts.peaks)
-    past = past_of(lake, span)
+    past = read_past(lake, span)
     fit = sound(past.runs, past.bursts)
-    known, defaults = known_of(lake, span, past, peaks)
+    known, defaults = find_known_site(lake, span, past, peaks)
     phases = phases_of(fit.runs, fit.bursts)
     curves = learn(fit.runs, phases, defaults)
     history = jobs_of(fit.runs, phases, curves)
-    site = setting_of(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
-    rest = recorded(past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None)
+    site = build_past_site(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
+    rest = build_recorded(past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None)
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")
 
     def play(name: str, seed: int) -> ReplayResult:
@@ -116,7 +116,7 @@ def _past(workload: OwnPast) -> Source:
         policy = rest if name == AS_IT_WAS else path_policy(name)
         if name != AS_IT_WAS and layer != "both":
             policy = OnLayer(policy, rest, layer)
-        return played(name, name, policy, past, fit.row, fit.runs, history, site, seed=seed).replayed
+        return replay_past(name, name, policy, past, fit.row, fit.runs, history, site, seed=seed).replayed
 
     dropped = [f"{one.count:,} {one.of} dropped: {one.why}" for one in fit.dropped]
     quiet = [f"{fit.quiet:,} jobs without I/O left out"] if fit.quiet else []

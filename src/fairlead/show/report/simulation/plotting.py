@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.registry import policy
+from fairlead.decide.registry import find_policy
 from fairlead.decide.sim.experiments.cases import case_of, outcome_of, prepared, stream
 from fairlead.decide.sim.experiments.papers import STUDY, PaperReport
 from fairlead.decide.sim.experiments.scheduling_study import figures
@@ -78,7 +78,7 @@ def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
     one = prepared(case, len(names), None, 0)
     phases = np.diff(one.cycles.first_phase)
     for name in experiment.chosen:
-        decision = policy(name).decide(one.known["exact"], one.pool, stream(case.seed, len(names), None, 0, name))
+        decision = find_policy(name).decide(one.known["exact"], one.pool, stream(case.seed, len(names), None, 0, name))
         outcome, _, _ = outcome_of(case, one, decision, (case.seed, len(names), 0, 0), logged=True)
         alone = one.true.time_s[np.arange(len(names)), np.maximum(decision.choice, 0)] / phases
         rounds = (one.true.compute_s + alone * phases).max()
