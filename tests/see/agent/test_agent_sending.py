@@ -115,8 +115,8 @@ def test_bad_answers_cost_nothing_and_end(
     for attempt in range(3):
         assert shipper.step(attempt * 10**12) > attempt * 10**12
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
-    assert shipper.told().failing
-    assert shipper.told().text
+    assert shipper.get_health().failing
+    assert shipper.get_health().text
     assert len(list(Path(spool.folder).glob("*.batch"))) == 1
     collector.misbehave = None
     assert shipper.step(10**14) == 10**14

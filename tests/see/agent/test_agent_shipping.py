@@ -84,7 +84,7 @@ def left(folder: Path) -> int:
 def test_waits_double_to_a_minute_and_are_drawn_evenly() -> None:
     longest = Backoff(lambda: 1.0)
     assert [longest.failed() for _ in range(9)] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
-    longest.succeeded()
+    longest.record_success()
     assert longest.failed() == 0.5
     assert Backoff(lambda: 0.0).failed(30) == 30
     assert Backoff(lambda: 0.0).failed(10**8) == 3600
@@ -105,8 +105,8 @@ def test_everything_goes_oldest_first_and_is_removed(tmp_path: Path) -> None:
     assert seqs(wire) == list(range(1, 301))
     assert len(wire.bodies) == 3
     assert left(tmp_path) == 0
-    assert shipper.told().sent_files == 300
-    assert not shipper.told().failing
+    assert shipper.get_health().sent_files == 300
+    assert not shipper.get_health().failing
 
 
 def test_a_body_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +140,8 @@ def test_an_hour_without_a_collector(tmp_path: Path) -> None:
         if second % 60 == 0:
             assert sum(path.stat().st_size for path in tmp_path.glob("*.batch")) <= 64_000
     assert 80 < len(wire.bodies) < 250, "about one in thirty seconds"
-    assert shipper.told().failing
-    assert shipper.told().text == "no route"
+    assert shipper.get_health().failing
+    assert shipper.get_health().text == "no route"
     waiting = b"".join(path.read_bytes() for path in sorted(tmp_path.glob("*.batch")))
     kept = [batch.header.seq for batch in batches(io.BytesIO(waiting), "")]
     lost = spool.lost_batches
@@ -186,8 +186,8 @@ def test_one_bad_file_among_many_is_put_aside_alone(tmp_path: Path, status: int)
     drain(shipper)
     assert left(tmp_path) == 0
     assert left(tmp_path / "refused") == 1
-    assert shipper.told().refused == 1
-    assert str(status) in shipper.told().text or not shipper.told().text
+    assert shipper.get_health().refused == 1
+    assert str(status) in shipper.get_health().text or not shipper.get_health().text
     assert set(seqs(wire)) == set(range(1, 12))
 
 
@@ -201,7 +201,7 @@ def test_what_was_refused_takes_bounded_room(tmp_path: Path, monkeypatch: pytest
     drain(shipper)
     assert left(tmp_path) == 0
     assert 0 < sum(path.stat().st_size for path in (tmp_path / "refused").iterdir()) <= 16000
-    assert shipper.told().refused == 3
+    assert shipper.get_health().refused == 3
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_nothing_is_removed_on_any_other_answer(tmp_path: Path, answer: Answer) 
     drain(shipper)
     assert left(tmp_path) == 3
     assert not (tmp_path / "refused").exists()
-    assert shipper.told().failing
-    assert str(answer.status) in shipper.told().text
+    assert shipper.get_health().failing
+    assert str(answer.status) in shipper.get_health().text
 
 
 def test_spools_of_mounts_are_sent_as_they_are_in_order_of_time(tmp_path: Path) -> None:
@@ -254,16 +254,16 @@ def test_spools_of_mounts_are_sent_as_they_are_in_order_of_time(tmp_path: Path) 
     shipper = shipper_of(own, wire, mount)
     drain(shipper)
     assert b"".join(wire.bodies) == expected
-    assert shipper.told().foreign_files == 5
+    assert shipper.get_health().foreign_files == 5
     assert sorted(path.name for path in mount.iterdir()) == ["link.batch", "pipe.batch"]
-    assert "cannot be read" in shipper.told().text or shipper.told().text == ""
+    assert "cannot be read" in shipper.get_health().text or shipper.get_health().text == ""
     wire.bodies.clear()
     fill(spools[1], 1)
     shipper.step(10**12)
     assert len(wire.bodies) == 1
     missing = shipper_of(own, wire, tmp_path / "nothing")
     drain(missing)
-    assert not missing.told().spools_found
+    assert not missing.get_health().spools_found
 
 
 def test_a_mounts_file_of_another_node_holds_up_no_other(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_mounts_file_of_another_node_holds_up_no_other(tmp_path: Path) -> None
     shipper = shipper_of(own, wire, mount)
     drain(shipper)
     assert (left(own), left(mount)) == (0, 2)
-    assert "the token is for n1" in shipper.told().text
+    assert "the token is for n1" in shipper.get_health().text
     sent = len(wire.bodies)
     drain(shipper, 10**12)
     assert len(wire.bodies) == sent
@@ -312,15 +312,15 @@ def test_an_attempt_that_takes_too_long_is_cut(tmp_path: Path) -> None:
     fill(spool, 1)
 
     def slow(_: list[Batch]) -> Answer:
-        shipper.overdue(30 * SECOND)
+        shipper.cut_overdue(30 * SECOND)
         assert wire.cuts == 0
-        shipper.overdue(100 * SECOND)
+        shipper.cut_overdue(100 * SECOND)
         assert wire.cuts == 1
         raise SendError("cut")
 
     wire = Wire(slow)
     shipper = shipper_of(tmp_path, wire)
     shipper.step(0)
-    shipper.overdue(10**12)
+    shipper.cut_overdue(10**12)
     assert wire.cuts == 1
     assert left(tmp_path) == 1

@@ -69,7 +69,7 @@ class AtOnce(Runs):
         done, self.done = self.done, []
         return done
 
-    def deadline_ns(self) -> int | None:
+    def compute_deadline_ns(self) -> int | None:
         return None
 
 
@@ -126,7 +126,7 @@ class House:
 
 def test_ticks_are_steady_and_missed_ones_are_skipped_and_counted() -> None:
     grid = Grid(1000, 100)
-    assert not grid.due(999)
+    assert not grid.is_due(999)
     grid.take(1000)
     assert (grid.next_ns, grid.missed) == (1100, 0)
     grid.take(1399)

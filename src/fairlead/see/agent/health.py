@@ -50,7 +50,7 @@ class Tally:
         self.state = ""
         """The worst of the interval, so that an hour of flicker is not told as well."""
 
-    def took(self, outcome: Outcome) -> None:
+    def count_run(self, outcome: Outcome) -> None:
         """One run is over."""
         self.runs += 1
         self.busy_ns += outcome.busy_ns

@@ -105,12 +105,12 @@ class Watch:
             text = "the clock of {} was set {} by {:.3f} s".format(
                 self.node, "forward" if moved > 0 else "back", abs(moved) / 1e9
             )
-            self.event(wall_ns, "clock_step", text)
+            self.record_event(wall_ns, "clock_step", text)
             self._realign(mono_ns, wall_ns)
         for outcome in self._crew.collect(mono_ns):
             self._take(outcome, mono_ns)
         for one in self.watched:
-            if one.grid.due(mono_ns) and not one.running and one.name not in self._crew.stuck:
+            if one.grid.is_due(mono_ns) and not one.running and one.name not in self._crew.stuck:
                 one.grid.take(mono_ns)
                 one.running = True
                 self._crew.start(one.name, one.probe)
@@ -119,7 +119,7 @@ class Watch:
                 one.grid.missed = 0
         for outcome in self._crew.collect(mono_ns):
             self._take(outcome, mono_ns)
-        if self._health.due(mono_ns):
+        if self._health.is_due(mono_ns):
             self._tell_health(mono_ns, wall_ns)
         if self._file_due(mono_ns):
             self.flush(mono_ns)
@@ -128,7 +128,7 @@ class Watch:
     def _next_ns(self) -> int:
         times = [one.grid.next_ns for one in self.watched if not one.running and one.name not in self._crew.stuck]
         times += [self._ship.next_ns, self._health.next_ns]
-        deadline = self._crew.deadline_ns()
+        deadline = self._crew.compute_deadline_ns()
         return min(times if deadline is None else [*times, deadline])
 
     def _realign(self, mono_ns: int, wall_ns: int) -> None:
@@ -137,7 +137,7 @@ class Watch:
             if one.state != MISSING:
                 one.grid.next_ns = align_to_period(mono_ns, wall_ns, one.period_ns)
 
-    def event(self, wall_ns: int, kind: str, text: str) -> None:
+    def record_event(self, wall_ns: int, kind: str, text: str) -> None:
         """Something happened to the agent or its node."""
         self.sheets.add_event(Event(wall_ns, self.node, kind, text))
         self._lively = True
@@ -150,7 +150,7 @@ class Watch:
         one.running = False
         one.looks += 1
         one.state = outcome.state
-        one.tally.took(outcome)
+        one.tally.count_run(outcome)
         if outcome.found is None:
             if outcome.state == MISSING:
                 one.series.clear()
@@ -195,7 +195,7 @@ class Watch:
     def _file_due(self, mono_ns: int) -> bool:
         if self.sheets.waiting_bytes >= MOST_WAITING:
             return True
-        if not self._ship.due(mono_ns):
+        if not self._ship.is_due(mono_ns):
             return False
         self._ship.take(mono_ns)
         # A quarter of a period of grace: the grid is steadier than the file before it was.

@@ -75,7 +75,7 @@ class Runs(ABC):
         """What was done since."""
 
     @abstractmethod
-    def deadline_ns(self) -> Optional[int]:
+    def compute_deadline_ns(self) -> Optional[int]:
         """When what runs now becomes late."""
 
 
@@ -133,7 +133,7 @@ class Crew(Runs):
                 self._hire()
         return done
 
-    def deadline_ns(self) -> Optional[int]:
+    def compute_deadline_ns(self) -> Optional[int]:
         """When what runs now becomes late."""
         hand = self._hand
         task = None if hand is None else hand.task

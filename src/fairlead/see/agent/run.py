@@ -116,10 +116,10 @@ class Agent:
         )
         if broken:
             text = "{} files of the spool were cut off, as by a loss of power, and were removed: {}"
-            self.watch.event(wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))
+            self.watch.record_event(wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))
 
     def _told(self) -> SenderHealth:
-        return self.sending.shipper.told() if self.sending is not None else SenderHealth()
+        return self.sending.shipper.get_health() if self.sending is not None else SenderHealth()
 
     def _wrote(self) -> None:
         if self.sending is not None:
@@ -132,7 +132,7 @@ class Agent:
             now = read_mono_ns()
             again = self.watch.step(now, wall_ns())
             if self.sending is not None:
-                self.sending.shipper.overdue(now)
+                self.sending.shipper.cut_overdue(now)
             if self.settings.once and now - began >= _ONCE_NS:
                 if self.watch.looked_twice or now - began >= _LONGEST_ONCE_NS:
                     return

@@ -16,7 +16,7 @@ class Grid:
         self.missed = 0
         self._period_ns = period_ns
 
-    def due(self, now_ns: int) -> bool:
+    def is_due(self, now_ns: int) -> bool:
         """Whether its tick has come."""
         return now_ns >= self.next_ns
 
@@ -26,7 +26,7 @@ class Grid:
         self.missed += passed
         self.next_ns += (passed + 1) * self._period_ns
 
-    def slower(self, now_ns: int, wait_ns: int) -> None:
+    def delay_next(self, now_ns: int, wait_ns: int) -> None:
         """The next tick is the first on the grid after `wait_ns` from now; what lies between is not missed."""
         ahead = max(now_ns + wait_ns - self.next_ns, 0)
         self.next_ns += -(-ahead // self._period_ns) * self._period_ns

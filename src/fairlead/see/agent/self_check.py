@@ -47,7 +47,7 @@ def _looked(probes: "List[Tuple[str, Probe]]") -> List[Outcome]:
     found: Dict[str, Outcome] = {}
     until = mono() + int(_LONGEST_S * 1e9)
     while len(found) < len(probes) and mono() < until:
-        deadline = crew.deadline_ns() or mono() + 10**8
+        deadline = crew.compute_deadline_ns() or mono() + 10**8
         select.select([crew.wake_fd], [], [], min(max(deadline - mono(), 0) / 1e9 + 0.001, 0.25))
         for outcome in crew.collect(mono()):
             found.setdefault(outcome.name, outcome)

@@ -57,7 +57,7 @@ class Backoff:
         self.failures += 1
         return self._draw() * longest + min(retry_after_s or 0.0, _PATIENCE_S)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """The next failure is a first one."""
         self.failures = 0
 
@@ -103,7 +103,7 @@ class Shipper:
         self._attempt: Optional[Tuple[int, int]] = None
         self._told = SenderHealth(spools=bool(foreign))
 
-    def told(self) -> SenderHealth:
+    def get_health(self) -> SenderHealth:
         """How it goes."""
         return self._told
 
@@ -114,7 +114,7 @@ class Shipper:
         self._kept.clear()  # another token may be for them; what was taken is known
         self._left = ""
 
-    def overdue(self, mono_ns: int) -> None:
+    def cut_overdue(self, mono_ns: int) -> None:
         """Cuts an attempt that takes far too long, however busily the other side pretends."""
         attempt = self._attempt
         if attempt is not None and mono_ns > attempt[0] + _ATTEMPT_NS + attempt[1] * SECOND_NS // _SLOWEST_BYTES_PER_S:
@@ -229,7 +229,7 @@ class Shipper:
 
     def _settled(self, count: int) -> None:
         self._alone = max(self._alone - count, 0)
-        self._backoff.succeeded()
+        self._backoff.record_success()
 
     def _left_out(self, sent: List[_Waiting], answer: Answer) -> bool:
         """Whether a mount's file our token is not for stays where it is, so that it holds up no other."""

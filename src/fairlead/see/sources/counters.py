@@ -254,7 +254,7 @@ def _opened(path: Path) -> Iterator[list[Dump]]:
                 shutil.copyfileobj(file, wrapped)
                 yield [Dump(wrapped)]
             return
-        yield Dump.snapshots(file)
+        yield Dump.read_snapshots(file)
 
 
 def _head(file: BinaryIO) -> bytes:

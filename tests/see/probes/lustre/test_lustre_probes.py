@@ -50,9 +50,9 @@ class Opened(Tree):
         super().__init__(root)
         self.seen = seen
 
-    def chunks(self, parameter: Parameter) -> Any:
+    def read_chunks(self, parameter: Parameter) -> Any:
         self.seen.add(parameter.path)
-        return super().chunks(parameter)
+        return super().read_chunks(parameter)
 
 
 def lustre(shared_data: Path, tree: str) -> str:

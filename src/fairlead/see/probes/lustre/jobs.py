@@ -76,7 +76,7 @@ class _JobsProbe(LustreProbe):
             if start_ns is not None:
                 epochs[key] = start_ns
 
-        read = scan_job_stats(place.chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
+        read = scan_job_stats(place.read_chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
         tally.add(read.unknown, read.example)
         if parts is not None:
             for job, values in parts.totals().items():

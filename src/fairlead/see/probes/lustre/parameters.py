@@ -40,14 +40,14 @@ class Place(ABC):
         """All parameters of that pattern, sorted."""
 
     @abstractmethod
-    def chunks(self, parameter: Parameter) -> Iterator[bytes]:
+    def read_chunks(self, parameter: Parameter) -> Iterator[bytes]:
         """Its text, piece by piece. One that is gone by now is empty. Raises OSError."""
 
     def read(self, parameter: Parameter, most: int = 1 << 22) -> bytes:
         """Its text, at most `most` bytes of it. Raises OSError."""
         parts: List[bytes] = []
         size = 0
-        for chunk in self.chunks(parameter):
+        for chunk in self.read_chunks(parameter):
             parts.append(chunk)
             size += len(chunk)
             if size >= most:
@@ -111,7 +111,7 @@ class Tree(Place):
                 elif not os.path.isdir(path):
                     yield Parameter((*stars, name), path)
 
-    def chunks(self, parameter: Parameter) -> Iterator[bytes]:
+    def read_chunks(self, parameter: Parameter) -> Iterator[bytes]:
         try:
             with open(parameter.path, "rb", buffering=0) as file:
                 while True:
@@ -140,7 +140,7 @@ class Dump(Place):
         self.names = sorted(values)
 
     @classmethod
-    def snapshots(cls, file: BinaryIO) -> "List[Dump]":
+    def read_snapshots(cls, file: BinaryIO) -> "List[Dump]":
         """The dumps of a file that each one was added to (`>>`): a new one begins where the first name returns."""
         return [cls(file, values) for values in _snapshots(file)]
 
@@ -160,7 +160,7 @@ class Dump(Place):
                 found.append(Parameter(match.groups(), name, begin, end))
         return found
 
-    def chunks(self, parameter: Parameter) -> Iterator[bytes]:
+    def read_chunks(self, parameter: Parameter) -> Iterator[bytes]:
         at = parameter.begin
         while at < parameter.end:
             self.file.seek(at)

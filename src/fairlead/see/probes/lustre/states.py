@@ -149,7 +149,7 @@ class StatesProbe(LustreProbe):
         counted = Reading("events", (), (), (), {}, None, tally.unknown, tally.example)
         return ProbeResult([counted] if tally.unknown else [], look.events)
 
-    def health(self, _one: Parameter, text: bytes, before: Any, look: _Look) -> str:
+    def check_health(self, _one: Parameter, text: bytes, before: Any, look: _Look) -> str:
         """health_check: a change, or that it is not well at the first look."""
         words = format_line(b" ".join(text.split()))
         well = words.lower() == "healthy"
@@ -185,7 +185,7 @@ class StatesProbe(LustreProbe):
                 lost = None
         return max([since, *(moment for moment, _ in entries)])
 
-    def connection(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
+    def check_connection(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """import: another server took the target over, requests timed out."""
         now = import_of(text)
         if now.state is None:
@@ -202,7 +202,7 @@ class StatesProbe(LustreProbe):
                 look.events.append(Event(look.now_ns, component, "timeouts", said))
         return now
 
-    def recovery(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
+    def check_recovery(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """recovery_status: a recovery that began, or ended."""
         now = parse_recovery(text)
         if not now.status:
@@ -216,7 +216,7 @@ class StatesProbe(LustreProbe):
             look.events.append(Event(now.start_ns, one.stars[0], "recovery", said, now.end_ns))
         return now
 
-    def evictions(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
+    def check_evictions(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """eviction_count: clients that a target evicted."""
         now = number_of(text, look.tally)
         if now is not None and before is not None and now > before:
@@ -224,7 +224,7 @@ class StatesProbe(LustreProbe):
             look.events.append(Event(look.now_ns, one.stars[0], "eviction", said))
         return now
 
-    def exports(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
+    def check_exports(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """num_exports: a tenth of a target's clients, two at least, went away at once."""
         now = number_of(text, look.tally)
         if now is not None and before is not None and before - now >= 2 and now <= before * _FEWER:
@@ -234,12 +234,12 @@ class StatesProbe(LustreProbe):
 
 
 _TOLD = {
-    "health_check": StatesProbe.health,
+    "health_check": StatesProbe.check_health,
     "state": StatesProbe.state,
-    "import": StatesProbe.connection,
-    "recovery_status": StatesProbe.recovery,
-    "eviction_count": StatesProbe.evictions,
-    "num_exports": StatesProbe.exports,
+    "import": StatesProbe.check_connection,
+    "recovery_status": StatesProbe.check_recovery,
+    "eviction_count": StatesProbe.check_evictions,
+    "num_exports": StatesProbe.check_exports,
 }
 
 

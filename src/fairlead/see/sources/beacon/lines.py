@@ -109,7 +109,7 @@ class Lines:
         """Rows of some kinds, in line order."""
         return np.flatnonzero(np.isin(self.kind, kinds)) if len(kinds) > 1 else np.flatnonzero(self.kind == kinds[0])
 
-    def spans(self, begins: Ints, ends: Ints) -> pa.DictionaryArray:
+    def encode_spans(self, begins: Ints, ends: Ints) -> pa.DictionaryArray:
         """Spans of the block as dictionary-encoded bytes."""
         out = np.empty(int((ends - begins).sum()), np.uint8)
         offsets = np.empty(len(begins) + 1, np.int32)
@@ -117,9 +117,9 @@ class Lines:
         flat = pa.BinaryArray.from_buffers(pa.binary(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
         return flat.dictionary_encode()
 
-    def codes(self, words: Words, begins: Ints, ends: Ints) -> Ints:
+    def look_up_codes(self, words: Words, begins: Ints, ends: Ints) -> Ints:
         """Codes in `words` of spans."""
-        spans = self.spans(begins, ends)
+        spans = self.encode_spans(begins, ends)
         lookup = np.array([words.code(w) for w in spans.dictionary.to_pylist()], np.int64)
         return lookup[spans.indices.to_numpy()] if len(lookup) else np.empty(0, np.int64)
 
@@ -129,7 +129,7 @@ class Lines:
         named = ends > begins
         if not named.any():
             return np.full(len(rows), words.code(default) if default else -1, np.int64)
-        codes = self.codes(words, begins, ends)
+        codes = self.look_up_codes(words, begins, ends)
         if not named.all():
             codes[~named] = words.code(default) if default else -1
         return codes

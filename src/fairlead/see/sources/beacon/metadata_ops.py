@@ -33,8 +33,8 @@ def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling:
     if not len(line):
         return
     hosts = lines.hosts(carried.hosts, rows, polling.host)
-    senders = lines.codes(carried.clients, begins, clients[:, 0])
-    names = lines.codes(carried.names, name_a, name_b)
+    senders = lines.look_up_codes(carried.clients, begins, clients[:, 0])
+    names = lines.look_up_codes(carried.names, name_a, name_b)
     keys = ((hosts[line] + 1) << 36) | (senders[line] << 12) | names  # Words keep to 20, 20 and 12 bits
     deltas = carried.metadata.deltas(keys, stamps[line], value.reshape(-1, 1))
     tally.add("counter_resets", deltas.resets)

@@ -72,7 +72,7 @@ def _paths(
     lines: Lines, begins: Ints, ends: Ints, first_ns: Ints, carried: SeriesState, fs: str
 ) -> tuple[Ints, pa.RecordBatch | None]:
     """File ids of path spans, and a `files` batch of those not given before."""
-    spans = lines.spans(np.ascontiguousarray(begins), np.ascontiguousarray(ends))
+    spans = lines.encode_spans(np.ascontiguousarray(begins), np.ascontiguousarray(ends))
     texts = [raw.decode("utf-8", "surrogateescape") for raw in spans.dictionary.to_pylist()]
     ids = file_ids([fs] * len(texts), texts)
     codes = spans.indices.to_numpy()
