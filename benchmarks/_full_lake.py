@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, batch_of
 from fairlead.store.compaction import compact_tables
@@ -201,7 +201,7 @@ def judged(first: int, starts: np.ndarray, ends: np.ndarray, users: list[str], d
         )
         for k in np.flatnonzero(lost > 0).tolist()
     ]
-    finding = finding_rows(told, int(ends.max()))
+    finding = build_finding_rows(told, int(ends.max()))
     return [summary, phase, finding]
 
 

@@ -11,7 +11,7 @@ import time
 from array import array
 from pathlib import Path
 
-from fairlead.core.batches.encoding import Header, Numbers, encode, numbers, same_word
+from fairlead.core.batches.encoding import Header, Numbers, encode_batch, encode_numbers, encode_same_word
 
 A_SECOND = 10
 
@@ -29,15 +29,15 @@ def main() -> None:
         columns: dict[str, object] = {
             "start_ns": starts,
             "end_ns": array("q", [one + 900 for one in starts]),
-            "busy_ns": numbers([900] * rows),
-            "node": same_word("n00001", rows),
-            "job_id": same_word("900000", rows),
-            "interface": same_word("posix", rows),
-            "op": same_word("write", rows),
-            "file_id": numbers([seq] * rows),
+            "busy_ns": encode_numbers([900] * rows),
+            "node": encode_same_word("n00001", rows),
+            "job_id": encode_same_word("900000", rows),
+            "interface": encode_same_word("posix", rows),
+            "op": encode_same_word("write", rows),
+            "file_id": encode_numbers([seq] * rows),
             "handle": steps,
-            "size": numbers([4096] * rows),
-            "count": numbers([1] * rows),
+            "size": encode_numbers([4096] * rows),
+            "count": encode_numbers([1] * rows),
         }
         columns = {name: Numbers(one) if isinstance(one, array) else one for name, one in columns.items()}
         header = Header(
@@ -52,7 +52,7 @@ def main() -> None:
             first_ns=starts[0],
             last_ns=starts[-1],
         )
-        line.request("POST", "/v1/batches", encode(header, columns), {"Authorization": f"Bearer {token}"})
+        line.request("POST", "/v1/batches", encode_batch(header, columns), {"Authorization": f"Bearer {token}"})
         answer = line.getresponse()
         answer.read()
         if seq == 0:

@@ -30,11 +30,11 @@ from fairlead.core.model.site import Layer
 from fairlead.decide import registry
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Policy, Running, build_pool
 from fairlead.decide.policies.allocation.joint import Joint, Tuning
-from fairlead.decide.sim.cycles.measures import measure
+from fairlead.decide.sim.cycles.measures import compute_measures
 from fairlead.decide.sim.cycles.model import Window, run
 from fairlead.decide.sim.experiments import oracle
-from fairlead.decide.sim.workloads.profiles import Profiles, forge, osts
-from fairlead.decide.sim.workloads.published import DrawnSet, draw
+from fairlead.decide.sim.workloads.profiles import Profiles, draw_osts, read_forge
+from fairlead.decide.sim.workloads.published import DrawnSet, draw_set
 
 LEFT_OUT = ("mckp-direct", "oracle")
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)
@@ -78,8 +78,8 @@ class Task:
 def profiles(variant: str) -> Profiles:
     """Scenarios of a variant; the constants of ours were chosen on the even ones."""
     if variant == "osts":
-        return osts()
-    everything = forge()
+        return draw_osts()
+    everything = read_forge()
     return everything.only(np.arange(1, len(everything), 2)) if variant == "held-out" else everything
 
 
@@ -88,7 +88,7 @@ def told(variant: str, drawn: DrawnSet) -> Applications:
     applications = drawn.applications
     if variant != "class-means":
         return applications
-    return replace(applications, bandwidth=profiles(variant).class_means()[drawn.scenario])
+    return replace(applications, bandwidth=profiles(variant).compute_class_means()[drawn.scenario])
 
 
 def planned(
@@ -99,7 +99,7 @@ def planned(
     tasks = []
     for seed in range(first, first + 200 * sets * BINS):
         theta = float(np.random.default_rng([seed, 77]).uniform(0.04, min(1.5, 0.97 * k / 20)))
-        bin_ = int(draw(profiles(variant), theta, k, (seed, k)).load * 10)
+        bin_ = int(draw_set(profiles(variant), theta, k, (seed, k)).load * 10)
         if bin_ < BINS and have[bin_] < sets:
             tasks.append(
                 Task(
@@ -143,7 +143,7 @@ def simulated(drawn: DrawnSet, decision: Decision) -> list[float]:
     work = applications.time_s[rows, decision.choice]
     outcome = run(drawn.cycles, decision.resources, work, drawn.resources, WINDOW)
     best = applications.time_s.min(axis=1)
-    got = measure(outcome, best, work, applications.compute_s, applications.cores, drawn.cores)
+    got = compute_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores)
     return [got.mean, got.idle, got.percentile(90), float(got.unfinished)]
 
 
@@ -162,7 +162,7 @@ def one_by_one(policy: Policy, applications: Applications, pool: Layer, rng: np.
 
 def done(task: Task) -> dict[str, object]:
     """All policies on one set."""
-    drawn = draw(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
+    drawn = draw_set(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
     known, pool = told(task.variant, drawn), build_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:

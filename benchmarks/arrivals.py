@@ -20,8 +20,8 @@ from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Running, build_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
 from fairlead.decide.registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_policy
-from fairlead.decide.sim.workloads.profiles import forge
-from fairlead.decide.sim.workloads.published import DrawnSet, draw
+from fairlead.decide.sim.workloads.profiles import read_forge
+from fairlead.decide.sim.workloads.published import DrawnSet, draw_set
 
 RUNNING, RESOURCES, CORES, LOAD = 10_000, 1_000, 24_000.0, 0.8
 PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2700.0
@@ -51,7 +51,7 @@ def times_ms(name: str, state: Running, pool: Layer, arrivals: DrawnSet) -> np.n
 
 def knapsack_ms(times: int) -> tuple[float, float]:
     """Median and slowest milliseconds of MCKP for 512 jobs on 256 nodes: straight access and backtracking included."""
-    applications, pool = draw(forge(), 0.4, 512, 3, resources=256).applications, build_pool(256, 480.0)
+    applications, pool = draw_set(read_forge(), 0.4, 512, 3, resources=256).applications, build_pool(256, 480.0)
     took = []
     for _ in range(times + 1):
         begin = time.perf_counter()
@@ -67,8 +67,8 @@ def main() -> int:
     arguments = parser.parse_args()
     each = 50 if arguments.quick else 500
     pool = build_pool(RESOURCES, CORES)
-    state = running(draw(forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES), pool)
-    arrivals = draw(forge(), LOAD, each + 3, 2, resources=RESOURCES // 20)
+    state = running(draw_set(read_forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES), pool)
+    arrivals = draw_set(read_forge(), LOAD, each + 3, 2, resources=RESOURCES // 20)
     shown = Table(
         title=f"one arrival, {RUNNING:,} jobs on {RESOURCES:,} resources; published: the slowest placement",
         title_justify="left",
@@ -93,7 +93,7 @@ def main() -> int:
     columns = (f"{median:.3f}", f"{slowest_ms:.3f}", f"{KNAPSACK_MS:g}", f"{slowest_ms / KNAPSACK_MS:.2f}")
     shown.add_row("mckp, 512 x 256", *columns)
     figures["knapsack"] = {"p50_ms": round(median, 4), "max_ms": round(slowest_ms, 4)}
-    applications = draw(forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES).applications
+    applications = draw_set(read_forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES).applications
     begin = time.perf_counter()
     find_policy("tcpu+greedy-clairvoyant").decide(applications, pool, np.random.default_rng(0))
     together_ms = (time.perf_counter() - begin) * 1e3

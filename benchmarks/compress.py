@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.compression.merger import Merger
-from fairlead.core.compression.runs import expand, merge
-from fairlead.core.model.tables import OPS, batch_of, word_column
+from fairlead.core.compression.runs import expand_runs, merge_runs
+from fairlead.core.model.tables import OPS, batch_of, build_word_column
 from fairlead.see.sources.darshan import DarshanSource
 from fairlead.see.sources.darshan.container import read_header
 from fairlead.see.sources.darshan.regions import LogFile
@@ -65,7 +65,7 @@ def synthetic(operations: int, offsets: str, *, interleaved: bool) -> pa.RecordB
         by_time = np.argsort(columns["start_ns"], kind="stable")
         columns = {name: values[by_time] for name, values in columns.items()}
     rows = len(rank)
-    words = {name: word_column(name, rows) for name in ("node", "job_id", "interface", "fs", "op")}
+    words = {name: build_word_column(name, rows) for name in ("node", "job_id", "interface", "fs", "op")}
     sizes = {"size": np.full(rows, 4096), "count": np.ones(rows, np.int64)}
     return batch_of(OPS, columns | words | sizes)
 
@@ -128,7 +128,7 @@ def speed(real: pa.Table | None, *, quick: bool) -> tuple[Table, dict[str, objec
     for name, ops in cases(real, 1 << 20 if quick else 1 << 22):
         batches = ops.to_batches(max_chunksize=BATCH)
         repeats = 2 if quick else 5
-        at_once = best(lambda batches=batches: [merge(batch) for batch in batches], repeats)
+        at_once = best(lambda batches=batches: [merge_runs(batch) for batch in batches], repeats)
         stream = best(lambda ops=ops: streamed(ops), repeats)
         rates = [len(ops) / seconds / 1e6 for seconds in (at_once, stream)]
         runs = len(streamed(ops))
@@ -146,8 +146,8 @@ def sizes(logs: list[tuple[str, pa.Table, int]]) -> tuple[Table, dict[str, objec
     rows = [*logs, ("all of them, in one lake", everything, sum(traced for _, _, traced in logs))]
     figures: dict[str, object] = {}
     for name, ops, traced in rows:
-        runs, exact = merge(ops, by_time=True), merge(ops, by_time=True, exact_times=True)
-        assert len(expand(exact)) == len(ops)
+        runs, exact = merge_runs(ops, by_time=True), merge_runs(ops, by_time=True, exact_times=True)
+        assert len(expand_runs(exact)) == len(ops)
         each = [size / len(ops) for size in (traced, lake_bytes(runs), lake_bytes(exact), lake_bytes(ops))]
         last = name == rows[-1][0]
         table.add_row(

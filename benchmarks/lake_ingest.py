@@ -30,8 +30,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, checksum
-from fairlead.core.batches.rows import decode
+from fairlead.core.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, compute_checksum
+from fairlead.core.batches.rows import decode_body
 from fairlead.core.clock import now_ns
 from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
@@ -125,7 +125,7 @@ def batch(node: int, seq: int, begin_ns: int, took: np.ndarray, idle: np.ndarray
         "job": None,
         "columns": [[name, kind, len(section)] for name, kind, section in columns],
         "raw_bytes": len(raw),
-        "checksum": checksum(payload),
+        "checksum": compute_checksum(payload),
     }
     text = json.dumps(about, separators=(",", ":")).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload, int(count.sum()), last
@@ -201,7 +201,7 @@ class Sender(threading.Thread):
             if self.rows_per_s:
                 time.sleep(max(0.0, begun + self.rows / self.rows_per_s - time.perf_counter()))
             started = time.perf_counter()
-            found = decode(body)
+            found = decode_body(body)
             taken, known = self.writer.take_batches(body, found)
             self.acknowledged.append((time.perf_counter() - started) * 1e3)
             assert (taken, known) == (len(found), 0)

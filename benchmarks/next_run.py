@@ -59,7 +59,7 @@ def summit(quick: bool) -> list[Run] | None:
 
 def machine(quick: bool) -> list[Run]:
     """Jobs of programs of the labelled machine, one after another as they are handed in."""
-    rng, small = np.random.default_rng(30), platform.small()
+    rng, small = np.random.default_rng(30), platform.build_small()
     mix = Mix(nontrivial_share=0.75, high_mdops_share=0.05, volume_scale=0.25)
     jobs = draw(small, mix, 2000 if quick else 8000, rng, site=programs(small, mix, rng))
     scale = scale_of(np.array([float(job.program.nodes) for job in jobs]))

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.decide.registry import path_policy
-from fairlead.decide.sim.platform import taihulight
-from fairlead.decide.sim.replay.measures import summary
-from fairlead.decide.sim.replay.replay import replay
-from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, season
+from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.replay.measures import summarize_jobs
+from fairlead.decide.sim.replay.replay import replay_jobs
+from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, draw_season
 
 WANTED_S = 600.0
 RUNS = (("static-map", 0), ("dfra", 0), ("static-map", 16), ("dfra", 16))
@@ -31,15 +31,15 @@ RUNS = (("static-map", 0), ("dfra", 0), ("static-map", 16), ("dfra", 16))
 
 def measured(name: str, spread: int, span_s: float) -> dict[str, float]:
     """One replay in a process of its own, after one of a few hours that compiles the loops."""
-    machine = taihulight(servers=200, targets_per_server=2)
+    machine = build_taihulight(servers=200, targets_per_server=2)
     machine = replace(machine, forwarder_counts=tuple(range(1, len(machine.forwarders) + 1)))
     policy = path_policy(name)
-    replay(season(2, span_s=DAY_S / 4, machine=machine).jobs, machine, policy, default_targets=spread)
-    jobs = season(1, span_s=span_s, machine=machine).jobs
+    replay_jobs(draw_season(2, span_s=DAY_S / 4, machine=machine).jobs, machine, policy, default_targets=spread)
+    jobs = draw_season(1, span_s=span_s, machine=machine).jobs
     began, worked = time.perf_counter(), time.process_time()
-    out = replay(jobs, machine, policy, default_targets=spread)
+    out = replay_jobs(jobs, machine, policy, default_targets=spread)
     seconds, worked = time.perf_counter() - began, time.process_time() - worked
-    told = summary(jobs, out)
+    told = summarize_jobs(jobs, out)
     return {
         "jobs": len(jobs),
         "seconds": round(seconds, 2),

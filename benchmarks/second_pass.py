@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.compression.nodes import merge_nodes, split_nodes
-from fairlead.core.compression.runs import merge
-from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, batch_of, word_column
+from fairlead.core.compression.runs import merge_runs
+from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, batch_of, build_word_column
 from fairlead.see.sources.darshan import DarshanSource
 from fairlead.store.part_files import write_parts
 from fairlead.store.tables import compute_days
@@ -111,11 +111,11 @@ def table(nodes: int, parts: list[dict[str, object]]) -> pa.Table:
                                 pa.array((rank // PER_NODE).astype(np.int32)),
                                 pa.array([f"cn{k:05d}" for k in range(nodes)]),
                             ),
-                            "job_id": word_column("1001", rows),
+                            "job_id": build_word_column("1001", rows),
                             "rank": rank.astype(np.int32),
-                            "interface": word_column("POSIX", rows),
-                            "fs": word_column("/scratch", rows),
-                            "op": word_column(str(part["op"]), rows),
+                            "interface": build_word_column("POSIX", rows),
+                            "fs": build_word_column("/scratch", rows),
+                            "op": build_word_column(str(part["op"]), rows),
                             "file_id": wide(part["file"]),
                             "handle": wide(part["file"]) % 1000,
                             **({"offset": wide(part["offset"]), "size": wide(part["size"])} if sized else {}),
@@ -262,7 +262,7 @@ def same(left: pa.Table, right: pa.Table) -> bool:
 
 def measured(ops: pa.Table) -> dict[str, float]:
     """Figures of one case."""
-    runs = merge(ops)
+    runs = merge_runs(ops)
     begin = time.process_time()
     rest, groups = merge_nodes(runs)
     seconds = time.process_time() - begin

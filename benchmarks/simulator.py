@@ -19,7 +19,7 @@ import simpy
 
 from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Window, run
 from fairlead.decide.sim.engine import Engine, Phases
-from fairlead.decide.sim.platform import taihulight
+from fairlead.decide.sim.platform import build_taihulight
 
 TARGET = 1_000_000
 
@@ -59,7 +59,7 @@ def layered(flows: int, seed: int) -> Phases:
     """Chains of three phases of one flow each over 288 forwarders and 864 targets, one of each: most at their own cap,
     as on a machine that is not full."""
     rng = np.random.default_rng(seed)
-    machine = taihulight()
+    machine = build_taihulight()
     phases = np.arange(flows)
     crosses = np.stack(
         [
@@ -168,7 +168,7 @@ def main() -> None:
     queues = Sharing(queue=np.arange(100) % 4, weight=10.0 ** -np.arange(4))
     took, out = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=horizon / 3), sharing=queues), times)
     line("cycles, K=100, N=20, four weighted queues", out.events, took)
-    machine = taihulight()
+    machine = build_taihulight()
     capacity = np.concatenate([machine.forwarders.bandwidth, machine.targets.bandwidth])
 
     def layers(work_of: Phases) -> Engine:

@@ -32,7 +32,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.access.tokens import OPERATOR, Claims, issue, read_key
+from fairlead.core.access.tokens import OPERATOR, Claims, issue_token, read_key
 from fairlead.store.folder import open_place
 from fairlead.store.inventory import take_inventory
 
@@ -286,7 +286,7 @@ def running(lake: Path, rate: int) -> Iterator[tuple[Server, str, Callable[[int]
         key = read_key(lake.parent / "server.key")
 
         def token(number: int) -> str:
-            return issue(key, Claims(expires_s=int(time.time()) + 86400, role=OPERATOR, user=f"operator{number}"))
+            return issue_token(key, Claims(expires_s=int(time.time()) + 86400, role=OPERATOR, user=f"operator{number}"))
 
         sending = None
         if rate:

@@ -20,7 +20,7 @@ import uvicorn
 
 from fairlead.cli.main import main
 from fairlead.cli.pictures import GAP, IDLE, bar, heat, line, squeezed
-from fairlead.core.access.tokens import Claims, issue
+from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.catalog import Asking
 from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
@@ -76,14 +76,14 @@ def server(lake: Path) -> Iterator[str]:
 @pytest.fixture
 def reader(tmp_path: Path) -> Path:
     path = tmp_path / "token"
-    path.write_text(issue(KEY, Claims(expires_s=2**40, role="reader", user="alice")) + "\n")
+    path.write_text(issue_token(KEY, Claims(expires_s=2**40, role="reader", user="alice")) + "\n")
     return path
 
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Path:
     path = tmp_path / "operator"
-    path.write_text(issue(KEY, Claims(expires_s=2**40, role="operator")))
+    path.write_text(issue_token(KEY, Claims(expires_s=2**40, role="operator")))
     return path
 
 

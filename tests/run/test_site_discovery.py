@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fairlead.cli.main import Commands
 from fairlead.cli.site import site as command
 from fairlead.core.errors import ConfigError, UsageError
-from fairlead.core.model.site_file import check_site, parse_site, site_mapping
+from fairlead.core.model.site_file import build_mapping, check_site, parse_site
 from fairlead.kit.testing.machine import small
 from fairlead.run.site_discovery import discover
 from fairlead.run.site_text import site_text
@@ -64,7 +64,7 @@ def test_a_node_with_slurm_and_lustre_tells_its_site(tmp_path: Path) -> None:
     }
     assert (nfs.kind, nfs.mount) == ("nfs", "/home")
     assert "the server of lfs01-OST0002 is not known" in text
-    mapped = {(r["kind"], r["a"], r["b"]) for r in site_mapping(site, expand_hostlist).to_pylist()}
+    mapped = {(r["kind"], r["a"], r["b"]) for r in build_mapping(site, expand_hostlist).to_pylist()}
     assert ("nid→node", "10.1.0.5@o2ib", "oss1") in mapped
 
 
@@ -88,10 +88,10 @@ def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> Non
     site = parse_site(site_text(found.site, found.remarks))
     assert site.layers == ("client", "forwarder", "target")
     assert [some.nodes for some in site.forwarders] == ["fwd[000-003]"]
-    routed = {r["a"]: r["b"] for r in site_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "node_forwarder"}
+    routed = {r["a"]: r["b"] for r in build_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "node_forwarder"}
     told = {r["a"]: r["b"] for r in play.tables()["mapping"].to_pylist() if r["kind"] == "node_forwarder"}
     assert routed == told
-    targets = {r["a"] for r in site_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "target→server"}
+    targets = {r["a"] for r in build_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "target→server"}
     assert {f"scratch-OST000{k}" for k in range(8)} <= targets
 
 

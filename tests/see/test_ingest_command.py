@@ -15,8 +15,8 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.core import clock
-from fairlead.core.compression.runs import expand
-from fairlead.core.model.tables import OPS, table_of
+from fairlead.core.compression.runs import expand_runs
+from fairlead.core.model.tables import OPS, find_table
 from fairlead.see import ingest as intake
 from fairlead.see.sources import registry
 from fairlead.store import batch_writer
@@ -65,10 +65,12 @@ def test_the_lake_gives_back_every_operation(run: Run, fixtures: Path, tmp_path:
     log = fixtures / "darshan" / "n1_strided_64k_8.darshan"
     assert run("ingest", log)[0] == 0
     assert run("lake", "compact")[0] == 0
-    told = [b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and table_of(b.schema) is OPS]
-    stored = expand(_lake(tmp_path).read("ops"))
+    told = [
+        b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and find_table(b.schema) is OPS
+    ]
+    stored = expand_runs(_lake(tmp_path).read("ops"))
     columns = ["interface", "op", "rank", "file_id", "offset", "size"]
-    original = sorted(row for b in told for row in _tuples(expand(b), columns))
+    original = sorted(row for b in told for row in _tuples(expand_runs(b), columns))
     assert sorted(_tuples(stored, columns)) == original
     assert len(original) > 100
 
@@ -90,10 +92,12 @@ def test_sums_by_second_come_with_a_trace(run: Run, fixtures: Path, tmp_path: Pa
 def test_exact_times_are_kept_when_asked_for(run: Run, fixtures: Path, tmp_path: Path) -> None:
     log = fixtures / "darshan" / "n1_strided_64k_8.darshan"
     assert run("ingest", log, "--exact-times")[0] == 0
-    told = [b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and table_of(b.schema) is OPS]
+    told = [
+        b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and find_table(b.schema) is OPS
+    ]
     columns = ["start_ns", "end_ns", "rank", "offset"]
     original = sorted(row for b in told for row in _tuples(b, columns))
-    assert sorted(_tuples(expand(_lake(tmp_path).read("ops")), columns)) == original
+    assert sorted(_tuples(expand_runs(_lake(tmp_path).read("ops")), columns)) == original
 
 
 def test_inputs_that_fail_stop_no_other(run: Run, fixtures: Path, tmp_path: Path) -> None:

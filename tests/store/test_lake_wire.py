@@ -17,9 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.batches.decoding import batches
-from fairlead.core.batches.encoding import Header, encode, fractions, lists, numbers, same_word, words
-from fairlead.core.batches.rows import decode, rows_of
+from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.encoding import (
+    Header,
+    encode_batch,
+    encode_fractions,
+    encode_lists,
+    encode_numbers,
+    encode_same_word,
+    encode_words,
+)
+from fairlead.core.batches.rows import build_rows, decode_body
 from fairlead.core.compression.nodes import merge_nodes, split_nodes
 from fairlead.core.errors import LakeError, OversizeError, TooOldError, UnfitError
 from fairlead.core.model.tables import OPS, batch_of
@@ -106,7 +114,7 @@ def test_a_body_is_taken_whole_or_not_at_all(lake: Lake) -> None:
             with pytest.raises(error):
                 send(one, wire(1, start_ns=now), bad)
         with pytest.raises(OversizeError):
-            decode(wire(1, rows=2000) + wire(2, rows=2000), "x", 90_000)
+            decode_body(wire(1, rows=2000) + wire(2, rows=2000), "x", 90_000)
         assert not one.known("n1/b1/ops", 1)
         assert _seqs(lake) == {}
         assert send(one, wire(1, start_ns=now)) == (1, 0)
@@ -196,19 +204,19 @@ def test_numbers_a_node_made_up_cost_nobody_else_their_sums(lake: Lake) -> None:
 def test_a_body_is_decoded_as_a_file_is() -> None:
     rows = 20_000
     columns = {
-        "ts_ns": numbers([DAY_ONE + k for k in range(rows)]),
-        "interval_ns": numbers([5] * rows),
-        "node": same_word("n1", rows),
-        "op_class": words(["read", "write"] * (rows // 2)),
-        "requests": numbers([None, 7] * (rows // 2)),
-        "queue_len_mean": fractions([0.5] * rows),
-        "wait_ns_histogram": lists([None, [1, 2]] * (rows // 2)),
+        "ts_ns": encode_numbers([DAY_ONE + k for k in range(rows)]),
+        "interval_ns": encode_numbers([5] * rows),
+        "node": encode_same_word("n1", rows),
+        "op_class": encode_words(["read", "write"] * (rows // 2)),
+        "requests": encode_numbers([None, 7] * (rows // 2)),
+        "queue_len_mean": encode_fractions([0.5] * rows),
+        "wait_ns_histogram": encode_lists([None, [1, 2]] * (rows // 2)),
     }
-    body = encode(Header("forwarder", 1, "n1", "b", 1, rows), columns) + wire(3)
-    one, two = decode(body)
+    body = encode_batch(Header("forwarder", 1, "n1", "b", 1, rows), columns) + wire(3)
+    one, two = decode_body(body)
     assert (one.begin, one.end, two.end) == (0, two.begin, len(body))
-    [batch, _] = batches(io.BytesIO(body), "x")
-    [row_batch] = rows_of(batch, "x")
+    [batch, _] = read_batches(io.BytesIO(body), "x")
+    [row_batch] = build_rows(batch, "x")
     assert isinstance(row_batch, pa.RecordBatch)
     assert one.rows is not None
     assert one.rows.equals(row_batch)
@@ -241,7 +249,7 @@ def test_a_body_is_decoded_as_a_file_is() -> None:
             "queue_len_max": None,
         },
     ]
-    assert decode(b"") == []
+    assert decode_body(b"") == []
 
 
 def _nodes_alike(rows: int) -> list[bytes]:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.batches.encoding import Header, encode, numbers, words
-from fairlead.core.batches.rows import decode
+from fairlead.core.batches.encoding import Header, encode_batch, encode_numbers, encode_words
+from fairlead.core.batches.rows import decode_body
 from fairlead.core.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, batch_of
 from fairlead.store.batch_writer import BatchWriter
 from fairlead.store.writer import Writer
@@ -104,26 +104,26 @@ def wire(
     """A batch of `ops` as a node sends it: rows a millisecond apart from `start_ns` on, whose `file_id` is `seq`."""
     start = [start_ns + k * 1_000_000 for k in range(rows)]
     columns = {
-        "start_ns": numbers(start),
-        "end_ns": numbers([at + 10 for at in start]),
-        "busy_ns": numbers([10] * rows),
-        "node": words([node] * rows),
-        "job_id": words([job] * rows),
-        "interface": words(["POSIX"] * rows),
-        "op": words(["write"] * rows),
-        "file_id": numbers([seq] * rows),
-        "offset": numbers([k << 12 for k in range(rows)]),
-        "size": numbers([4096] * rows),
-        "count": numbers([1] * rows),
+        "start_ns": encode_numbers(start),
+        "end_ns": encode_numbers([at + 10 for at in start]),
+        "busy_ns": encode_numbers([10] * rows),
+        "node": encode_words([node] * rows),
+        "job_id": encode_words([job] * rows),
+        "interface": encode_words(["POSIX"] * rows),
+        "op": encode_words(["write"] * rows),
+        "file_id": encode_numbers([seq] * rows),
+        "offset": encode_numbers([k << 12 for k in range(rows)]),
+        "size": encode_numbers([4096] * rows),
+        "count": encode_numbers([1] * rows),
     }
     header = Header(table, 1, node, boot, seq, rows, "agent", "agent", start[0], start[-1], said)
-    return encode(header, columns)
+    return encode_batch(header, columns)
 
 
 def send(writer: Writer, *batches: bytes) -> tuple[int, int]:
     """Takes one body in: (taken, known)."""
     body = b"".join(batches)
-    return writer.take_batches(body, decode(body))
+    return writer.take_batches(body, decode_body(body))
 
 
 def sums(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.diagnosis import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, batch_of
 from fairlead.store.lake import Lake
@@ -308,7 +308,7 @@ def build(root: Path, *, seconds: int = 360, sick: bool = True, runs: list[dict[
         batch_of(JOB_SUMMARY, columns(rows)),
         forwarded(seconds),
         stored(seconds),
-        *([incident_rows(incidents(), NOW)] if sick else []),
+        *([build_incident_rows(incidents(), NOW)] if sick else []),
     )
     return lake
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.tables import (
     EVENTS,
@@ -301,6 +301,6 @@ def build(root: Path) -> Lake:
                 "basis": ["client"],
             },
         ),
-        finding_rows([FOUND], NOW),
+        build_finding_rows([FOUND], NOW),
     )
     return lake

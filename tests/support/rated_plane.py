@@ -26,7 +26,7 @@ import msgspec
 import rated_forwarders
 import rated_jobs
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
-from fairlead.core.model.diagnosis import StoredFinding, told_of
+from fairlead.core.model.diagnosis import StoredFinding, parse_findings
 from fairlead.core.model.tables import JOBS, batch_of
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, take_site
@@ -330,7 +330,7 @@ class Plane:
             " AND NOT coalesce(withdrawn, false) ORDER BY id",
             {"from": from_ns},
         )
-        return told_of(rows)
+        return parse_findings(rows)
 
 
 SITE = f"""name = "plane"

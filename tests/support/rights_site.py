@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import (
@@ -314,8 +314,8 @@ def site(root: Path) -> Lake:
                 "used_bytes": [10 * MIB, 20 * MIB],
             },
         ),
-        finding_rows([finding("100", "alice", "200", "OST0", text="dana's icon was next to it")], NOW),
-        incident_rows([sick("OST0", 100, 200, ["100"])], NOW),
+        build_finding_rows([finding("100", "alice", "200", "OST0", text="dana's icon was next to it")], NOW),
+        build_incident_rows([sick("OST0", 100, 200, ["100"])], NOW),
     )
     return lake
 
@@ -364,7 +364,9 @@ def others(lake: Lake, jobs: Sequence[Other]) -> None:
         ]
         if job.told:
             tables += [
-                finding_rows([finding(job.number, job.user, "4711", job.target, text=f"{job.program} waited")], NOW),
-                incident_rows([sick(job.target, job.first, job.last, [job.number])], NOW),
+                build_finding_rows(
+                    [finding(job.number, job.user, "4711", job.target, text=f"{job.program} waited")], NOW
+                ),
+                build_incident_rows([sick(job.target, job.first, job.last, [job.number])], NOW),
             ]
     put(lake, *tables, stream="others")

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fairlead.core.access.tokens import Claims, issue, read_key
-from fairlead.core.batches.encoding import Header, Numbers, encode, numbers, same_word, words
+from fairlead.core.access.tokens import Claims, issue_token, read_key
+from fairlead.core.batches.encoding import Header, Numbers, encode_batch, encode_numbers, encode_same_word, encode_words
 from fairlead.store.lake import Lake
 from waiting import PATIENCE_S, STALLED_S, Progress, wait_until
 
@@ -43,16 +43,16 @@ def ops_batch(
     """A batch of `ops`; its rows carry `seq` in `file_id` and their place in `handle`."""
     start = at_ns if at_ns is not None else now_ns() - 1_000_000_000
     columns: dict[str, Any] = {
-        "start_ns": numbers([start + k for k in range(rows)]),
-        "end_ns": numbers([start + k + 1 for k in range(rows)]),
-        "busy_ns": numbers([1] * rows),
-        "node": same_word(node, rows),
-        "interface": same_word("posix", rows),
-        "op": same_word("write", rows),
-        "file_id": numbers([seq] * rows),
-        "handle": numbers(list(range(rows))),
-        "size": numbers([4096] * rows),
-        "count": numbers([1] * rows),
+        "start_ns": encode_numbers([start + k for k in range(rows)]),
+        "end_ns": encode_numbers([start + k + 1 for k in range(rows)]),
+        "busy_ns": encode_numbers([1] * rows),
+        "node": encode_same_word(node, rows),
+        "interface": encode_same_word("posix", rows),
+        "op": encode_same_word("write", rows),
+        "file_id": encode_numbers([seq] * rows),
+        "handle": encode_numbers(list(range(rows))),
+        "size": encode_numbers([4096] * rows),
+        "count": encode_numbers([1] * rows),
     }
     columns |= extra or {}
     header = Header(
@@ -67,7 +67,7 @@ def ops_batch(
         first_ns=start,
         last_ns=start + rows,
     )
-    return encode(header, columns)
+    return encode_batch(header, columns)
 
 
 def health_batch(
@@ -96,17 +96,17 @@ def health_batch(
         first_ns=start,
         last_ns=start,
     )
-    return encode(
+    return encode_batch(
         header,
         {
-            "ts_ns": numbers([start] * 2),
-            "node": same_word(node, 2),
-            "probe": words(["agent", "lustre"]),
-            "state": words(["ok", state]),
-            "interval_ns": numbers([interval_ns] * 2),
-            "unknown_lines": numbers([0, unknown]),
-            "clock_offset_ns": numbers([offset_ns, None]),
-            "text": words([None, text]),
+            "ts_ns": encode_numbers([start] * 2),
+            "node": encode_same_word(node, 2),
+            "probe": encode_words(["agent", "lustre"]),
+            "state": encode_words(["ok", state]),
+            "interval_ns": encode_numbers([interval_ns] * 2),
+            "unknown_lines": encode_numbers([0, unknown]),
+            "clock_offset_ns": encode_numbers([offset_ns, None]),
+            "text": encode_words([None, text]),
         },
     )
 
@@ -220,7 +220,7 @@ class Up:
 
     def token(self, role: str = "agent", **claims: Any) -> str:
         key = read_key(self.state / "server.key")
-        return issue(key, Claims(int(time.time()) + 3600, role=role, **claims))
+        return issue_token(key, Claims(int(time.time()) + 3600, role=role, **claims))
 
     def ask(
         self,

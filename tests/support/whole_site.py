@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from fairlead.core.access.tokens import Claims, issue
+from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.run.api_application import ApiApplication, assembled
 from fairlead.run.config import Config, load, resolved
 from fairlead.show.web.people import accounts
@@ -113,7 +113,7 @@ class Whole:
     def with_claims(self, role: str, **claims: Any) -> Caller:
         """Somebody with a token of the server's key."""
         claims.setdefault("expires_s", self.wall // 10**9 + 86400)
-        return self.caller(authorization=f"Bearer {issue(KEY, Claims(role=role, **claims))}")
+        return self.caller(authorization=f"Bearer {issue_token(KEY, Claims(role=role, **claims))}")
 
 
 @dataclass

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fairlead.cli.pictures import META, READ, WRITE, axis, bar, line
 from fairlead.core.model import units
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> Render
 
 def _cell(column: Column, row: Any) -> Text:
     said = column.show(row)
-    text = said if isinstance(said, Text) else Text(inert(said))
+    text = said if isinstance(said, Text) else Text(escape_text(said))
     text.truncate(column.longest, overflow="ellipsis")
     return text
 
@@ -106,7 +106,7 @@ def job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType
         )
 
     def state(row: JobRow) -> Text:
-        said = "running" if row.running else inert(word(row.state)).lower() if row.accounted else "not accounted"
+        said = "running" if row.running else escape_text(word(row.state)).lower() if row.accounted else "not accounted"
         return Text(said, style="green" if row.running else "" if said in ("completed", "running") else "yellow")
 
     columns = [
@@ -249,10 +249,10 @@ def gap_lines(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
     """What was silent, since when."""
     lines = [
         Text.assemble(
-            (inert(gap.source), "bold"),
+            (escape_text(gap.source), "bold"),
             f" no data from {units.format_time(gap.from_ns)} ",
             "until now" if gap.to_ns is None else f"to {units.format_time(gap.to_ns)}",
-            (f": {inert(gap.why)}" if gap.why else ""),
+            (f": {escape_text(gap.why)}" if gap.why else ""),
         )
         for gap in gaps[:most]
     ]

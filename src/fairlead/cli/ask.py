@@ -192,12 +192,12 @@ class Asker:
         from urllib.request import HTTPSHandler, Request, build_opener
 
         from fairlead.core.access.redirects import NoRedirect
-        from fairlead.core.access.tls import client_context
+        from fairlead.core.access.tls import build_client_context
 
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        handlers = [HTTPSHandler(context=client_context(self._authority))] if url.startswith("https:") else []
+        handlers = [HTTPSHandler(context=build_client_context(self._authority))] if url.startswith("https:") else []
         opener = build_opener(*handlers, NoRedirect())
         try:
             with opener.open(Request(url, headers=headers), timeout=_TIMEOUT_S) as reply:  # noqa: S310 (checked: http or https)
@@ -303,7 +303,7 @@ def save_page(path: Path, text: str) -> None:
     """Write a page to a file, whole or not at all. Raises UsageError if it cannot be written."""
     from fairlead.cli.messages import say
     from fairlead.cli.report import write_whole
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -311,4 +311,4 @@ def save_page(path: Path, text: str) -> None:
     except OSError as fault:
         what = (fault.strerror or str(fault)).lower()
         raise UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file") from fault
-    say(f"page: {inert(str(path))}")
+    say(f"page: {escape_text(str(path))}")

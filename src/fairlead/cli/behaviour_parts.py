@@ -17,10 +17,10 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.behaviour import build_headline, list_facts
 
-    parts: list[RenderableType] = [Text(inert(build_headline(answer)), style="bold")]
+    parts: list[RenderableType] = [Text(escape_text(build_headline(answer)), style="bold")]
     parts += [Text(line, style="dim") for line in list_facts(answer)]
     moved = f"read {units.format_bytes(answer.read_bytes)}, written {units.format_bytes(answer.write_bytes)}"
     parts += [Text(moved), Text("")] if answer.known else [Text("")]
@@ -38,7 +38,7 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
     parts += _machine(answer, width)
     if answer.missing:
         parts.append(Text("Not known", style="bold yellow"))
-        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+        parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
     return parts
 
 

@@ -17,7 +17,7 @@ from fairlead.cli.pictures import META, READ, axis, line
 from fairlead.core.model import units
 from fairlead.core.model.finding import Advice, Evidence
 from fairlead.core.model.incident import Incident
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
 from fairlead.show.report.diagnosis.parts import AUDIENCE, format_rate, format_span, format_usual_rates
 
@@ -31,7 +31,7 @@ def heading(text: str) -> Text:
 
 def lines(texts: Sequence[str], sign: str = "-") -> list[RenderableType]:
     """Texts of any length, wrapped behind a sign."""
-    return [_hanging(sign, Text(inert(text))) for text in texts]
+    return [_hanging(sign, Text(escape_text(text))) for text in texts]
 
 
 def _hanging(sign: str, text: Text) -> RenderableType:
@@ -42,7 +42,7 @@ def _hanging(sign: str, text: Text) -> RenderableType:
 
 def evidence(rows: Sequence[Evidence]) -> list[RenderableType]:
     """The chain, numbered."""
-    return [_hanging(f"{number}.", Text(inert(one.text))) for number, one in enumerate(rows, 1)]
+    return [_hanging(f"{number}.", Text(escape_text(one.text))) for number, one in enumerate(rows, 1)]
 
 
 def advice(rows: Sequence[Advice]) -> list[RenderableType]:
@@ -50,8 +50,8 @@ def advice(rows: Sequence[Advice]) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for one in rows:
         who = AUDIENCE.get(one.audience, one.audience)
-        parts.append(_hanging("-", Text.assemble(inert(one.text), (f" ({who})", "dim"))))
-        parts += [Text(f"      {inert(code)}", style="cyan") for code in (one.code or "").splitlines()]
+        parts.append(_hanging("-", Text.assemble(escape_text(one.text), (f" ({who})", "dim"))))
+        parts += [Text(f"      {escape_text(code)}", style="cyan") for code in (one.code or "").splitlines()]
     return parts
 
 
@@ -59,7 +59,7 @@ def courses(rows: Sequence[Course], width: int) -> list[RenderableType]:
     """Each course: its lines to one scale, the marked stretch below them, its time axis last."""
     parts: list[RenderableType] = []
     for one in rows:
-        parts += [Text(f"\n{inert(one.title)}"), _course(one, width)]
+        parts += [Text(f"\n{escape_text(one.title)}"), _course(one, width)]
     return parts
 
 
@@ -76,12 +76,16 @@ def _course(one: Course, width: int) -> RenderableType:
     for drawn in one.lines:
         here = [v for v in drawn.values if v is not None]
         if drawn.role in ("peak", "usual"):
-            said = f"{inert(drawn.name)}: {amount(max(here), one.unit)}" if here else f"{inert(drawn.name)}: not known"
+            said = (
+                f"{escape_text(drawn.name)}: {amount(max(here), one.unit)}"
+                if here
+                else f"{escape_text(drawn.name)}: not known"
+            )
             table.add_row(Text(""), Text(said, style="dim"), Text(""))
             continue
         values = [v for v in drawn.values for _ in range(each)]
         table.add_row(
-            Text(inert(drawn.name)),
+            Text(escape_text(drawn.name)),
             line(values, columns, top=top or None, style=ROLE_STYLE.get(drawn.role, "")),
             Text(amount(max(here), one.unit) if here else "no data", style="dim"),
         )

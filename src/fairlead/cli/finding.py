@@ -81,7 +81,7 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.page import format_older_line
 
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
@@ -95,7 +95,7 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
         parts.append(Text(format_older_line(answer.older), style="yellow"))
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
-        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+        parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
     return parts
 
 
@@ -125,7 +125,7 @@ def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.parts import format_span
 
     finding = answer.told.finding
@@ -133,7 +133,7 @@ def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
     facts += [f"cost {units.format_duration(finding.cost_s)}"] if finding.cost_s is not None else []
     style = SEVERITY_STYLE.get(finding.severity, "")
     parts: list[RenderableType] = [
-        Text.assemble((finding.severity, style), "  ", (inert(finding.title), "bold"), f"\n{', '.join(facts)}"),
+        Text.assemble((finding.severity, style), "  ", (escape_text(finding.title), "bold"), f"\n{', '.join(facts)}"),
     ]
     if answer.withdrawn:
         parts.append(Text("withdrawn: a later look did not bear it out", style="bold yellow"))

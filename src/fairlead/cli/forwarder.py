@@ -158,7 +158,7 @@ def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType
 
     from fairlead.cli.pictures import LEVEL_LETTER, LEVEL_STYLE, axis, heat
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     if not answer.rows:
         say("no forwarder counters in this time")
@@ -177,7 +177,7 @@ def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType
     table.add_column(width=labels, no_wrap=True, overflow="ellipsis")
     table.add_column(no_wrap=True, overflow="crop")
     for row in rows[:limit]:
-        table.add_row(Text(inert(row.id)), heat(row.level[-shown:], cell))
+        table.add_row(Text(escape_text(row.id)), heat(row.level[-shown:], cell))
     first_ns = answer.from_ns + (answer.columns - shown) * answer.step_ns
     table.add_row(Text(""), axis(first_ns, answer.from_ns + answer.columns * answer.step_ns, shown * cell))
     parts: list[RenderableType] = [

@@ -278,9 +278,9 @@ def explain_slow_phases(
 
 
 def _explained(name: str, one: Explanation | None) -> Iterator[str]:
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
-    yield inert(name)
+    yield escape_text(name)
     if one is None:
         yield "  unknown: too few runs, or too few slow ones in the later part of the time"
         return

@@ -16,7 +16,7 @@ def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import gap_lines, share_table, timeline_picture
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     parts: list[RenderableType] = [_head(answer), _figures(answer), Text("")]
     parts.append(timeline_picture(answer.timeline, width))
@@ -34,7 +34,7 @@ def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
         parts += [Text("\nClocks", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines(answer.clocks))]
     if answer.missing or answer.gaps:
         parts.append(Text("\nNot known", style="bold yellow"))
-        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+        parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
         parts += [Text("  ") + gap for gap in gap_lines(answer.gaps)]
     if answer.other_runs:
         parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
@@ -44,13 +44,15 @@ def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
 def clock_lines(clocks: list[ClockShift]) -> list[str]:
     """Return a line for each source whose clock was corrected."""
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     lines = []
     for one in clocks[:10]:
         way = "later" if one.offset_ns > 0 else "earlier"
         off = units.format_duration(abs(one.offset_ns) / 1e9)
-        lines.append(f"{inert(one.source)}: its clock is off; its records are shown {off} {way} than it dated them")
+        lines.append(
+            f"{escape_text(one.source)}: its clock is off; its records are shown {off} {way} than it dated them"
+        )
     return [*lines, *([f"and {len(clocks) - 10} more (--json has all)"] if len(clocks) > 10 else [])]
 
 
@@ -59,7 +61,7 @@ def _head(answer: JobPage) -> RenderableType:
 
     from fairlead.cli.answer_tables import program_of, word
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     job = answer.job
     state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
@@ -74,13 +76,13 @@ def _head(answer: JobPage) -> RenderableType:
         f"ran {ran}" if not job.running else f"running for {ran}",
         f"from {units.format_time(job.start_ns)}",
     ]
-    who = " · ".join(inert(word(part)) for part in (job.user, job.project, job.partition) if part)
+    who = " · ".join(escape_text(word(part)) for part in (job.user, job.project, job.partition) if part)
     return Text.assemble(
-        (f"job {inert(job.job_id)}", "bold"),
+        (f"job {escape_text(job.job_id)}", "bold"),
         "  ",
-        (inert(program_of(job.program, job.name)), "bold cyan"),
+        (escape_text(program_of(job.program, job.name)), "bold cyan"),
         "  ",
-        (inert(state), "green" if job.running else ""),
+        (escape_text(state), "green" if job.running else ""),
         f"\n{who}\n" if who else "\n",
         ", ".join(part for part in about if part),
     )
@@ -92,7 +94,7 @@ def _figures(answer: JobPage) -> RenderableType:
 
     from fairlead.cli.answer_tables import word
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     sums, summary = answer.job.sums, answer.summary
     table = Table.grid(padding=(0, 3, 0, 0))
@@ -116,7 +118,7 @@ def _figures(answer: JobPage) -> RenderableType:
         ]
     for row in (pairs, [pair for pair in more if pair[1] != units.ABSENT]):
         if row:
-            table.add_row(*(Text.assemble((f"{name} ", "dim"), inert(value)) for name, value in row))
+            table.add_row(*(Text.assemble((f"{name} ", "dim"), escape_text(value)) for name, value in row))
     return table
 
 
@@ -127,17 +129,20 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted, program_of
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.page import VERDICTS, format_runs_line
     from fairlead.show.report.diagnosis.parts import build_evidence_heading, format_lost_time, format_rate, format_span
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
     style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")
     job = answer.job
-    about = " · ".join(inert(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
+    about = " · ".join(escape_text(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
     parts: list[RenderableType] = [
         Text.assemble(
-            (word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{format_span(job.start_ns, job.end_ns)}"
+            (word, style),
+            "  ",
+            (escape_text(answer.headline), "bold"),
+            f"\n{about}\n{format_span(job.start_ns, job.end_ns)}",
         )
     ]
     if answer.phases:
@@ -184,7 +189,7 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
         parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
         parts += [
-            shown.heading(inert(build_evidence_heading(told, answer.headline))),
+            shown.heading(escape_text(build_evidence_heading(told, answer.headline))),
             *shown.evidence(told.finding.evidence),
         ]
     parts += shown.courses(answer.courses, width)

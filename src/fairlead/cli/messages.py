@@ -21,17 +21,17 @@ def print_json(document: object) -> None:
     """Print a document on stdout as JSON, indented."""
     import msgspec
 
-    from fairlead.core.safe_text import encodable_within
+    from fairlead.core.safe_text import escape_undecodable_within
 
-    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(document)), indent=2).decode())
+    click.echo(msgspec.json.format(msgspec.json.encode(escape_undecodable_within(document)), indent=2).decode())
 
 
 def print_lines(*lines: str) -> None:
     """Print lines on stdout, without control characters."""
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     for line in lines:
-        click.echo(inert(line))
+        click.echo(escape_text(line))
 
 
 def format_count_of(number: int, thing: str, things: str = "") -> str:

@@ -34,7 +34,7 @@ def _print_table(found: list[ListedMount]) -> None:
     from rich.text import Text
 
     from fairlead.cli.piped_console import PipedConsole
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("folder", "from", "state", "process", "since", "requests"):
@@ -42,9 +42,9 @@ def _print_table(found: list[ListedMount]) -> None:
     now = now_ns()
     for mount in found:
         table.add_row(
-            Text(inert(mount.mountpoint)),
-            Text(inert(_place(mount))),
-            Text(inert(mount.state), style=_STATES.get(mount.state, "yellow")),
+            Text(escape_text(mount.mountpoint)),
+            Text(escape_text(_place(mount))),
+            Text(escape_text(mount.state), style=_STATES.get(mount.state, "yellow")),
             "" if mount.pid is None else str(mount.pid),
             "" if mount.started_ns is None else _span(now - mount.started_ns),
             "" if mount.requests is None else f"{mount.requests:,}",

@@ -43,10 +43,10 @@ def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
         word,
     )
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
-    parts: list[RenderableType] = [Text.assemble((f"node {inert(answer.node)}", "bold"), (f"  {times}\n", "dim"))]
+    parts: list[RenderableType] = [Text.assemble((f"node {escape_text(answer.node)}", "bold"), (f"  {times}\n", "dim"))]
     if answer.timeline.series or not answer.devices:
         parts.append(timeline_picture(answer.timeline, width))
     if answer.sums:
@@ -76,5 +76,7 @@ def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
     if answer.gaps:
         parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
     for event in answer.events[:8]:
-        parts.append(Text(f"{units.format_time(event.ts_ns)}  {inert(event.kind)}  {inert(event.text or '')}"))
+        parts.append(
+            Text(f"{units.format_time(event.ts_ns)}  {escape_text(event.kind)}  {escape_text(event.text or '')}")
+        )
     return parts

@@ -183,7 +183,7 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     """
     from fairlead.core import clock
     from fairlead.core.model.plan import read_plans
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.decide.planning.live_site import find_live_site
     from fairlead.decide.planning.plan_jobs import build_ground, build_refusal
     from fairlead.decide.policies.paths.checker import check_plans as checked
@@ -216,9 +216,9 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
         print_json(told)
     else:
         for one in violations:
-            click.echo(inert(str(one)))
+            click.echo(escape_text(str(one)))
         for text in state.missing:
-            click.echo(f"not known: {inert(text)}", err=True)
+            click.echo(f"not known: {escape_text(text)}", err=True)
     if violations:
         raise build_refusal(violations, str(file))
     if not as_json:
@@ -250,25 +250,25 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted, program_of
     from fairlead.core.model import units
-    from fairlead.core.model.node_names import folded
-    from fairlead.core.safe_text import inert
+    from fairlead.core.model.node_names import fold_names
+    from fairlead.core.safe_text import escape_text
 
     job = one.job
     of_whom = f", {job.user}'s {program_of(job.program)}" if job.program else f" of {job.user}"
     whose = of_whom if job.user else ""
     title = f"Job {job.job_id}{whose}, {job.node_count:,} node{'' if job.node_count == 1 else 's'}"
-    parts: list[RenderableType] = [shown.heading(inert(title))]
+    parts: list[RenderableType] = [shown.heading(escape_text(title))]
     told = one.expected
     moved = [f"reads {units.format_bytes(told.read_bytes)}"] if told.read_bytes is not None else []
     moved += [f"writes {units.format_bytes(told.write_bytes)}"] if told.write_bytes is not None else []
     moved += [told.mode] if told.mode else []
-    parts.append(Text(f"  expected: {inert(told.basis)}" + (f": {', '.join(moved)}" if moved else "")))
+    parts.append(Text(f"  expected: {escape_text(told.basis)}" + (f": {', '.join(moved)}" if moved else "")))
     alone = ", alone" if one.isolated else ""
     pool = f" (pool {one.pool}, {'there' if one.pool_exists else 'new'})" if one.pool else ""
-    default = f"the site's default{f': {folded(one.default_forwarders)}' if one.default_forwarders else ''}"
+    default = f"the site's default{f': {fold_names(one.default_forwarders)}' if one.default_forwarders else ''}"
     rows = [
-        ("forwarders", f"{folded(one.forwarders)}{alone}" if one.forwarders else default),
-        ("targets", f"{folded(one.targets)}{pool}" if one.targets else "the site's default"),
+        ("forwarders", f"{fold_names(one.forwarders)}{alone}" if one.forwarders else default),
+        ("targets", f"{fold_names(one.targets)}{pool}" if one.targets else "the site's default"),
         ("stripe count", None if one.stripe_count is None else str(one.stripe_count)),
         ("stripe size", None if one.stripe_bytes is None else units.format_bytes(one.stripe_bytes)),
         ("read-ahead", None if one.prefetch_bytes is None else units.format_bytes(one.prefetch_bytes)),
@@ -279,8 +279,11 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
     columns = [Column("what", lambda r: r[0], longest=20), Column("granted", lambda r: r[1], longest=90, wraps=True)]
     parts.append(fitted(columns, [row for row in rows if row[1] is not None], width))
     if one.reasons:
-        parts += [Text("  why:"), *(Text(f"    {inert(why.what)}: {inert(why.why)}") for why in one.reasons)]
-    parts += [Text(f"  not known: {inert(text)}", style="yellow") for text in one.missing]
+        parts += [
+            Text("  why:"),
+            *(Text(f"    {escape_text(why.what)}: {escape_text(why.why)}") for why in one.reasons),
+        ]
+    parts += [Text(f"  not known: {escape_text(text)}", style="yellow") for text in one.missing]
     return parts
 
 

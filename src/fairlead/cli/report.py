@@ -13,7 +13,7 @@ import click
 from fairlead.cli.messages import is_quiet, say
 from fairlead.cli.startup import leave_pandas_alone
 from fairlead.core.errors import FairleadError, InputError, PartialInputError, UsageError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 
 if TYPE_CHECKING:
     from fairlead.core.model.job import Job
@@ -246,7 +246,7 @@ class _Run:
     def finish(self, given: tuple[Path, ...]) -> None:
         """Failures last, so that they are seen; the exit code says whether all, some or none could be read."""
         for path in self._pages:
-            say(f"page: {inert(str(path))}")
+            say(f"page: {escape_text(str(path))}")
         failures, error = self._failures, self._unwritten or self._outcome(given)
         if error is None:
             return

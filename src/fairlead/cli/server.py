@@ -75,7 +75,7 @@ def show_status(
 
 def _show(found: Health, everything: bool) -> None:
     from fairlead.core.model.units import format_bytes
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     collector = found.collector
     click.echo(f"{found.state}: fairlead {collector.version}, shard {collector.shard}")
@@ -88,20 +88,24 @@ def _show(found: Health, everything: bool) -> None:
         f"{format_bytes(collector.free_bytes)} free on the disk"
     )
     for problem in collector.problems:
-        click.echo(f"  ! {inert(problem)}")
+        click.echo(f"  ! {escape_text(problem)}")
     for what, count in collector.not_understood.items():
-        click.echo(f"  ? newer agents send {inert(what)}: left out ({count} batches)")
+        click.echo(f"  ? newer agents send {escape_text(what)}: left out ({count} batches)")
     told = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items())) or "none yet"
     click.echo(f"sources    {told}")
     if found.agents:
-        click.echo("agents     " + ", ".join(f"{n} × {inert(version)}" for version, n in sorted(found.agents.items())))
+        click.echo(
+            "agents     " + ", ".join(f"{n} × {escape_text(version)}" for version, n in sorted(found.agents.items()))
+        )
     for feed in found.feeds:
-        click.echo(f"feed       {inert(feed.feed)}: {feed.state}{f', {inert(feed.text)}' if feed.text else ''}")
+        click.echo(
+            f"feed       {escape_text(feed.feed)}: {feed.state}{f', {escape_text(feed.text)}' if feed.text else ''}"
+        )
     _show_sources(found, everything)
 
 
 def _show_sources(found: Health, everything: bool) -> None:
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.see.collector.source_activity import needs_attention
 
     troubled = [one for one in found.sources if needs_attention(one)]
@@ -117,13 +121,15 @@ def _show_sources(found: Health, everything: bool) -> None:
         )
         lost = f", {one.lost_batches} batches lost there" if one.lost_batches else ""
         click.echo(
-            f"{inert(one.node)}: {one.state}, last seen {_ago(found.now_ns - one.last_seen_ns)} ago{offset}{lost}"
+            f"{escape_text(one.node)}: {one.state}, last seen {_ago(found.now_ns - one.last_seen_ns)} ago{offset}{lost}"
         )
         for probe in one.probes:
             if probe.state in _TROUBLED:
-                click.echo(f"  {inert(probe.probe)} {probe.state}: {inert(probe.text) or 'it does not say why'}")
+                click.echo(
+                    f"  {escape_text(probe.probe)} {probe.state}: {escape_text(probe.text) or 'it does not say why'}"
+                )
             if probe.unknown_lines:
-                click.echo(f"  {inert(probe.probe)}: {probe.unknown_lines} lines not understood")
+                click.echo(f"  {escape_text(probe.probe)}: {probe.unknown_lines} lines not understood")
     if len(troubled) > len(chosen):
         click.echo(f"... and {len(troubled) - len(chosen)} more: --all")
 

@@ -160,13 +160,13 @@ def scheduling_study(
 
     Says of each conclusion whether it comes out, and the figures it rests on.
     """
-    from fairlead.decide.sim.experiments.scheduling_study import study
-    from fairlead.decide.sim.experiments.spec import check
+    from fairlead.decide.sim.experiments.scheduling_study import build_study
+    from fairlead.decide.sim.experiments.spec import check_experiment
 
     windows = ("steady", "study") if window == "both" else (window,)
-    experiments = study(figure=figure, sets=sets, seed=seed, windows=windows, applications=applications)
+    experiments = build_study(figure=figure, sets=sets, seed=seed, windows=windows, applications=applications)
     for one in experiments:
-        check(one, one.name)
+        check_experiment(one, one.name)
     name = STUDY if figure is None else f"figure-{figure}"
     _run(experiments, root, jobs, dask, wait_s, as_json, name, concluding=figure is None)
 
@@ -197,15 +197,15 @@ def run_ours(
     """
     import msgspec
 
-    from fairlead.decide.sim.experiments.scheduling_study import ours
-    from fairlead.decide.sim.experiments.spec import check
+    from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment
+    from fairlead.decide.sim.experiments.spec import check_experiment
 
-    found = ours()
+    found = build_own_experiment()
     workload = msgspec.structs.replace(found.workload, applications=applications) if applications else found.workload
     found = msgspec.structs.replace(
         found, workload=workload, sets=found.sets if sets is None else sets, seed=found.seed if seed is None else seed
     )
-    check(found, found.name)
+    check_experiment(found, found.name)
     _run([found], root, jobs, dask, wait_s, as_json, OURS)
 
 
@@ -214,10 +214,10 @@ def _paper(name: str) -> click.Command:
 
     def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
         from fairlead.cli.simulate_shown import paper_shown
-        from fairlead.decide.sim.runs.run import compare
+        from fairlead.decide.sim.runs.run import compare_paper
 
         with _progress(name) as tell:
-            told = compare(name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell)
+            told = compare_paper(name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell)
         if as_json:
             print_json(told)
         else:
@@ -292,9 +292,9 @@ def list_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_shown import listed
     from fairlead.decide.registry import list_policies
-    from fairlead.decide.sim.runs.results import names
+    from fairlead.decide.sim.runs.results import list_results
 
-    kept = names(root)
+    kept = list_results(root)
     if as_json:
         print_json(
             {
@@ -345,12 +345,12 @@ def _run(
     *,
     concluding: bool = False,
 ) -> None:
-    from fairlead.decide.sim.runs.run import crew, simulate
-    from fairlead.decide.sim.runs.summary import simulated
+    from fairlead.decide.sim.runs.run import open_crew, simulate_experiments
+    from fairlead.decide.sim.runs.summary import summarize_experiments
 
-    with crew(dask, jobs) as workers, _progress(name) as tell:
-        ran = simulate(experiments, root, workers, wait_s=wait_s, tell=tell)
-    found: SimulationAnswer = simulated(ran.lake, ran.experiments, concluding=concluding)
+    with open_crew(dask, jobs) as workers, _progress(name) as tell:
+        ran = simulate_experiments(experiments, root, workers, wait_s=wait_s, tell=tell)
+    found: SimulationAnswer = summarize_experiments(ran.lake, ran.experiments, concluding=concluding)
     from fairlead.cli.simulate_shown import shown
 
     if as_json:

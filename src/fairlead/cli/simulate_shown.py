@@ -39,7 +39,7 @@ def shown(found: SimulationAnswer) -> None:
     from rich.text import Text
 
     from fairlead.cli.pictures import screen
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     console = screen()
     if found.conclusions:
@@ -47,11 +47,11 @@ def shown(found: SimulationAnswer) -> None:
             console.print(part)
         return
     for one in found.experiments:
-        head = inert(f"{one.name}: {one.title}" if one.title else one.name)
+        head = escape_text(f"{one.name}: {one.title}" if one.title else one.name)
         console.print(Text(head, style="bold"))
         sets = f"{one.sets:,} set{'s' * (one.sets != 1)}"
         facts = f"simulated; seed {one.seed}, {sets} a point, {one.window} window"
-        console.print(Text(f"{facts}\n{inert(one.note)}".strip(), style="dim"))
+        console.print(Text(f"{facts}\n{escape_text(one.note)}".strip(), style="dim"))
         for picture in one.pictures:
             for part in _picture(picture):
                 console.print(part)
@@ -169,7 +169,7 @@ def paper_shown(told: PaperTold) -> None:
     from rich.text import Text
 
     from fairlead.cli.pictures import screen
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     console = screen()
     console.print(Text(told.paper, style="bold"))
@@ -188,7 +188,7 @@ def paper_shown(told: PaperTold) -> None:
         beside = line.wanted or ("" if line.published is None else _valued(line.published, line.unit) + near)
         word = "" if line.held is None else "pass" if line.held else "fail"
         cells = [line.setting, line.measure, _valued(line.value, line.unit), *([beside] if published else [])]
-        texts = [Text(inert(cell)) for cell in cells]
+        texts = [Text(escape_text(cell)) for cell in cells]
         texts += [Text(word, style=VERDICT_STYLE.get(word, ""))] if published else []
         table.add_row(*texts)
         rows.append(texts)
@@ -199,12 +199,12 @@ def paper_shown(told: PaperTold) -> None:
             console.print(Text(", ").join(cell for cell in row if cell))
     for line in told.lines:
         if line.note:
-            console.print(Text(inert(f"{line.setting}, {line.measure}: {line.note}"), style="dim"))
+            console.print(Text(escape_text(f"{line.setting}, {line.measure}: {line.note}"), style="dim"))
     asked = [line.held for line in told.lines if line.held is not None]
     if asked:
         console.print(Text(f"{sum(asked)} of {len(asked)} as published or wanted"))
     for note in told.notes:
-        console.print(Text(inert(note), style="dim"))
+        console.print(Text(escape_text(note), style="dim"))
 
 
 def _longest_word(texts: Sequence[str]) -> int:
@@ -228,12 +228,12 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
     from fairlead.cli.pictures import screen
     from fairlead.decide.registry import ALLOCATIONS, PLACINGS, list_policies
     from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
-    from fairlead.decide.sim.experiments.scheduling_study import figures, ours
+    from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment, list_figures
 
     console = screen()
     rows = [(STUDY, "all figures and the conclusions (Bandet, Boito, Pallez 2024)")]
-    rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in figures()]
-    rows += [(OURS, f"{ours().title}: slowdown and idle time over the load")]
+    rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in list_figures()]
+    rows += [(OURS, f"{build_own_experiment().title}: slowdown and idle time over the load")]
     rows += [(name, f"{paper.summary} ({paper.source})") for name, paper in PAPERS.items()]
     columns = [
         Column("experiment", lambda r: r[0], longest=40),

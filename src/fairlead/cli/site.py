@@ -71,7 +71,7 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check(file: Path, as_json: bool) -> None:
     """Check a site file: keys, host lists, and whether its parts fit together."""
-    from fairlead.core.model.site_file import check_site, parse_site, site_mapping
+    from fairlead.core.model.site_file import build_mapping, check_site, parse_site
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:
@@ -84,7 +84,7 @@ def check(file: Path, as_json: bool) -> None:
     if as_json:
         import json
 
-        layers, mappings = described.layers, site_mapping(described, expand_hostlist).num_rows
+        layers, mappings = described.layers, build_mapping(described, expand_hostlist).num_rows
         click.echo(
             json.dumps(
                 {

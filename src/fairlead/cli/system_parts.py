@@ -21,7 +21,7 @@ def system_parts(answer: System, width: int) -> list[RenderableType]:
 
     from fairlead.cli.answer_tables import Column, fitted, gap_lines, sum_columns, timeline_picture
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     head = Text.assemble(
         (f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}", "bold"),
@@ -41,8 +41,8 @@ def system_parts(answer: System, width: int) -> list[RenderableType]:
     if answer.events:
         parts.append(Text("\nEvents", style="bold"))
         for event in answer.events[:12]:
-            when, kind = (units.format_time(event.ts_ns), "dim"), (inert(event.kind), "bold")
-            said, where = f"  {inert(event.text or '')}", f"  {inert(event.component)}  "
+            when, kind = (units.format_time(event.ts_ns), "dim"), (escape_text(event.kind), "bold")
+            said, where = f"  {escape_text(event.text or '')}", f"  {escape_text(event.component)}  "
             parts.append(Text.assemble(when, where, kind, said, overflow="ellipsis", no_wrap=True))
     return parts
 
@@ -102,7 +102,7 @@ def network_parts(answer: Ports, width: int) -> list[RenderableType]:
 
     from fairlead.cli.answer_tables import Column, fitted, word
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"{answer.total} ports", "bold"), (f"  {times}", "dim"))]
@@ -119,7 +119,7 @@ def network_parts(answer: Ports, width: int) -> list[RenderableType]:
             Column("busiest over mean", lambda r: units.format_ratio(r.highest_over_mean), right=True),
         ]
         parts += [Text("\nJobs by imbalance", style="bold"), fitted(columns, answer.jobs, width)]
-    return [*parts, *(Text(inert(text), style="yellow") for text in answer.missing)]
+    return [*parts, *(Text(escape_text(text), style="yellow") for text in answer.missing)]
 
 
 def port_table(ports: list[PortVolume], width: int) -> RenderableType:

@@ -71,12 +71,12 @@ def component_parts(answer: ComponentPage, width: int) -> list[RenderableType]:
 
     from fairlead.cli.answer_tables import component_table, gap_lines, share_table, timeline_picture
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
 
     seconds = (answer.to_ns - answer.from_ns) / 1e9
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
-        Text.assemble((f"{answer.kind} {inert(answer.id)}", "bold"), (f"  {times}\n", "dim")),
+        Text.assemble((f"{answer.kind} {escape_text(answer.id)}", "bold"), (f"  {times}\n", "dim")),
         component_table([answer.row], seconds, width, answer.kind),
         Text(""),
         timeline_picture(answer.timeline, width),

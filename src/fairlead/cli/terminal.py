@@ -21,7 +21,7 @@ from fairlead.cli.piped_console import PipedConsole
 from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, program_of
 from fairlead.core.model import units
 from fairlead.core.model.finding import Finding
-from fairlead.core.safe_text import inert_within
+from fairlead.core.safe_text import escape_within
 from fairlead.explain.analysis.timeline import Timeline, sum_groups
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compile_condition
@@ -102,7 +102,7 @@ class Screen:
 
 def _inert(verdict: Verdict) -> Verdict:
     """All text on one line and harmless; advice alone stays as the rules have it, with the lines of its code."""
-    safe = inert_within(verdict)
+    safe = escape_within(verdict)
     pairs = zip(safe.findings, verdict.findings, strict=True)
     findings = [msgspec.structs.replace(new, advice=old.advice) for new, old in pairs]
     return msgspec.structs.replace(safe, findings=findings)

@@ -16,7 +16,7 @@ from fairlead.cli.ask import Asker
 from fairlead.cli.pictures import META, READ, WRITE, bar
 from fairlead.core.errors import FairleadError
 from fairlead.core.model import units
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import Answer, ComponentRow, Mds, Targets, Top, TopRow
 
 ORDERS = {
@@ -119,7 +119,7 @@ def _head(board: Board) -> list[RenderableType]:
     name = {"jobs": "jobs", "targets": "storage targets", "mds": "metadata"}[board.by]
     said = Text.assemble(
         (f"fairlead top: {name}", "bold"),
-        f" by {board.ordered_by}, {inert(board.last)} to ",
+        f" by {board.ordered_by}, {escape_text(board.last)} to ",
         units.format_time(answer.to_ns),
         no_wrap=True,
         overflow="ellipsis",
@@ -135,7 +135,7 @@ def _head(board: Board) -> list[RenderableType]:
     else:
         mds = cast("Mds", answer)
         load = f"{units.format_count(mds.per_s and round(mds.per_s, 1))} metadata ops/s"
-    trouble = Text(inert(board.trouble), style="bold red", no_wrap=True, overflow="ellipsis")
+    trouble = Text(escape_text(board.trouble), style="bold red", no_wrap=True, overflow="ellipsis")
     return [said, Text(load, no_wrap=True, overflow="ellipsis"), trouble if board.trouble else Text("")]
 
 

@@ -149,7 +149,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     """The answer, part by part."""
     from rich.text import Text
 
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.show.report.whatif.page import (
         BASES,
         HOW,
@@ -159,8 +159,10 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
         format_trust,
     )
 
-    parts: list[RenderableType] = [Text(inert(answer.headline), style="bold")]
-    parts += [Text(inert(line), style="dim") for line in (format_replayed_jobs(answer), format_trust(answer), HOW)]
+    parts: list[RenderableType] = [Text(escape_text(answer.headline), style="bold")]
+    parts += [
+        Text(escape_text(line), style="dim") for line in (format_replayed_jobs(answer), format_trust(answer), HOW)
+    ]
     parts += [Text(""), _scenarios(answer, width), Text("")]
     if answer.best is not None:
         best = answer.scenarios[answer.best]
@@ -179,10 +181,10 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     parts.append(Text(f"curves rest on: {known}"))
     if answer.dropped:
         parts.append(Text("\nLeft out", style="bold yellow"))
-        parts += [Text(inert(f"  {format_dropped(one)}")) for one in answer.dropped]
+        parts += [Text(escape_text(f"  {format_dropped(one)}")) for one in answer.dropped]
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
-        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+        parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
     return parts
 
 
@@ -213,7 +215,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
 
     from fairlead.cli.answer_tables import Column, fitted, word
     from fairlead.core.model import units
-    from fairlead.core.safe_text import inert
+    from fairlead.core.safe_text import escape_text
     from fairlead.show.report.whatif.page import format_core_hours
 
     title = (
@@ -221,7 +223,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     )
     rows: Sequence[ChangedCost] = [*side.winners[:5], *reversed(side.losers[:5])]
     if not rows:
-        return [Text(inert(title)), Text("")]
+        return [Text(escape_text(title)), Text("")]
     columns = [
         Column(side.kind, lambda one: one.name),
         *([Column("user", lambda one: word(one.user), spare=2)] if side.kind != "user" else []),
@@ -235,4 +237,4 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
             spare=2,
         ),
     ]
-    return [Text(inert(title), style="bold"), fitted(columns, rows, width), Text("")]
+    return [Text(escape_text(title), style="bold"), fitted(columns, rows, width), Text("")]

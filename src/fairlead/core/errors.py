@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 
 
 class FairleadError(Exception):
@@ -27,9 +27,9 @@ class FairleadError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        place = f"{inert(self.where)}: " if self.where else ""
+        place = f"{escape_text(self.where)}: " if self.where else ""
         step = f"\n  → {self.remedy}" if self.remedy else ""
-        return f"{place}{inert(self.what)}{step}"
+        return f"{place}{escape_text(self.what)}{step}"
 
 
 class UsageError(FairleadError):

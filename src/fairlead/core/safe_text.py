@@ -19,23 +19,23 @@ _UNSAFE = re.compile(
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def inert(text: str) -> str:
+def escape_text(text: str) -> str:
     """`text` on one line: control characters, direction marks and bytes that are no UTF-8 become backslash escapes."""
     return _UNSAFE.sub(_escaped, text)
 
 
-def encodable(text: str) -> str:
+def escape_undecodable(text: str) -> str:
     """`text` that can be written as UTF-8: bytes of a file name that are none become backslash escapes (`\\xff`)."""
     return _SURROGATES.sub(_escaped, text)
 
 
-def inert_within(value: _T) -> _T:
-    """`value` (a struct, list or dict of such) with all text in it `inert`; the same object where nothing changes."""
+def escape_within(value: _T) -> _T:
+    """Return `value` (a struct, list or dict) with `escape_text` on all its text; itself where nothing changes."""
     return cast("_T", _within(value, _UNSAFE))
 
 
-def encodable_within(value: _T) -> _T:
-    """`value` (a struct, list or dict of such) with all text in it `encodable`; the same object where nothing is."""
+def escape_undecodable_within(value: _T) -> _T:
+    """Return `value` (a struct, list or dict) with `escape_undecodable` on all its text; itself if nothing changes."""
     return cast("_T", _within(value, _SURROGATES))
 
 

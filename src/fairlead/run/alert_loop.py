@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.core.model.tables import FINDING, INCIDENT, empty
-from fairlead.core.safe_text import inert
+from fairlead.core.model.tables import FINDING, INCIDENT, build_empty
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.advice import AdviceSet
 from fairlead.explain.rules.advice_set import load_advice
 from fairlead.show.alerts import digest
@@ -93,7 +93,7 @@ def _kept(name: str, work: Callable[[], None], stop: threading.Event) -> None:
         try:
             work()
         except (FairleadError, OSError, sqlite3.Error) as fault:
-            log.warning("%s", inert(f"alerts, {name}: {fault}; it is tried again"))
+            log.warning("%s", escape_text(f"alerts, {name}: {fault}; it is tried again"))
         except Exception:
             log.exception("alerts, %s: a defect of fairlead; it is tried again", name)
         stop.wait(_AFTER_FAULT_S)
@@ -147,7 +147,7 @@ def _new_rows(lake: LakeReader, state: State, table: str, columns: str, since_ns
     known = state.made(row["id"] for row in seen)
     names = [row["id"] for row in seen if known.get(row["id"], -1) < row["made_ns"]]
     if not names:
-        return empty(FINDING if table == "finding" else INCIDENT)
+        return build_empty(FINDING if table == "finding" else INCIDENT)
     return lake.query(_ROWS.format(table=table, columns=columns), {"since": since_ns, "names": names})
 
 

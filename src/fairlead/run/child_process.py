@@ -18,7 +18,7 @@ import msgspec
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.run.config import Config, kept
 
 _PR_SET_PDEATHSIG = 1
@@ -75,10 +75,10 @@ def main() -> int:
     try:
         {"collector": _collector, "analysis": _analysis, "api": _api}[task.name](task, pulse)
     except FairleadError as error:
-        pulse.tell(f"error {inert(str(error).replace(chr(10), ' '))}")
+        pulse.tell(f"error {escape_text(str(error).replace(chr(10), ' '))}")
         return error.exit_code
     except Exception as error:
-        pulse.tell(f"error {type(error).__name__}: {inert(str(error))}")
+        pulse.tell(f"error {type(error).__name__}: {escape_text(str(error))}")
         logging.getLogger("fairlead").exception("ended by a defect of fairlead")
         return 1
     return 0

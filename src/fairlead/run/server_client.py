@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.core.access.tls import client_context
+from fairlead.core.access.tls import build_client_context
 from fairlead.core.errors import InputError, NoAnswerError, ServerError, UsageError
 from fairlead.see.collector.health import ALL, Health
 from fairlead.see.collector.listeners import url as url_of
@@ -114,7 +114,7 @@ def _connection(url: str, authority: Path | None) -> http.client.HTTPConnection:
         raise UsageError(f"no address of a server: {url!r}", remedy="write http://HOST:PORT, https://... or unix:PATH")
     if parts.scheme == "https":
         return http.client.HTTPSConnection(
-            parts.hostname, port or 8571, timeout=TIMEOUT_S, context=client_context(authority)
+            parts.hostname, port or 8571, timeout=TIMEOUT_S, context=build_client_context(authority)
         )
     return http.client.HTTPConnection(parts.hostname, port or 8571, timeout=TIMEOUT_S)
 

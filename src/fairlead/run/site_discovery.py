@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from fairlead.core.model.node_names import folded
+from fairlead.core.model.node_names import fold_names
 from fairlead.core.model.site_file import (
     Addresses,
     BurstBuffer,
@@ -87,8 +87,8 @@ def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None
         found.remarks["forwarders"].append("no lake was asked (--lake): forwarders and routes that were seen are in it")
     hosts = _hosts(root)
     nodes = _nodes(found, run, seen)
-    forwarders = [Forwarders(nodes=folded(seen.forwarders))] if seen.forwarders else []
-    routes = [Route(nodes=folded(nodes_of), forwarders=name) for name, nodes_of in sorted(seen.routes.items())]
+    forwarders = [Forwarders(nodes=fold_names(seen.forwarders))] if seen.forwarders else []
+    routes = [Route(nodes=fold_names(nodes_of), forwarders=name) for name, nodes_of in sorted(seen.routes.items())]
     systems, addressed = _file_systems(found, root, run, seen, hosts)
     if not forwarders and lake is not None:
         found.remarks["forwarders"].append("none seen: a site of two layers, or no forwarder reports yet")
@@ -97,7 +97,7 @@ def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None
     links = _links(seen)
     if not links:
         found.remarks["links"].append("no port with a known peer was seen (agent probe `switches`: ibnetdiscover)")
-    buffers = [BurstBuffer(nodes=folded(names), device=device) for device, names in sorted(seen.devices.items())]
+    buffers = [BurstBuffer(nodes=fold_names(names), device=device) for device, names in sorted(seen.devices.items())]
     found.site = SiteFile(
         name=nodes.cluster or "unnamed",
         nodes=nodes.classes,
@@ -139,12 +139,12 @@ def _nodes(found: Discovery, run: Run, seen: _SeenComponents) -> _Nodes:
     for name in names:
         by_cores[cores.get(name)].add(name)
     classes = [
-        NodeClass(kind="compute", nodes=folded(some), cluster=cluster, cores=count)
+        NodeClass(kind="compute", nodes=fold_names(some), cluster=cluster, cores=count)
         for count, some in sorted(by_cores.items(), key=lambda item: (item[0] is None, item[0] or 0))
     ]
     others = sorted(set(seen.clients) - set(names) - set(seen.forwarders))
     if others:
-        found.remarks["nodes"].append(f"seen, of no known class (login or auxiliary?): {folded(others)}")
+        found.remarks["nodes"].append(f"seen, of no known class (login or auxiliary?): {fold_names(others)}")
     if not classes:
         found.remarks["nodes"].append("no node was found: write them as host lists")
     return _Nodes(classes, cluster)
@@ -209,9 +209,9 @@ def _system(
     listed = []
     for (what, node), targets in sorted(servers.items()):
         if not node:
-            found.remarks["file_systems"].append(f"{name}: the server of {folded(targets)} is not known")
+            found.remarks["file_systems"].append(f"{name}: the server of {fold_names(targets)} is not known")
             continue
-        listed.append(Server(kind=what, node=node, targets=folded(targets)))  # type: ignore[arg-type]
+        listed.append(Server(kind=what, node=node, targets=fold_names(targets)))  # type: ignore[arg-type]
     if listed:
         found.remarks["file_systems"].append(
             f"{name}: peaks of targets are not known (read_bandwidth_bytes_per_s, ...)"

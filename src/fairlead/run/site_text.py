@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.core.model.site_file import SiteFile
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 
 _PARTS = {
     "nodes": "Nodes by class of clients. `kind`: compute, login or auxiliary.",
@@ -30,7 +30,7 @@ def site_text(site: SiteFile, remarks: Mapping[str, Sequence[str]]) -> str:
         f"name = {_value(site.name)}",
     ]
     for part, says in _PARTS.items():
-        lines += ["", f"# {says}", *(f"# Not found out: {inert(remark)}" for remark in remarks.get(part, ()))]
+        lines += ["", f"# {says}", *(f"# Not found out: {escape_text(remark)}" for remark in remarks.get(part, ()))]
         for item in getattr(site, part):
             lines += _table(part, item)
     return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ import msgspec
 
 from fairlead.core import clock
 from fairlead.core.errors import ServerError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.run.child_process import Task
 from fairlead.run.config import Config
 from fairlead.run.restart_backoff import Restarts
@@ -167,8 +167,8 @@ class Supervisor:
             return
         pause_s = child.restarts.pause_s(ran_s)
         child.again_s = clock.monotonic_s() + pause_s
-        log.error("%s", inert(f"{child.name} ended after {ran_s:.1f} s ({why}); again in {pause_s:.1f} s"))
-        self._notifier.tell(inert(f"STATUS={child.name} ended ({why}); it is started again"))
+        log.error("%s", escape_text(f"{child.name} ended after {ran_s:.1f} s ({why}); again in {pause_s:.1f} s"))
+        self._notifier.tell(escape_text(f"STATUS={child.name} ended ({why}); it is started again"))
 
     def _start(self, child: _Child) -> None:
         ours, theirs = os.pipe()

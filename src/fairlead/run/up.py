@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core import clock
-from fairlead.core.access.tls import server_context
-from fairlead.core.access.tokens import AGENT, OPERATOR, Claims, issue, make_key, read_key
+from fairlead.core.access.tls import build_server_context
+from fairlead.core.access.tokens import AGENT, OPERATOR, Claims, issue_token, make_key, read_key
 from fairlead.core.errors import FairleadError, ServerError
 from fairlead.run.config import Config
 from fairlead.run.first_sign_in import first_sign_in
@@ -53,7 +53,7 @@ def must_be_usable(config: Config) -> None:
     if key.exists():
         read_key(key)
     if config.collector.tls_certificate:
-        server_context(Path(config.collector.tls_certificate), Path(config.collector.tls_key))
+        build_server_context(Path(config.collector.tls_certificate), Path(config.collector.tls_key))
 
 
 def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config | None]) -> None:
@@ -155,7 +155,7 @@ def _make_secrets(config: Config, state: Path) -> list[str]:
     expires_s = clock.now_ns() // 1_000_000_000 + _YEAR_S
     told = [f"made the token key {key_file}"]
     for name, role in ((OPERATOR_TOKEN, OPERATOR), (AGENT_TOKEN, AGENT)):
-        _write(state / name, (issue(key, Claims(expires_s, role=role)) + "\n").encode())
+        _write(state / name, (issue_token(key, Claims(expires_s, role=role)) + "\n").encode())
         told.append(f"made a token for {'an ' + role}, good for a year: {state / name}")
     draft.rename(key_file)  # last: killed before, the next start makes all of it anew
     return told

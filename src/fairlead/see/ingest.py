@@ -20,7 +20,7 @@ from fairlead.core.compression.merger import Merger
 from fairlead.core.errors import FairleadError, InputError
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, table_of
+from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, find_table
 from fairlead.see.sources import inputs
 from fairlead.see.sources.base import Source
 from fairlead.store.batch_writer import BatchWriter
@@ -155,7 +155,7 @@ class _Intake:
             batch.add(self._missing_events(batch))
 
     def _rows(self, batch: BatchWriter, rows: pa.RecordBatch) -> None:
-        spec = table_of(rows.schema)
+        spec = find_table(rows.schema)
         rows = inputs.shift_ranks(rows, self._base)
         if self._progress is not None:
             self._progress(rows.num_rows)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.histogram_bins import OCTAVES_NS, middles_ns
+from fairlead.core.model.histogram_bins import OCTAVES_NS, compute_middles_ns
 from fairlead.core.model.operation_words import DATA_WORDS
 from fairlead.core.model.tables import PART_SOURCES, ROLLUP
 from fairlead.core.model.units import NS_PER_S
@@ -339,7 +339,7 @@ def _timed(table: pa.Table, name: str) -> tuple[Amounts, Amounts]:
     values = pc.fill_null(column.filter(pa.array(known)).flatten(), 0).to_numpy(zero_copy_only=False)
     histograms = values.reshape(-1, len(OCTAVES_NS) - 1)
     total, count = np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.int64)
-    total[known] = np.rint(histograms @ middles_ns(OCTAVES_NS))
+    total[known] = np.rint(histograms @ compute_middles_ns(OCTAVES_NS))
     count[known] = histograms.sum(axis=1)
     return Amounts(total, known), Amounts(count, known)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fairlead.core.batches import bulk
 from fairlead.core.batches.bulk import Small
 from fairlead.core.batches.decoding import split_headers
-from fairlead.core.batches.rows import DecodedBatch, decode
+from fairlead.core.batches.rows import DecodedBatch, decode_body
 from fairlead.core.model.job import Job
 from fairlead.core.model.tables import JOBS, TableSpec, batch_of
 from fairlead.store.part_files import Part
@@ -194,7 +194,7 @@ def load_of_frame(frame: Frame, *, strict: bool) -> Load:
         if small is not None:
             keys = [stream_key(one.stream) for one in small[0]]
             return load_of_small(small[0], keys, small[1], taken_ns)
-        return load_of_wire(decode(frame.body, "the write-ahead log", 1 << 40), taken_ns)
+        return load_of_wire(decode_body(frame.body, "the write-ahead log", 1 << 40), taken_ns)
     batch = msgspec.convert(frame.meta, Batch)
     tables: dict[str, pa.Table] = {}
     at = 0
@@ -208,8 +208,8 @@ def load_of_frame(frame: Frame, *, strict: bool) -> Load:
 
 def _small(frame: Frame) -> tuple[list[Small], dict[str, pa.RecordBatch]] | None:
     """Small batches and their rows, when the frame holds nothing else."""
-    batches = bulk.small(bytes(frame.body)) if len(frame.body) <= _SMALL_FRAME else None
-    tables = bulk.rows(batches) if batches else None
+    batches = bulk.parse_small(bytes(frame.body)) if len(frame.body) <= _SMALL_FRAME else None
+    tables = bulk.build_rows(batches) if batches else None
     return (batches, tables) if batches and tables is not None else None
 
 

@@ -131,7 +131,7 @@ class Writer:
             return self._taken.has(stream_key(stream), seq)
 
     def take_batches(self, data: bytes | memoryview, decoded: Sequence[DecodedBatch]) -> tuple[int, int]:
-        """Takes in a body of batches, which `batches.rows.decode` made `decoded` of: (taken, known before).
+        """Takes in a body of batches, which `batches.rows.decode_body` made `decoded` of: (taken, known before).
 
         Returns when it is on disk, and every reader will see it; one sync serves all threads that wait. All new
         batches of the body are taken or none. Raises TooOldError for a batch that is older than what is remembered,
@@ -173,7 +173,7 @@ class Writer:
             chosen = [n for n, (_, batches) in enumerate(bodies) if self._all_new(keys[n], batches)]
         batches = [one for n in chosen for one in bodies[n][1]]
         chosen_keys = [key for n in chosen for key in keys[n]]
-        tables = bulk.rows(batches) if batches else None
+        tables = bulk.build_rows(batches) if batches else None
         if tables is None or not self._of_now(batches, tables, now_ns):
             return [], None, {}
         load = hot.load_of_small(batches, chosen_keys, tables, now_ns)

@@ -16,15 +16,15 @@ from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
     Header,
-    checksum,
-    encode,
-    fractions,
-    lists,
-    numbers,
-    same_word,
-    words,
+    compute_checksum,
+    encode_batch,
+    encode_fractions,
+    encode_lists,
+    encode_numbers,
+    encode_same_word,
+    encode_words,
 )
-from fairlead.core.batches.rows import decode
+from fairlead.core.batches.rows import decode_body
 from fairlead.core.errors import CorruptInputError, InputError, OversizeError, TooOldError, UnfitError
 from fairlead.see.collector.batch_checks import check_batches
 from fairlead.see.collector.refusal import Refusal
@@ -55,7 +55,7 @@ def batch_as_told(told: dict[str, Any], raw: bytes) -> bytes:
         "job": None,
         "columns": [],
         "raw_bytes": len(raw),
-        "checksum": checksum(payload),
+        "checksum": compute_checksum(payload),
         **told,
     }
     text = json.dumps(about).encode()
@@ -78,20 +78,20 @@ def of_table(table: str, columns: dict[str, Any], rows: int = 3, **told: Any) ->
             **told,
         }
     )
-    return encode(header, columns)
+    return encode_batch(header, columns)
 
 
 def ops(told: dict[str, Any] | None = None, **over: Any) -> bytes:
     columns = {
-        "start_ns": numbers([NOW, NOW + 1, NOW + 2]),
-        "end_ns": numbers([NOW + 1, NOW + 2, NOW + 3]),
-        "busy_ns": numbers([1] * 3),
-        "node": same_word("n1", 3),
-        "interface": same_word("posix", 3),
-        "op": same_word("write", 3),
-        "file_id": numbers([1] * 3),
-        "size": numbers([4096] * 3),
-        "count": numbers([1] * 3),
+        "start_ns": encode_numbers([NOW, NOW + 1, NOW + 2]),
+        "end_ns": encode_numbers([NOW + 1, NOW + 2, NOW + 3]),
+        "busy_ns": encode_numbers([1] * 3),
+        "node": encode_same_word("n1", 3),
+        "interface": encode_same_word("posix", 3),
+        "op": encode_same_word("write", 3),
+        "file_id": encode_numbers([1] * 3),
+        "size": encode_numbers([4096] * 3),
+        "count": encode_numbers([1] * 3),
         **over,
     }
     return of_table("ops", columns, **(told or {}))
@@ -144,7 +144,7 @@ def test_few_bytes_do_not_become_much_memory(make: Callable[[], bytes], fault: t
     body = make()
     assert len(body) < 1 << 20
     with pytest.raises(fault):
-        decode(body, limit=LIMIT)
+        decode_body(body, limit=LIMIT)
 
 
 def test_constants_of_few_rows_are_counted_and_keep_no_more_alive_than_they_say() -> None:
@@ -163,7 +163,7 @@ def test_a_body_of_too_many_batches_is_refused_before_all_are_read(monkeypatch: 
     with pytest.raises(Refusal) as refused:
         check_batches(body, raw_bytes=LIMIT, node="")
     assert refused.value.status == 413
-    assert len(decode(body, "the log", 1 << 40)) == 12, "the log may hold bodies that were joined"
+    assert len(decode_body(body, "the log", 1 << 40)) == 12, "the log may hold bodies that were joined"
 
 
 def test_headers_of_megabytes_and_deep_nesting_are_refused() -> None:
@@ -211,43 +211,45 @@ def test_a_job_told_wrongly_takes_nothing_away_and_poisons_nothing(tmp_path: Pat
 
 
 EXTREMES = {
-    "ops of 292 years": ops(end_ns=numbers([LAST] * 3)),
-    "ops that end before they start": ops(end_ns=numbers([-LAST, 0, 5])),
-    "sizes": ops(size=numbers([LAST, -LAST, 0]), count=numbers([LAST, 1, 2])),
-    "strides": ops(stride=numbers([LAST] * 3), offset=numbers([-LAST] * 3), count=numbers([LAST] * 3)),
+    "ops of 292 years": ops(end_ns=encode_numbers([LAST] * 3)),
+    "ops that end before they start": ops(end_ns=encode_numbers([-LAST, 0, 5])),
+    "sizes": ops(size=encode_numbers([LAST, -LAST, 0]), count=encode_numbers([LAST, 1, 2])),
+    "strides": ops(
+        stride=encode_numbers([LAST] * 3), offset=encode_numbers([-LAST] * 3), count=encode_numbers([LAST] * 3)
+    ),
     "intervals": of_table(
         "port",
         {
-            "ts_ns": numbers([NOW] * 3),
-            "switch": same_word("s", 3),
-            "port": same_word("p\x1b[2J", 3),
-            "interval_ns": numbers([LAST, -LAST, 0]),
-            "tx_bytes": numbers([LAST, LAST, -LAST]),
-            "rate_bytes_per_s": fractions([float("nan"), float("inf"), -0.0]),
+            "ts_ns": encode_numbers([NOW] * 3),
+            "switch": encode_same_word("s", 3),
+            "port": encode_same_word("p\x1b[2J", 3),
+            "interval_ns": encode_numbers([LAST, -LAST, 0]),
+            "tx_bytes": encode_numbers([LAST, LAST, -LAST]),
+            "rate_bytes_per_s": encode_fractions([float("nan"), float("inf"), -0.0]),
         },
     ),
     "counters": of_table(
         "target",
         {
-            "ts_ns": numbers([NOW] * 3),
-            "target": same_word("t" * 255, 3),
-            "interval_ns": numbers([10**9] * 3),
-            "read_bytes": numbers([LAST] * 3),
-            "write_bytes": numbers([-1, LAST, LAST]),
-            "read_rpcs": numbers([-1] * 3),
+            "ts_ns": encode_numbers([NOW] * 3),
+            "target": encode_same_word("t" * 255, 3),
+            "interval_ns": encode_numbers([10**9] * 3),
+            "read_bytes": encode_numbers([LAST] * 3),
+            "write_bytes": encode_numbers([-1, LAST, LAST]),
+            "read_rpcs": encode_numbers([-1] * 3),
         },
     ),
     "events": of_table(
         "events",
         {
-            "ts_ns": numbers([NOW] * 3),
-            "end_ns": numbers([-LAST, LAST, 0]),
-            "component": same_word("\x00\x1b]0;x\x07", 3),
-            "kind": same_word("gap", 3),
-            "text": same_word("\x1b[2J", 3),
+            "ts_ns": encode_numbers([NOW] * 3),
+            "end_ns": encode_numbers([-LAST, LAST, 0]),
+            "component": encode_same_word("\x00\x1b]0;x\x07", 3),
+            "kind": encode_same_word("gap", 3),
+            "text": encode_same_word("\x1b[2J", 3),
         },
     ),
-    "lists": ops(gaps_ns=lists([[LAST, -LAST], None, []]), durations_ns=lists([[1] * 5, None, []])),
+    "lists": ops(gaps_ns=encode_lists([[LAST, -LAST], None, []]), durations_ns=encode_lists([[1] * 5, None, []])),
 }
 
 
@@ -273,7 +275,7 @@ def test_what_has_no_time_of_its_own_is_held_to_its_headers(
     tmp_path: Path, first_ns: int, last_ns: int | None, fault: type[Exception]
 ) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    columns = {"file_id": numbers([5]), "fs": words(["x"]), "path": words(["/a"])}
+    columns = {"file_id": encode_numbers([5]), "fs": encode_words(["x"]), "path": encode_words(["/a"])}
     body = of_table("files", columns, 1, first_ns=first_ns, last_ns=last_ns)
     with Writer(lake.place, "main", now_ns=lambda: NOW) as writer, pytest.raises(fault):
         writer.take_batches(body, check_batches(body, raw_bytes=LIMIT, node="n1"))
@@ -282,12 +284,12 @@ def test_what_has_no_time_of_its_own_is_held_to_its_headers(
 def test_small_batches_of_constants_are_counted_as_what_they_take(tmp_path: Path) -> None:
     """Back-pressure goes by the memory of rows that wait: it must not be told by the wire's size."""
     names = ("start_ns", "end_ns", "busy_ns", "file_id", "size", "count", "offset", "stride", "handle")
-    columns: dict[str, Any] = {name: numbers([NOW] * 1024) for name in names}
-    columns |= {name: same_word("x", 1024) for name in ("node", "interface", "op")}
+    columns: dict[str, Any] = {name: encode_numbers([NOW] * 1024) for name in names}
+    columns |= {name: encode_same_word("x", 1024) for name in ("node", "interface", "op")}
     body = b"".join(of_table("ops", columns, 1024, seq=seq, last_ns=NOW) for seq in range(50))
     lake = Lake.open(tmp_path / "lake", create=True)
     with Writer(lake.place, "main", now_ns=lambda: NOW) as writer:
-        batches = bulk.small(body)
+        batches = bulk.parse_small(body)
         assert batches is not None
         chosen, ticket, tables = writer.append_small([(body, batches)])
         assert chosen == [0]

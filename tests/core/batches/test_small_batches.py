@@ -12,8 +12,19 @@ from hypothesis import strategies as st
 
 from fairlead.core.batches import bulk
 from fairlead.core.batches.decoding import split_headers
-from fairlead.core.batches.encoding import MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, encode, numbers, words
-from fairlead.core.batches.rows import decode
+from fairlead.core.batches.encoding import (
+    MAGIC,
+    PREFIX,
+    Column,
+    Header,
+    Lists,
+    Numbers,
+    Words,
+    encode_batch,
+    encode_numbers,
+    encode_words,
+)
+from fairlead.core.batches.rows import decode_body
 from fairlead.core.errors import InputError
 
 _INT = st.integers(-(1 << 62), 1 << 62)
@@ -24,18 +35,18 @@ _NAMES = st.sampled_from(["n0", "n1", "ä", "\x00", "a" * 40])
 def _health(draw: st.DrawFn, seq: int) -> bytes:
     rows = draw(st.integers(1, 5))
     columns: dict[str, Column] = {
-        "ts_ns": numbers(draw(st.lists(_INT, min_size=rows, max_size=rows))),
-        "node": words(draw(st.lists(_NAMES, min_size=rows, max_size=rows))),
-        "probe": words(draw(st.lists(_NAMES, min_size=rows, max_size=rows))),
-        "state": words(["ok"] * rows),
+        "ts_ns": encode_numbers(draw(st.lists(_INT, min_size=rows, max_size=rows))),
+        "node": encode_words(draw(st.lists(_NAMES, min_size=rows, max_size=rows))),
+        "probe": encode_words(draw(st.lists(_NAMES, min_size=rows, max_size=rows))),
+        "state": encode_words(["ok"] * rows),
     }
     for name in ("interval_ns", "runs", "failures", "memory_bytes"):
         if draw(st.booleans()):
-            columns[name] = numbers(draw(st.lists(st.none() | _INT, min_size=rows, max_size=rows)))
+            columns[name] = encode_numbers(draw(st.lists(st.none() | _INT, min_size=rows, max_size=rows)))
     if draw(st.booleans()):
-        columns["text"] = words(draw(st.lists(st.none() | _NAMES, min_size=rows, max_size=rows)))
+        columns["text"] = encode_words(draw(st.lists(st.none() | _NAMES, min_size=rows, max_size=rows)))
     header = Header("health", 1, draw(_NAMES), "b", seq, rows, "agent", "test", draw(st.none() | _INT), None)
-    return encode(header, columns)
+    return encode_batch(header, columns)
 
 
 @st.composite
@@ -43,18 +54,18 @@ def _ops(draw: st.DrawFn, seq: int) -> bytes:
     rows = draw(st.integers(1, 6))
 
     def some(values: st.SearchStrategy[int]) -> Numbers:
-        return numbers(draw(st.lists(values, min_size=rows, max_size=rows)))
+        return encode_numbers(draw(st.lists(values, min_size=rows, max_size=rows)))
 
     columns: dict[str, Column] = {
         "start_ns": some(_INT),
         "end_ns": some(_INT),
         "busy_ns": some(_INT),
-        "node": words(["n0"] * rows),
-        "job_id": words(draw(st.lists(st.none() | _NAMES, min_size=rows, max_size=rows))),
+        "node": encode_words(["n0"] * rows),
+        "job_id": encode_words(draw(st.lists(st.none() | _NAMES, min_size=rows, max_size=rows))),
         "rank": some(st.integers(-1, 1 << 33) if draw(st.integers(0, 9)) == 0 else st.integers(-1, 99)),
-        "interface": words(["POSIX"] * rows),
-        "fs": words(["/"] * rows),
-        "op": words(draw(st.lists(st.sampled_from(["read", "write"]), min_size=rows, max_size=rows))),
+        "interface": encode_words(["POSIX"] * rows),
+        "fs": encode_words(["/"] * rows),
+        "op": encode_words(draw(st.lists(st.sampled_from(["read", "write"]), min_size=rows, max_size=rows))),
         "file_id": some(_INT),
         "handle": some(_INT),
         "offset": some(_INT),
@@ -69,7 +80,7 @@ def _ops(draw: st.DrawFn, seq: int) -> bytes:
     header = Header(
         "ops", 2, "n0", "b", seq, rows, "agent", "test", None, None, draw(st.none() | st.just({"job_id": "7"}))
     )
-    return encode(header, columns)
+    return encode_batch(header, columns)
 
 
 @st.composite
@@ -80,7 +91,7 @@ def _batches(draw: st.DrawFn) -> list[bytes]:
 def _tables(body: bytes) -> dict[str, pa.Table]:
     """The rows of a body by table, read one by one; words as strings."""
     found: dict[str, list[pa.RecordBatch]] = {}
-    for one in decode(body):
+    for one in decode_body(body):
         assert one.rows is not None
         found.setdefault(one.header.table, []).append(one.rows)
     return {name: pa.Table.from_batches(some) for name, some in found.items()}
@@ -94,10 +105,10 @@ def _same(one: pa.Table, other: pa.RecordBatch) -> bool:
 @given(_batches())
 def test_together_they_are_what_they_are_one_by_one(parts: list[bytes]) -> None:
     body = b"".join(parts)
-    found = bulk.small(body)
+    found = bulk.parse_small(body)
     assert found is not None
     assert [(one.header, one.begin, one.end) for one in found] == list(split_headers(body, "here"))
-    together = bulk.rows(found)
+    together = bulk.build_rows(found)
     try:
         wanted = _tables(body)
     except InputError:
@@ -120,8 +131,8 @@ def test_nothing_damaged_is_taken_together(parts: list[bytes], data: st.DataObje
         del body[at:]
     else:  # a header that is well-formed and says something else of the same payload
         body = bytearray(_told_otherwise(bytes(body), data))
-    found = bulk.small(bytes(body))
-    together = bulk.rows(found) if found else None
+    found = bulk.parse_small(bytes(body))
+    together = bulk.build_rows(found) if found else None
     if together is not None:
         wanted = _tables(bytes(body))  # must not raise
         assert all(_same(wanted[name], together[name]) for name in wanted)
@@ -149,18 +160,18 @@ def _told_otherwise(body: bytes, data: st.DataObject) -> bytes:
 def test_words_are_joined_by_word_not_by_code() -> None:
     def one(seq: int, codes: list[int], known: list[str]) -> bytes:
         columns: dict[str, Column] = {
-            "ts_ns": numbers([seq] * len(codes)),
-            "node": words(["n"] * len(codes)),
+            "ts_ns": encode_numbers([seq] * len(codes)),
+            "node": encode_words(["n"] * len(codes)),
             "probe": Words(array("i", codes), known),
-            "state": words(["ok"] * len(codes)),
+            "state": encode_words(["ok"] * len(codes)),
         }
-        return encode(Header("health", 1, "n", "b", seq, len(codes)), columns)
+        return encode_batch(Header("health", 1, "n", "b", seq, len(codes)), columns)
 
-    found = bulk.small(one(1, [0, 1], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
+    found = bulk.parse_small(one(1, [0, 1], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
     assert found is not None
-    together = bulk.rows(found)
+    together = bulk.build_rows(found)
     assert together is not None
     assert together["health"].column("probe").to_pylist() == ["a", "b", "a", "c"]
-    beyond = bulk.small(one(1, [0, 2], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
+    beyond = bulk.parse_small(one(1, [0, 2], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
     assert beyond is not None
-    assert bulk.rows(beyond) is None  # a code without a word must not reach the words of the next batch
+    assert bulk.build_rows(beyond) is None  # a code without a word must not reach the words of the next batch

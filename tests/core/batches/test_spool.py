@@ -10,28 +10,28 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.batches import spool as spooling
-from fairlead.core.batches.decoding import Batch, batches
-from fairlead.core.batches.encoding import encode, numbers, words
-from fairlead.core.batches.spool import Spool, batches_in
+from fairlead.core.batches.decoding import Batch, read_batches
+from fairlead.core.batches.encoding import encode_batch, encode_numbers, encode_words
+from fairlead.core.batches.spool import Spool, count_batches
 from fairlead.core.errors import ForwardingError
 from fairlead.steer.forwarding.record_spool import spool_in
 
 
 def _batch(spool: Spool, rows: int = 3, filler: str = "x") -> bytes:
     columns = {
-        "ts_ns": numbers(range(rows)),
-        "component": words([filler] * rows),
-        "kind": words(["k"] * rows),
-        "text": words([os.urandom(8).hex() for _ in range(rows)]),
+        "ts_ns": encode_numbers(range(rows)),
+        "component": encode_words([filler] * rows),
+        "kind": encode_words(["k"] * rows),
+        "text": encode_words([os.urandom(8).hex() for _ in range(rows)]),
     }
-    return encode(spool.header("events", 1, rows), columns)
+    return encode_batch(spool.header("events", 1, rows), columns)
 
 
 def _all(folder: Path) -> list[Batch]:
     found = []
     for path in sorted(folder.glob("*.batch")):
         with path.open("rb") as stream:
-            found += batches(stream, str(path))
+            found += read_batches(stream, str(path))
     return found
 
 
@@ -99,7 +99,7 @@ def test_a_file_is_whole_when_it_is_seen(tmp_path: Path) -> None:
                     if path.name not in seen:
                         seen.add(path.name)
                         with path.open("rb") as stream:
-                            assert sum(1 for _ in batches(stream, str(path))) == 2
+                            assert sum(1 for _ in read_batches(stream, str(path))) == 2
         except BaseException as fault:  # noqa: BLE001  (told to the test)
             faults.append(fault)
 
@@ -135,14 +135,14 @@ def test_batches_of_a_file_are_counted_and_a_cut_is_seen(tmp_path: Path) -> None
     path = spool.write([_batch(spool), _batch(spool, 5), _batch(spool)])
     assert path is not None
     data = Path(path).read_bytes()
-    assert batches_in(path) == (3, True)
+    assert count_batches(path) == (3, True)
     for cut in (1, 10, len(data) // 2, len(data) - 1):
         Path(path).write_bytes(data[:cut])
-        count, whole = batches_in(path)
+        count, whole = count_batches(path)
         assert count < 3
         assert not whole
     Path(path).write_bytes(data + b"x")
-    assert batches_in(path) == (3, False)
+    assert count_batches(path) == (3, False)
 
 
 def test_what_had_to_go_is_counted_by_batch(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairlead.cli.main import cli
-from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.decoding import read_batches
 from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
@@ -24,11 +24,11 @@ from fairlead.core.batches.encoding import (
     Lists,
     Numbers,
     Words,
-    encode,
-    fractions,
-    lists,
-    numbers,
-    words,
+    encode_batch,
+    encode_fractions,
+    encode_lists,
+    encode_numbers,
+    encode_words,
 )
 from fairlead.core.errors import CorruptInputError, InputError, UnsupportedVersionError
 from fairlead.core.model.job import Job
@@ -60,31 +60,31 @@ def _header(table: str, rows: int, **more: object) -> Header:
 
 def _ops(rows: int = 3, *, seq: int = 1, job: dict[str, object] | None = JOB, **more: object) -> bytes:
     columns = {
-        "start_ns": numbers([NOW + k * 10**7 for k in range(rows)]),
-        "end_ns": numbers([NOW + k * 10**7 + 10**6 for k in range(rows)]),
-        "busy_ns": numbers([10**6] * rows),
-        "node": words(["n1"] * rows),
-        "job_id": words(["77"] * rows),
-        "rank": numbers([0] * rows),
-        "interface": words(["fuse"] * rows),
-        "op": words([("write", "read", "open")[k % 3] for k in range(rows)]),
-        "file_id": numbers([5] * rows),
-        "offset": numbers([k << 20 if k % 3 < 2 else None for k in range(rows)]),
-        "size": numbers([1 << 20 if k % 3 < 2 else None for k in range(rows)]),
-        "count": numbers([1] * rows),
+        "start_ns": encode_numbers([NOW + k * 10**7 for k in range(rows)]),
+        "end_ns": encode_numbers([NOW + k * 10**7 + 10**6 for k in range(rows)]),
+        "busy_ns": encode_numbers([10**6] * rows),
+        "node": encode_words(["n1"] * rows),
+        "job_id": encode_words(["77"] * rows),
+        "rank": encode_numbers([0] * rows),
+        "interface": encode_words(["fuse"] * rows),
+        "op": encode_words([("write", "read", "open")[k % 3] for k in range(rows)]),
+        "file_id": encode_numbers([5] * rows),
+        "offset": encode_numbers([k << 20 if k % 3 < 2 else None for k in range(rows)]),
+        "size": encode_numbers([1 << 20 if k % 3 < 2 else None for k in range(rows)]),
+        "count": encode_numbers([1] * rows),
     }
-    return encode(_header("ops", rows, seq=seq, job=job, **more), columns)
+    return encode_batch(_header("ops", rows, seq=seq, job=job, **more), columns)
 
 
 def _forwarder(rows: int = 2) -> bytes:
     columns = {
-        "ts_ns": numbers([NOW] * rows),
-        "node": words(["fwd0"] * rows),
-        "op_class": words(["read"] * rows),
-        "wait_ns_histogram": lists([([1, 2, 3], None)[k % 2] for k in range(rows)]),
-        "queue_len_mean": fractions([(1.5, None)[k % 2] for k in range(rows)]),
+        "ts_ns": encode_numbers([NOW] * rows),
+        "node": encode_words(["fwd0"] * rows),
+        "op_class": encode_words(["read"] * rows),
+        "wait_ns_histogram": encode_lists([([1, 2, 3], None)[k % 2] for k in range(rows)]),
+        "queue_len_mean": encode_fractions([(1.5, None)[k % 2] for k in range(rows)]),
     }
-    return encode(_header("forwarder", rows, layer="forwarder", writer="forwarder:fwd0"), columns)
+    return encode_batch(_header("forwarder", rows, layer="forwarder", writer="forwarder:fwd0"), columns)
 
 
 def _read(path: Path) -> list[object]:
@@ -122,8 +122,12 @@ def test_columns_of_every_kind_come_back(tmp_path: Path) -> None:
 def test_what_is_encoded_is_decoded(
     texts: list[str | None], integers: list[int | None], nested: list[list[int] | None]
 ) -> None:
-    for column, rows in ((words(texts), len(texts)), (numbers(integers), len(integers)), (lists(nested), len(nested))):
-        (batch,) = batches(io.BytesIO(encode(_header("ops", rows), {"c": column})), "memory")
+    for column, rows in (
+        (encode_words(texts), len(texts)),
+        (encode_numbers(integers), len(integers)),
+        (encode_lists(nested), len(nested)),
+    ):
+        (batch,) = read_batches(io.BytesIO(encode_batch(_header("ops", rows), {"c": column})), "memory")
         decoded = batch.columns.get("c")
         if decoded is None:  # a column of nulls is left out
             assert rows
@@ -229,18 +233,23 @@ def test_hostile_batches_are_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_columns_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
-    good = {"ts_ns": numbers([NOW]), "component": words(["c"]), "kind": words(["k"]), "text": words(["t"])}
-    assert len(_read(_file(tmp_path, encode(_header("events", 1), good)))) == 1
+    good = {
+        "ts_ns": encode_numbers([NOW]),
+        "component": encode_words(["c"]),
+        "kind": encode_words(["k"]),
+        "text": encode_words(["t"]),
+    }
+    assert len(_read(_file(tmp_path, encode_batch(_header("events", 1), good)))) == 1
     for bad in (
-        {"kind": numbers([7])},
-        {"ts_ns": words(["soon"])},
-        {"kind": words(["\ud800"])},
-        {"ts_ns": fractions([0.5])},
-        {"strange": numbers([1])},
-        {"kind": words([None])},
+        {"kind": encode_numbers([7])},
+        {"ts_ns": encode_words(["soon"])},
+        {"kind": encode_words(["\ud800"])},
+        {"ts_ns": encode_fractions([0.5])},
+        {"strange": encode_numbers([1])},
+        {"kind": encode_words([None])},
     ):
         with pytest.raises(CorruptInputError):
-            _read(_file(tmp_path, encode(_header("events", 1), good | bad)))
+            _read(_file(tmp_path, encode_batch(_header("events", 1), good | bad)))
 
 
 def test_newer_batches_are_told_apart(tmp_path: Path) -> None:
@@ -252,13 +261,13 @@ def test_newer_batches_are_told_apart(tmp_path: Path) -> None:
     assert isinstance(missing, Missing)
     assert missing.kind == "unknown_table"
     columns = {
-        "ts_ns": numbers([NOW]),
-        "component": words(["c"]),
-        "kind": words(["k"]),
-        "text": words(["t"]),
-        "colour": words(["red"]),
+        "ts_ns": encode_numbers([NOW]),
+        "component": encode_words(["c"]),
+        "kind": encode_words(["k"]),
+        "text": encode_words(["t"]),
+        "colour": encode_words(["red"]),
     }
-    gap, rows = _read(_file(tmp_path, encode(_header("events", 1, version=99), columns)))
+    gap, rows = _read(_file(tmp_path, encode_batch(_header("events", 1, version=99), columns)))
     assert isinstance(gap, Missing)
     assert "colour" in gap.what
     assert isinstance(rows, pa.RecordBatch)
@@ -274,21 +283,25 @@ def _twice(columns: dict[str, Words | Numbers]) -> dict[str, Words | Numbers]:
 
 def test_a_run_of_no_operation_is_refused(tmp_path: Path) -> None:
     columns = {
-        "start_ns": numbers([1]),
-        "end_ns": numbers([2]),
-        "busy_ns": numbers([1]),
-        "interface": words(["fuse"]),
-        "op": words(["read"]),
-        "count": numbers([0]),
+        "start_ns": encode_numbers([1]),
+        "end_ns": encode_numbers([2]),
+        "busy_ns": encode_numbers([1]),
+        "interface": encode_words(["fuse"]),
+        "op": encode_words(["read"]),
+        "count": encode_numbers([0]),
     }
     with pytest.raises(CorruptInputError, match="fewer than one"):
-        _read(_file(tmp_path, encode(_header("ops", 1), columns)))
+        _read(_file(tmp_path, encode_batch(_header("ops", 1), columns)))
     with pytest.raises(CorruptInputError, match="null"):
-        _read(_file(tmp_path, encode(_header("ops", 2), _twice(columns) | {"count": numbers([None, 1])})))
+        _read(_file(tmp_path, encode_batch(_header("ops", 2), _twice(columns) | {"count": encode_numbers([None, 1])})))
     with pytest.raises(CorruptInputError, match="rank"):
-        _read(_file(tmp_path, encode(_header("ops", 1), columns | {"rank": numbers([1 << 40])})))
+        _read(_file(tmp_path, encode_batch(_header("ops", 1), columns | {"rank": encode_numbers([1 << 40])})))
     with pytest.raises(CorruptInputError):
-        _read(_file(tmp_path, encode(_header("ops", 1), columns | {"rank": Lists(array("i", [1]), array("q", [1]))})))
+        _read(
+            _file(
+                tmp_path, encode_batch(_header("ops", 1), columns | {"rank": Lists(array("i", [1]), array("q", [1]))})
+            )
+        )
 
 
 def test_it_is_found_by_its_content(tmp_path: Path) -> None:

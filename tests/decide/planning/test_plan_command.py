@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from fairlead.cli.main import cli
 from fairlead.core.errors import ConfigError, InputError, UnsoundPlanError, UsageError
-from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.diagnosis import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import MAPPING, batch_of
 from fairlead.decide.planning import plan_jobs as planning
@@ -149,7 +149,7 @@ def test_when_everything_is_sick_nothing_is_granted(tmp_path: Path) -> None:
     every = [("forwarder", name) for name in FORWARDERS] + [("target", name) for name in TARGETS]
     put(
         lake,
-        incident_rows(
+        build_incident_rows(
             [
                 Incident(
                     id=f"bbbb{k:08d}",
@@ -328,9 +328,9 @@ def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=120, sick=False)
     site = read_site(site_file(tmp_path, SITE))
     over = [msgspec.structs.replace(one, to_ns=NOW - DAY // 2) for one in incidents()]
-    put(lake, incident_rows(over, NOW), stream="past")
+    put(lake, build_incident_rows(over, NOW), stream="past")
     assert not find_live_site(lake, site, NOW, NOW).site.forwarders.sick.any()
-    put(lake, incident_rows(incidents(), NOW + 1), stream="open")
+    put(lake, build_incident_rows(incidents(), NOW + 1), stream="open")
     seen = find_live_site(lake, site, NOW, NOW).site
     assert [name for name, sick in zip(seen.forwarders.names, seen.forwarders.sick, strict=True) if sick] == ["fwd05"]
     assert [name for name, sick in zip(seen.targets.names, seen.targets.sick, strict=True) if sick] == [

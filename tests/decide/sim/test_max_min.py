@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.decide.sim.engine import Changes, Engine, Phases, max_min_rates
+from fairlead.decide.sim.engine import Changes, Engine, Phases, compute_max_min_rates
 
 CASES = st.integers(0, 2**32 - 1)
 
@@ -52,7 +52,14 @@ def check(
 @settings(max_examples=150, deadline=None)
 def test_no_flow_can_have_more_without_taking_from_a_smaller_one(seed: int) -> None:
     capacity, crosses, cost, weight, cap = drawn(seed)
-    check(capacity, crosses, cost, weight, cap, max_min_rates(capacity, crosses, cost=cost, weight=weight, cap=cap))
+    check(
+        capacity,
+        crosses,
+        cost,
+        weight,
+        cap,
+        compute_max_min_rates(capacity, crosses, cost=cost, weight=weight, cap=cap),
+    )
 
 
 @given(CASES)

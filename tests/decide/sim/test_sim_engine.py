@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.engine import BY_CAP, Changes, Engine, Phases, max_min_rates
+from fairlead.decide.sim.engine import BY_CAP, Changes, Engine, Phases, compute_max_min_rates
 
 
 def phases(amount: list[float], crosses: list[list[int]], **more: object) -> Phases:
@@ -28,17 +28,17 @@ def phases(amount: list[float], crosses: list[list[int]], **more: object) -> Pha
 
 
 def test_three_flows_over_two_resources() -> None:
-    assert max_min_rates([10.0, 4.0], [[0, 1], [0, -1], [1, -1]]).tolist() == [2.0, 8.0, 2.0]
+    assert compute_max_min_rates([10.0, 4.0], [[0, 1], [0, -1], [1, -1]]).tolist() == [2.0, 8.0, 2.0]
 
 
 def test_weights_share_and_caps_leave_the_rest() -> None:
-    assert max_min_rates([12.0], [[0], [0]], weight=[1.0, 2.0]).tolist() == [4.0, 8.0]
-    assert max_min_rates([12.0], [[0], [0], [0]], cap=[1.0, np.inf, np.inf]).tolist() == [1.0, 5.5, 5.5]
+    assert compute_max_min_rates([12.0], [[0], [0]], weight=[1.0, 2.0]).tolist() == [4.0, 8.0]
+    assert compute_max_min_rates([12.0], [[0], [0], [0]], cap=[1.0, np.inf, np.inf]).tolist() == [1.0, 5.5, 5.5]
 
 
 def test_cost_is_units_of_the_resource() -> None:
     """Small requests: one flow costs two units for one byte."""
-    assert max_min_rates([9.0], [[0], [0]], cost=[[1.0], [2.0]]).tolist() == [3.0, 3.0]
+    assert compute_max_min_rates([9.0], [[0], [0]], cost=[[1.0], [2.0]]).tolist() == [3.0, 3.0]
 
 
 def test_equal_share_of_one_layer_ends_when_the_closed_form_says() -> None:
@@ -69,7 +69,7 @@ def test_a_chain_follows_its_delays() -> None:
     engine = Engine([1.0])
     engine.add(phases([2.0, 3.0], [[0], [0]], after=np.array([-1, 0], np.int32), delay_s=np.array([1.0, 4.0])))
     engine.run()
-    begun, ended = engine.phase_times()
+    begun, ended = engine.list_phase_times()
     assert (begun.tolist(), ended.tolist()) == ([1.0, 7.0], [3.0, 10.0])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import FORWARDER, JOBS, TARGET, batch_of, empty
+from fairlead.core.model.tables import FORWARDER, JOBS, TARGET, batch_of, build_empty
 from fairlead.explain.analysis.culprits import Judgement, judge_tables
 from path_simulation import EDGES_NS, MIB, Plane, Process, checkpoints, flood, metadata
 
@@ -138,7 +138,7 @@ def test_costs_of_a_run_need_the_number_of_processes() -> None:
 
 
 def test_no_records_accuse_nobody() -> None:
-    for tables in ({}, {"forwarder": empty(FORWARDER), "target": empty(TARGET)}):
+    for tables in ({}, {"forwarder": build_empty(FORWARDER), "target": build_empty(TARGET)}):
         judgement = _judged(tables)
         assert not judgement.verdicts
         assert judgement.nobody

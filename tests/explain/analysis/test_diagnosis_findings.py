@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead.core.model.diagnosis import finding_rows, told_of
+from fairlead.core.model.diagnosis import build_finding_rows, parse_findings
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.diagnosis import build_job_findings
@@ -124,10 +124,10 @@ def test_no_more_is_put_on_a_cause_than_was_lost() -> None:
 
 def test_the_same_to_the_byte_in_any_order() -> None:
     rows, said = [phase(0), phase(1)], {0: by_job("812"), 1: sick()}
-    first = finding_rows(build_job_findings(phase_table(rows), judged(2), said), 5)
-    again = finding_rows(build_job_findings(phase_table(rows), judged(2), dict(reversed(said.items()))), 5)
+    first = build_finding_rows(build_job_findings(phase_table(rows), judged(2), said), 5)
+    again = build_finding_rows(build_job_findings(phase_table(rows), judged(2), dict(reversed(said.items()))), 5)
     assert first.equals(again)
-    assert msgspec.json.encode(told_of(first)[0]) == msgspec.json.encode(
+    assert msgspec.json.encode(parse_findings(first)[0]) == msgspec.json.encode(
         build_job_findings(phase_table(rows), judged(2), said)[0]
     )
 

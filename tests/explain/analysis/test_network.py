@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.site_file import parse_site, site_mapping
+from fairlead.core.model.site_file import build_mapping, parse_site
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
 from fairlead.explain.analysis.network import (
     average_devices_by_hour,
@@ -78,7 +78,7 @@ def test_volumes_of_ports_go_to_the_jobs_on_their_nodes() -> None:
 
 def test_ports_may_be_told_by_the_site_file_and_others_are_between_switches() -> None:
     site = parse_site('[[links]]\nswitch="s"\nports="[1-2]"\nnodes="n[1-2]"')
-    links = pa.Table.from_batches([site_mapping(site, expand_hostlist)])
+    links = pa.Table.from_batches([build_mapping(site, expand_hostlist)])
     found = sum_job_ports(seconds(ports([("1", 1, 1), ("3", 9, 9)]), "port", "port"), links, jobs())
     assert {r["port"] for r in found.to_pylist()} == {"s/1"}
 

@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 
 from fairlead.cli.main import main
 from fairlead.core.access.tokens import make_key
-from fairlead.core.batches.rows import decode
+from fairlead.core.batches.rows import decode_body
 from fairlead.core.errors import LakeBusyError, ServerError
 from fairlead.explain.batch import reanalysis
 from fairlead.explain.batch.pieces import split_span
@@ -109,7 +109,7 @@ def one(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Lake:
     lake = Lake.open(tmp_path_factory.mktemp("one") / "lake", create=True)
     with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
-            writer.take_batches(body.data, decode(body.data))
+            writer.take_batches(body.data, decode_body(body.data))
     with lake.writer("analysis") as writer:
         assert not summarise_ended_jobs(lake, writer, NOW_NS).more
     return lake
@@ -308,7 +308,7 @@ def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
-            writer.take_batches(body.data, decode(body.data))
+            writer.take_batches(body.data, decode_body(body.data))
     first = reanalyse_jobs(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS)
     before = summaries(lake)
     with lake.writer("main") as writer:

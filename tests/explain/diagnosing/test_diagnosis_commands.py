@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from diagnosed_lake import VICTIM, co_run, lake_of, later, look
 from fairlead.cli.main import cli
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
@@ -103,7 +103,7 @@ def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
     )
     with lake.writer("main") as writer:
         batch = writer.batch("evil")
-        batch.add(finding_rows([told], 1_717_200_100 * S))
+        batch.add(build_finding_rows([told], 1_717_200_100 * S))
         batch.commit()
     for words in (("finding", "list", *SPAN), ("finding", "show", "abcdef123456")):
         assert run(tmp_path / "lake", *words, "--html", str(tmp_path / "page.html")).exit_code == 0

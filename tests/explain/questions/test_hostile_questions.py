@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.core.batches.encoding import Header, encode, numbers, same_word, words
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
+from fairlead.core.batches.encoding import Header, encode_batch, encode_numbers, encode_same_word, encode_words
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.catalog import QUESTIONS, Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.see.collector.batch_checks import check_batches
@@ -23,82 +23,86 @@ from fairlead.store.writer import Writer
 S = 10**9
 NOW = 1_760_000_000 * S
 MOST = (1 << 63) - 1
-TIMES = numbers([NOW - 3 * S, NOW - 2 * S, NOW - S])
+TIMES = encode_numbers([NOW - 3 * S, NOW - 2 * S, NOW - S])
 EVIL = "t\x1b]0;owned\x07\x1b[2J\r\n" + "x" * 200
 
 
 def many(value: int) -> Any:
-    return numbers([value] * 3)
+    return encode_numbers([value] * 3)
 
 
 ROWS: dict[str, dict[str, Any]] = {
     "target": {
-        "target": same_word(EVIL, 3),
+        "target": encode_same_word(EVIL, 3),
         "interval_ns": many(S),
         "read_bytes": many(MOST),
         "write_bytes": many(-MOST),
     },
     "pfs_client": {
-        "node": same_word("n1", 3),
+        "node": encode_same_word("n1", 3),
         "interval_ns": many(MOST),
         "read_bytes": many(MOST),
         "write_bytes": many(MOST),
     },
     "metadata": {
-        "server": same_word("mds1", 3),
-        "op": same_word("open", 3),
+        "server": encode_same_word("mds1", 3),
+        "op": encode_same_word("open", 3),
         "count": many(MOST),
         "interval_ns": many(S),
     },
     "forwarder": {
-        "node": same_word("f1", 3),
-        "op_class": same_word("write", 3),
+        "node": encode_same_word("f1", 3),
+        "op_class": encode_same_word("write", 3),
         "requests": many(MOST),
         "bytes": many(MOST),
         "interval_ns": many(S),
     },
     "port": {
-        "switch": same_word("s", 3),
-        "port": same_word("p", 3),
+        "switch": encode_same_word("s", 3),
+        "port": encode_same_word("p", 3),
         "tx_bytes": many(MOST),
         "rx_bytes": many(-MOST),
         "interval_ns": many(S),
     },
     "device": {
-        "node": same_word("n1", 3),
-        "device": same_word("d", 3),
+        "node": encode_same_word("n1", 3),
+        "device": encode_same_word("d", 3),
         "read_bytes": many(MOST),
         "used_bytes": many(MOST),
         "interval_ns": many(S),
     },
     "events": {
-        "end_ns": numbers([MOST, -MOST, 0]),
-        "component": same_word("n1", 3),
-        "kind": same_word("gap", 3),
-        "text": same_word(EVIL, 3),
+        "end_ns": encode_numbers([MOST, -MOST, 0]),
+        "component": encode_same_word("n1", 3),
+        "kind": encode_same_word("gap", 3),
+        "text": encode_same_word(EVIL, 3),
     },
     "health": {
-        "node": same_word("n1", 3),
-        "probe": same_word("agent", 3),
-        "state": same_word("ok", 3),
+        "node": encode_same_word("n1", 3),
+        "probe": encode_same_word("agent", 3),
+        "state": encode_same_word("ok", 3),
         "interval_ns": many(MOST),
         "clock_offset_ns": many(-MOST),
         "unknown_lines": many(MOST),
-        "text": same_word(EVIL, 3),
+        "text": encode_same_word(EVIL, 3),
     },
 }
 
 
 def batch(table: str, columns: dict[str, Any], time: str = "ts_ns") -> bytes:
     header = Header(table, 1, "n1", "b", 1, 3, "agent", "agent", NOW - 3 * S, NOW)
-    return encode(header, {time: TIMES, **columns})
+    return encode_batch(header, {time: TIMES, **columns})
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake.open(tmp_path_factory.mktemp("hostile") / "lake", create=True)
     bodies = [batch(table, columns) for table, columns in ROWS.items()]
-    ends = {"job_id": words(["1", "2", "3"]), "user": same_word(EVIL, 3), "end_ns": numbers([MOST, -MOST, NOW])}
+    ends = {
+        "job_id": encode_words(["1", "2", "3"]),
+        "user": encode_same_word(EVIL, 3),
+        "end_ns": encode_numbers([MOST, -MOST, NOW]),
+    }
     bodies.append(batch("jobs", ends, "start_ns"))
     with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive_rollups) as writer:
         for body in bodies:
@@ -141,8 +145,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     )
     with lake.writer("analysis") as made:
         rows = made.batch("told")
-        rows.add(finding_rows([told], NOW))
-        rows.add(incident_rows([sick], NOW))
+        rows.add(build_finding_rows([told], NOW))
+        rows.add(build_incident_rows([sick], NOW))
         rows.commit()
     return lake
 
@@ -196,4 +200,4 @@ def test_the_terminal_shows_names_inert(lake: Lake, capsys: pytest.CaptureFixtur
         assert code == 0, shown.err
         assert "\x1b]0" not in shown.out + shown.err
         assert "\x07" not in shown.out + shown.err
-    assert inert(EVIL).isprintable()
+    assert escape_text(EVIL).isprintable()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, batch_of
 from fairlead.explain.questions.findings import list_job_findings
@@ -57,7 +57,7 @@ def found(id_: str, number: str, start: int) -> object:
         cost_s=1.0,
         analysis_version="1",
     )
-    return finding_rows([StoredFinding(cluster="c", job_id=number, user="alice", finding=finding)], start)
+    return build_finding_rows([StoredFinding(cluster="c", job_id=number, user="alice", finding=finding)], start)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.cli.main import cli
-from fairlead.core.model.site_facts import SiteFacts, facts_of
-from fairlead.core.model.site_file import parse_site, site_mapping
+from fairlead.core.model.site_facts import SiteFacts, find_facts
+from fairlead.core.model.site_file import build_mapping, parse_site
 from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
@@ -157,8 +157,8 @@ def test_ports_of_a_job_and_their_imbalance(lake: Lake, told: str) -> None:
         ]
     put(lake, accounts(TWO), batch_of(PORT, columns(rows)))
     if told == "site":
-        put(lake, site_mapping(LINKED, expand_hostlist), stream="site-file")
-    asking = Asking(lake, facts=facts_of(LINKED, expand_hostlist))
+        put(lake, build_mapping(LINKED, expand_hostlist), stream="site-file")
+    asking = Asking(lake, facts=find_facts(LINKED, expand_hostlist))
     page = of(asking, "job", "5")
     assert [(p.node, p.sent_bytes, p.received_bytes) for p in page.ports] == [("n1", 300, 0), ("n2", 90, 10)]
     assert page.port_imbalance.highest_over_mean == pytest.approx(1.5)
@@ -215,7 +215,7 @@ def test_the_site_says_what_clients_and_full_loads_are(lake: Lake) -> None:
     put(lake, asked("MDT0", 0, 600, 100), *rows, *(stored("OST0", 0, 600, MIB),), stream="classes")
     plain = of(Asking(lake), "mds")
     assert {c.name for c in plain.classes} == {"login", "n", "@o2ib", "f", "@tcp"}
-    asking = Asking(lake, facts=facts_of(LINKED, expand_hostlist))
+    asking = Asking(lake, facts=find_facts(LINKED, expand_hostlist))
     found = of(asking, "mds")
     assert {c.name: round(c.share, 2) for c in found.classes} == {
         "login": 0.7,
@@ -223,7 +223,7 @@ def test_the_site_says_what_clients_and_full_loads_are(lake: Lake) -> None:
         "forwarder": 0.03,
         "unknown class": 0.02,
     }
-    put(lake, site_mapping(LINKED, expand_hostlist), stream="site-file")
+    put(lake, build_mapping(LINKED, expand_hostlist), stream="site-file")
     told = of(Asking(lake), "mds")  # a lake that a server's site file was taken into
     assert {c.name: c.count for c in told.classes} == {c.name: c.count for c in found.classes}
     assert asking.peaks == {"forwarder": 5e8, "target": 2e8}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, batch_of
@@ -80,7 +80,13 @@ FOUND = StoredFinding(
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     made = build(tmp_path_factory.mktemp("sight") / "lake")
     sick = build_health_findings([SICK], NOW)
-    put(made, accounts(LATER, TWIN), incident_rows([SICK], NOW), finding_rows([*sick, FOUND], NOW), stream="more")
+    put(
+        made,
+        accounts(LATER, TWIN),
+        build_incident_rows([SICK], NOW),
+        build_finding_rows([*sick, FOUND], NOW),
+        stream="more",
+    )
     return made
 
 

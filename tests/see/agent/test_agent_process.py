@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from agent_server import Collector, certificate
-from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.decoding import read_batches
 from old_interpreter import old_python
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -239,7 +239,7 @@ def test_killed_at_any_moment_nothing_that_was_in_the_spool_is_lost(tmp_path: Pa
                     until(lambda run=run: runs_of(collector) > run)  # type: ignore[misc]
                     time.sleep(drawn.random() * 0.4)
                 for path in node.waiting():
-                    found = list(batches(io.BytesIO(path.read_bytes()), str(path)))
+                    found = list(read_batches(io.BytesIO(path.read_bytes()), str(path)))
                     assert found
                     seen |= {(o.header.node, o.header.boot_id, o.header.table, o.header.seq) for o in found}
             with node.running(collector.url, "--once") as child:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_server import Collector, Misbehaviour, certificate
-from fairlead.core.batches.encoding import encode, numbers, words
+from fairlead.core.batches.encoding import encode_batch, encode_numbers, encode_words
 from fairlead.core.batches.spool import Spool
 from fairlead.see.agent.connection import Line, SendError, Token
 from fairlead.see.agent.spool_sender import Shipper
@@ -39,8 +39,13 @@ def line_to(url: str, token: Path, **more: object) -> Line:
 
 
 def batch(spool: Spool) -> bytes:
-    columns = {"ts_ns": numbers([1]), "component": words(["c"]), "kind": words(["k"]), "text": words(["t"])}
-    return encode(spool.header("events", 1, 1), columns)
+    columns = {
+        "ts_ns": encode_numbers([1]),
+        "component": encode_words(["c"]),
+        "kind": encode_words(["k"]),
+        "text": encode_words(["t"]),
+    }
+    return encode_batch(spool.header("events", 1, 1), columns)
 
 
 def garbage(request: BaseHTTPRequestHandler, _: bytes) -> bool:

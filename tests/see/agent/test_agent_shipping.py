@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import pytest
 
-from fairlead.core.batches.decoding import Batch, batches
-from fairlead.core.batches.encoding import encode, numbers, words
+from fairlead.core.batches.decoding import Batch, read_batches
+from fairlead.core.batches.encoding import encode_batch, encode_numbers, encode_words
 from fairlead.core.batches.spool import Spool
 from fairlead.see.agent import spool_sender as shipping
 from fairlead.see.agent.connection import Answer, Line, SendError
@@ -38,7 +38,7 @@ class Wire(Line):
         body = b"".join(one.read() for one in files)
         assert len(body) == size
         self.bodies.append(body)
-        return self.answer(list(batches(io.BytesIO(body), "body")))
+        return self.answer(list(read_batches(io.BytesIO(body), "body")))
 
     def cut(self) -> None:
         self.cuts += 1
@@ -47,12 +47,12 @@ class Wire(Line):
 def fill(spool: Spool, files: int, text: str = "x", rows: int = 4, size: int = 8) -> None:
     for _ in range(files):
         columns = {
-            "ts_ns": numbers(range(rows)),
-            "component": words([text] * rows),
-            "kind": words(["k"] * rows),
-            "text": words([os.urandom(size).hex() for _ in range(rows)]),
+            "ts_ns": encode_numbers(range(rows)),
+            "component": encode_words([text] * rows),
+            "kind": encode_words(["k"] * rows),
+            "text": encode_words([os.urandom(size).hex() for _ in range(rows)]),
         }
-        assert spool.write([encode(spool.header("events", 1, rows), columns)]) is not None
+        assert spool.write([encode_batch(spool.header("events", 1, rows), columns)]) is not None
 
 
 def spool_in(folder: Path, max_bytes: int = 1 << 30) -> Spool:
@@ -74,7 +74,7 @@ def drain(shipper: Shipper, now: int = 0, steps: int = 200) -> int:
 
 
 def seqs(wire: Wire) -> list[int]:
-    return [batch.header.seq for body in wire.bodies for batch in batches(io.BytesIO(body), "")]
+    return [batch.header.seq for body in wire.bodies for batch in read_batches(io.BytesIO(body), "")]
 
 
 def left(folder: Path) -> int:
@@ -143,7 +143,7 @@ def test_an_hour_without_a_collector(tmp_path: Path) -> None:
     assert shipper.get_health().failing
     assert shipper.get_health().text == "no route"
     waiting = b"".join(path.read_bytes() for path in sorted(tmp_path.glob("*.batch")))
-    kept = [batch.header.seq for batch in batches(io.BytesIO(waiting), "")]
+    kept = [batch.header.seq for batch in read_batches(io.BytesIO(waiting), "")]
     lost = spool.lost_batches
     assert lost > 50
     away, wire.bodies = False, []
@@ -152,7 +152,10 @@ def test_an_hour_without_a_collector(tmp_path: Path) -> None:
     assert seqs(wire) == kept
     assert kept == sorted(kept)
     told = [
-        word for body in wire.bodies for batch in batches(io.BytesIO(body), "") for word in batch.columns["text"].words
+        word
+        for body in wire.bodies
+        for batch in read_batches(io.BytesIO(body), "")
+        for word in batch.columns["text"].words
     ]  # type: ignore[union-attr]
     assert any("oldest files" in text for text in told)
     assert set(range(1, spool.seq + 1)) - set(kept) == set(range(1, spool.seq + 1)) - set(seqs(wire))

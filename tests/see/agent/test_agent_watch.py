@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent_server import rows_of
-from fairlead.core.batches.decoding import batches
-from fairlead.core.batches.rows import rows_of as arrow_rows
+from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.rows import build_rows as arrow_rows
 from fairlead.core.batches.spool import Spool
 from fairlead.core.model.tables import TABLES
 from fairlead.see.agent.health import Cost, SenderHealth
@@ -117,7 +117,7 @@ class House:
         found: list[dict[str, object]] = []
         for path in sorted(self.folder.glob("*.batch")):
             with path.open("rb") as stream:
-                for batch in batches(stream, str(path)):
+                for batch in read_batches(stream, str(path)):
                     assert list(arrow_rows(batch, "here")), "it fits its table"
                     if batch.header.table == table:
                         found += rows_of(batch)

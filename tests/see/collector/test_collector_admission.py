@@ -27,20 +27,20 @@ class Time:
 
 
 def _token(role: str, key: bytes = KEY, **claims: object) -> str:
-    return tokens.issue(key, Claims(1_000_100, role=role, **claims))  # type: ignore[arg-type]
+    return tokens.issue_token(key, Claims(1_000_100, role=role, **claims))  # type: ignore[arg-type]
 
 
 def test_a_token_opens_what_it_is_for_only() -> None:
     for role in tokens.ROLES:
-        assert tokens.check(KEY, _token(role), NOW, roles=(role,)).role == role
+        assert tokens.check_token(KEY, _token(role), NOW, roles=(role,)).role == role
         for other in set(tokens.ROLES) - {role}:
             with pytest.raises(RoleError):
-                tokens.check(KEY, _token(role), NOW, roles=(other,))
-    assert tokens.check(KEY, _token(""), NOW).role == ""
+                tokens.check_token(KEY, _token(role), NOW, roles=(other,))
+    assert tokens.check_token(KEY, _token(""), NOW).role == ""
     with pytest.raises(RoleError):  # forwarders name no roles
-        tokens.check(KEY, _token("operator"), NOW)
+        tokens.check_token(KEY, _token("operator"), NOW)
     with pytest.raises(RoleError):
-        tokens.check(KEY, _token("janitor"), NOW)
+        tokens.check_token(KEY, _token("janitor"), NOW)
 
 
 def test_a_token_with_a_role_is_signed_apart() -> None:
@@ -48,7 +48,7 @@ def test_a_token_with_a_role_is_signed_apart() -> None:
     text = tokens._unwrap(_token("agent").partition(".")[0])
     forged = f"{tokens._wrap(text)}.{tokens._wrap(tokens._sign(KEY, text, with_role=False))}"
     with pytest.raises(ValueError, match="not valid"):
-        tokens.check(KEY, forged, NOW, roles=("agent", ""))
+        tokens.check_token(KEY, forged, NOW, roles=("agent", ""))
 
 
 def _status(admission: Admission, header: str, roles: tuple[str, ...], *, trusted: bool = False) -> int:

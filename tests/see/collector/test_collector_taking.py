@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.batches.encoding import Column, Header, encode, numbers, words
+from fairlead.core.batches.encoding import Column, Header, encode_batch, encode_numbers, encode_words
 from fairlead.see.collector.group_commit import Arrival, Gathering
 from fairlead.see.collector.intake import Intake, IntakeAnswer
 from fairlead.see.collector.metrics import Metrics
@@ -24,14 +24,14 @@ NOW = 1_700_000_000 * 10**9
 
 def _body(node: str, seq: int, *, ts_ns: int = NOW, table: str = "health", rows: int = 2) -> bytes:
     columns = {
-        "ts_ns": numbers([ts_ns] * rows),
-        "node": words([node] * rows),
-        "probe": words(["agent"] * rows),
-        "state": words(["ok"] * rows),
-        "lost_batches": numbers([1] * rows),
-        "interval_ns": numbers([60 * 10**9] * rows),
+        "ts_ns": encode_numbers([ts_ns] * rows),
+        "node": encode_words([node] * rows),
+        "probe": encode_words(["agent"] * rows),
+        "state": encode_words(["ok"] * rows),
+        "lost_batches": encode_numbers([1] * rows),
+        "interval_ns": encode_numbers([60 * 10**9] * rows),
     }
-    return encode(Header(table, 1, node, "boot", seq, rows, "agent", "test", ts_ns, ts_ns), columns)
+    return encode_batch(Header(table, 1, node, "boot", seq, rows, "agent", "test", ts_ns, ts_ns), columns)
 
 
 class _Rig:
@@ -151,17 +151,17 @@ def test_waiting_bodies_are_one_group_and_a_defect_ends_no_thread() -> None:
 def test_nobody_sends_what_is_made_here_and_no_node_says_who_ran_what(rig: _Rig, many: int) -> None:
     """A false sum would be a false page, and a false account would show a job to somebody else."""
     sums = {
-        "ts_ns": numbers([NOW]),
-        "interval_ns": numbers([10**9]),
-        "kind": words(["job"]),
-        "id": words(["7"]),
-        "layer": words(["client"]),
+        "ts_ns": encode_numbers([NOW]),
+        "interval_ns": encode_numbers([10**9]),
+        "kind": encode_words(["job"]),
+        "id": encode_words(["7"]),
+        "layer": encode_words(["client"]),
     }
-    jobs = {"job_id": words(["7"]), "user": words(["eve"]), "start_ns": numbers([NOW])}
+    jobs = {"job_id": encode_words(["7"]), "user": encode_words(["eve"]), "start_ns": encode_numbers([NOW])}
 
     def arrivals(table: str, columns: dict[str, Column], node: str) -> list[Arrival]:
         headers = [Header(table, 1, f"n{k}", "boot", 1, 1, "agent", "test", NOW, NOW) for k in range(many)]
-        return [Arrival(encode(header, columns), header.node if node else "", "a") for header in headers]
+        return [Arrival(encode_batch(header, columns), header.node if node else "", "a") for header in headers]
 
     assert rig.answers(*arrivals("rollup", sums, "")) == [422] * many
     assert rig.answers(*arrivals("jobs", jobs, "own")) == [403] * many

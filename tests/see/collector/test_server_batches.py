@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.batches.encoding import MAGIC, PREFIX, Header, encode, numbers, same_word
+from fairlead.core.batches.encoding import MAGIC, PREFIX, Header, encode_batch, encode_numbers, encode_same_word
 from fairlead.store.lake import Lake
 from serving import BOOT, Answer, Up, health_batch, now_ns, ops_batch, until
 
@@ -67,7 +67,7 @@ def test_what_is_acknowledged_is_found_once_whatever_its_order(server: Up) -> No
 
 
 def test_a_newer_agents_columns_are_told_and_its_tables_kept(server: Up) -> None:
-    newer = ops_batch(1, node="newer", version=2, extra={"colour": numbers([7] * 4)})
+    newer = ops_batch(1, node="newer", version=2, extra={"colour": encode_numbers([7] * 4)})
     assert server.post(newer).json["taken"] == 1
     assert len(_rows_of(server, "newer")) == 4
     strange = ops_batch(1, node="newer", table="moods")
@@ -91,8 +91,8 @@ def test_an_older_agent_sends_fewer_columns(server: Up) -> None:
 def test_a_table_of_version_one_lacks_what_came_later(server: Up) -> None:
     at = now_ns()
     header = Header("target", 1, "v1", BOOT, 1, 1, "agent", "agent", at, at)
-    columns = {"ts_ns": numbers([at]), "target": same_word("OST0", 1), "read_bytes": numbers([7])}
-    assert server.post(encode(header, columns)).json["taken"] == 1
+    columns = {"ts_ns": encode_numbers([at]), "target": encode_same_word("OST0", 1), "read_bytes": encode_numbers([7])}
+    assert server.post(encode_batch(header, columns)).json["taken"] == 1
     found = server.query("SELECT read_bytes, source FROM target WHERE target = 'OST0'")
     assert found == [{"read_bytes": 7, "source": None}]
 
@@ -120,9 +120,9 @@ def _refused() -> dict[str, tuple[int, bytes]]:
         "many rows": (413, _changed_header(good, rows=1 << 40)),
         "newer format": (426, b"FLBATCH2" + good[8:]),
         "newer header": (426, _changed_header(good, format=2)),
-        "strange column": (422, ops_batch(1, node="bad", extra={"colour": numbers([7] * 4)})),
+        "strange column": (422, ops_batch(1, node="bad", extra={"colour": encode_numbers([7] * 4)})),
         "lacks one": (422, ops_batch(1, node="bad", table="events")),
-        "count zero": (422, ops_batch(1, node="bad", extra={"count": numbers([0] * 4)})),
+        "count zero": (422, ops_batch(1, node="bad", extra={"count": encode_numbers([0] * 4)})),
         "tomorrow": (422, ops_batch(1, node="bad", at_ns=now_ns() + 2 * DAY_NS)),
         "long ago": (410, ops_batch(1, node="bad", at_ns=now_ns() - 900 * DAY_NS)),
     }

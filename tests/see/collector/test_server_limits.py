@@ -154,10 +154,10 @@ def test_a_full_disk_takes_nothing_half(tmp_path: Path, free_bytes: int) -> None
 def _noise(rows: int) -> dict[str, object]:
     import random
 
-    from fairlead.core.batches.encoding import numbers
+    from fairlead.core.batches.encoding import encode_numbers
 
     chance = random.Random(5)
-    return {"offset": numbers([chance.getrandbits(60) for _ in range(rows)])}
+    return {"offset": encode_numbers([chance.getrandbits(60) for _ in range(rows)])}
 
 
 def _says(tmp_path: Path, settings: str, *arguments: str, **environment: str) -> tuple[int, str]:

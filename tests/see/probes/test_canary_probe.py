@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.decoding import read_batches
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import rows_of as arrow_rows
+from fairlead.core.batches.rows import build_rows as arrow_rows
 from fairlead.core.model.tables import PART_SOURCES
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.deltas import Deltas
@@ -197,7 +197,7 @@ def test_no_sum_of_ordinary_load_counts_canaries(folder: Path) -> None:
             for row in deltas[2 * (at % 2) + place].advance(reading, at):
                 sheets.add_reading(reading, 10**18 + at * 10**9, row.key, row.values, row.interval_ns)
     tables = {}
-    for batch in batches(io.BytesIO(b"".join(sheets.take())), "here"):
+    for batch in read_batches(io.BytesIO(b"".join(sheets.take())), "here"):
         tables[batch.header.table] = pa.Table.from_batches(list(arrow_rows(batch, "here")))
     assert set(tables) == {"target", "metadata"}
     for table in tables.values():

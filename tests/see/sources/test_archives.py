@@ -18,7 +18,7 @@ import pytest
 
 from fairlead.core.errors import ConfigError, CorruptInputError, MissingDependencyError, UnknownFormatError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import table_of
+from fairlead.core.model.tables import find_table
 from fairlead.see.sources import collectd
 from fairlead.see.sources.collectd import CollectdSource
 from fairlead.see.sources.gpfs import GpfsSource
@@ -98,7 +98,7 @@ def read(source: Any, path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict
             continue
         assert isinstance(item, pa.RecordBatch)
         item.validate(full=True)
-        rows.setdefault(table_of(item.schema).name, []).extend(item.to_pylist())
+        rows.setdefault(find_table(item.schema).name, []).extend(item.to_pylist())
     return rows, gaps
 
 

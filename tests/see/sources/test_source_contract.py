@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dftracer_writing import event, text
-from fairlead.core.batches.encoding import Header, Numbers, Words, encode
+from fairlead.core.batches.encoding import Header, Numbers, Words, encode_batch
 from fairlead.core.model.tables import TABLES
 from fairlead.kit.testing.source_contract import Sample, SourceContract
 from fairlead.see.sources.base import Source
@@ -80,7 +80,7 @@ def _batch(seq: int) -> bytes:
         "kind": Words(array("i", [0, 0, 0]), ["boot"]),
         "text": Words(array("i", [0, 1, 0]), ["up", "down"]),
     }
-    return bytes(encode(header, columns))
+    return bytes(encode_batch(header, columns))
 
 
 class TestSlurm(_BuiltIn):

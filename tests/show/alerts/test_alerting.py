@@ -18,8 +18,8 @@ import pytest
 
 from agent_server import certificate
 from alert_receivers import MailSink, WebSink
-from fairlead.core.access.tokens import Claims, issue, read_key
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
+from fairlead.core.access.tokens import Claims, issue_token, read_key
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, batch_of
@@ -96,9 +96,9 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
         lake,
         "one",
         job,
-        finding_rows([told("f1", "42", "alice")], NOW - 60 * S),
-        incident_rows([incident("i1", "ost3", jobs=["42"]), incident("i2", "ost4", jobs=["7"])], NOW - 60 * S),
-        finding_rows([told("old", "1", "bob")], NOW - 3 * H),
+        build_finding_rows([told("f1", "42", "alice")], NOW - 60 * S),
+        build_incident_rows([incident("i1", "ost3", jobs=["42"]), incident("i2", "ost4", jobs=["7"])], NOW - 60 * S),
+        build_finding_rows([told("old", "1", "bob")], NOW - 3 * H),
     )
     with State(tmp_path) as state:
         assert step(lake, state, alerts, advice, NOW).added == 2
@@ -111,12 +111,12 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
         write(
             lake,
             "two",
-            finding_rows([told("f2", "43", "bob")], NOW - 60 * S - OVERLAP_NS // 2),
-            finding_rows([told("f1", "42", "alice")], NOW + 30 * S),
+            build_finding_rows([told("f2", "43", "bob")], NOW - 60 * S - OVERLAP_NS // 2),
+            build_finding_rows([told("f1", "42", "alice")], NOW + 30 * S),
         )
         assert step(lake, state, alerts, advice, NOW + 60 * S).added == 1
         over = incident("i1", "ost3", jobs=["42"], to_ns=NOW + 60 * S)
-        write(lake, "three", incident_rows([over], NOW + 90 * S))
+        write(lake, "three", build_incident_rows([over], NOW + 90 * S))
         assert step(lake, state, alerts, advice, NOW + 120 * S).added == 1
         assert [one.kind for one in state.told("i1")] == ["firing", "resolved"]
 
@@ -148,7 +148,7 @@ def test_a_sender_killed_midway_sends_nothing_confirmed_again_and_loses_nothing(
     lake = Lake.open(tmp_path / "lake", create=True)
     with WebSink(answer=answer) as sink, State(tmp_path) as state:
         for n in range(3):
-            write(lake, f"s{n}", finding_rows([told(f"f{n}", str(n), f"u{n}", NOW)], NOW + n))
+            write(lake, f"s{n}", build_finding_rows([told(f"f{n}", str(n), f"u{n}", NOW)], NOW + n))
             assert step(lake, state, alerts_of(), load_advice(), NOW + n).added == 1
             command = [sys.executable, "-c", _SENDER, str(tmp_path), sink.url]
             for _ in range(2 if n < 2 else 1):  # the first of two is killed
@@ -201,7 +201,7 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         for user in ("alice", "bob"):
             tokens[user] = tmp_path / f"{user}.token"
             claims = Claims(expires_s=time.time_ns() // S + 3600, role="reader", user=user)
-            tokens[user].write_text(issue(key, claims))
+            tokens[user].write_text(issue_token(key, claims))
         at = ("--server", f"http://{api}", "--token", str(tokens["alice"]))
         made = fairlead("alert", "subscribe", "--mine", "--to", "alice@example.org", "--json", *at)
         assert made.returncode == 0, made.stderr
@@ -221,7 +221,7 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         write(
             Lake.open(up.lake),
             "found",
-            finding_rows([told("f1", "42", "alice", now_ns), told("f2", "43", "bob", now_ns)], now_ns),
+            build_finding_rows([told("f1", "42", "alice", now_ns), told("f2", "43", "bob", now_ns)], now_ns),
         )
         assert sink.wait_for(lambda letters: {one.to[0] for one in letters} == {"ops@example.org", "alice@example.org"})
         hers = next(one for one in sink.letters if one.to == ["alice@example.org"])
@@ -238,7 +238,7 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         write(
             Lake.open(up.lake),
             "more",
-            finding_rows([told("f3", "44", "carol", now_ns), told("f4", "45", "carol", now_ns)], now_ns + S),
+            build_finding_rows([told("f3", "44", "carol", now_ns), told("f4", "45", "carol", now_ns)], now_ns + S),
         )
         assert sink.wait_for(lambda letters: len(letters) > count)
         assert "job 45" in sink.letters[-1].text
@@ -296,8 +296,8 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
         write(
             lake,
             "one",
-            incident_rows([incident("i1", evil, jobs=[], at_ns=now_ns)], now_ns),
-            finding_rows([told("f1", "42", "alice", now_ns)], now_ns),
+            build_incident_rows([incident("i1", evil, jobs=[], at_ns=now_ns)], now_ns),
+            build_finding_rows([told("f1", "42", "alice", now_ns)], now_ns),
         )
         with State(tmp_path) as state:
             sender = Sender(tmp_path, alerts, "am", time.time_ns)
@@ -310,7 +310,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             assert found["i1"]["annotations"]["severity"] == "high"
             later = now_ns + S
             over = incident("i1", evil, jobs=[], at_ns=now_ns, to_ns=now_ns)
-            write(lake, "two", incident_rows([over], later))
+            write(lake, "two", build_incident_rows([over], later))
             step(lake, state, alerts, load_advice(), later)
             assert sender.send_due(state) == 1
             assert {one["labels"]["id"] for one in active()} == {"f1"}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fairlead.core.errors import LakeError, UsageError
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.rules.advice_set import load_advice
@@ -341,7 +341,7 @@ def test_rows_of_the_lake_become_concerns() -> None:
     ]
     import pyarrow as pa
 
-    rows = pa.Table.from_batches([finding_rows(told, NOW)])
+    rows = pa.Table.from_batches([build_finding_rows(told, NOW)])
     found = build_finding_concerns(rows, {})
     assert [(one.id, one.layers, one.components, one.program) for one in found] == [("f1", ["forwarder"], ["f1"], None)]
     incident = Incident(
@@ -355,7 +355,7 @@ def test_rows_of_the_lake_become_concerns() -> None:
         confidence=1.0,
         jobs=["42"],
     )
-    (one,) = build_incident_concerns(pa.Table.from_batches([incident_rows([incident], NOW)]), {}, load_advice())
+    (one,) = build_incident_concerns(pa.Table.from_batches([build_incident_rows([incident], NOW)]), {}, load_advice())
     assert (one.rule, one.severity, one.lasting, one.over, one.nodes) == (
         "component.dead",
         "critical",

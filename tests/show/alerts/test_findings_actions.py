@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
-from fairlead.core.model.diagnosis import StoredFinding, finding_rows, identity, incident_rows
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows, compute_identity
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.question import Asking
@@ -32,7 +32,7 @@ from fairlead.store.lake import Lake
 H = 3600 * 10**9
 NOW = 1_700_000_000 * 10**9
 SPAN = "from=2023-11-14T00:00:00Z&to=2023-11-15T00:00:00Z"
-SICK = identity("component.degraded", "c", "target", "ost3", "i1")
+SICK = compute_identity("component.degraded", "c", "target", "ost3", "i1")
 PEOPLE = {
     "root": Person(name="root", role="admin", key="r", scopes=("read", "act", "admin"), how="session"),
     "sue": Person(name="sue", role="support", key="s", scopes=("read", "act"), how="session"),
@@ -92,7 +92,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with lake.writer("found") as writer:
         batch = writer.batch("x")
         batch.add(
-            finding_rows(
+            build_finding_rows(
                 [
                     told("fa", "42", "alice"),
                     told("fb", "77", "bob", severity="warning"),
@@ -101,7 +101,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 NOW,
             )
         )
-        batch.add(incident_rows([sick], NOW))
+        batch.add(build_incident_rows([sick], NOW))
         batch.commit()
     (folder / "server.toml").write_text(f'[server]\nlake = "{folder / "lake"}"\nstate = "{folder / "state"}"\n')
     return folder

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from test_darshan_damage import HEADER, repacked
 
 from fairlead.cli.terminal import Screen
-from fairlead.core.safe_text import encodable_within, inert_within
+from fairlead.core.safe_text import escape_undecodable_within, escape_within
 from fairlead.see.sources import inputs
 from fairlead.show.report import build as reporting
 from report_inputs import LOGS, ROOT
@@ -98,23 +98,23 @@ def texts(value: object) -> Iterator[str]:
 
 @given(value=VALUES)
 def test_text_made_inert_is_one_line_of_utf8(value: object) -> None:
-    safe = inert_within(value)
+    safe = escape_within(value)
     for text in texts(safe):
         text.encode()
         assert len(text.splitlines()) <= 1
         assert not {c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")}
-    assert inert_within(safe) is safe
-    for text in texts(encodable_within(value)):
+    assert escape_within(safe) is safe
+    for text in texts(escape_undecodable_within(value)):
         text.encode()
 
 
 @given(value=VALUES.filter(lambda v: all(text.isprintable() for text in texts(v))))
 def test_harmless_text_is_left_as_it_is(value: object) -> None:
-    assert inert_within(value) is value
-    assert encodable_within(value) is value
+    assert escape_within(value) is value
+    assert escape_undecodable_within(value) is value
 
 
 def test_what_becomes_of_a_name() -> None:
     name = Path("a\nb\t\x1b[31m\udcff\u202e\x9b é [red]")
-    assert inert_within(str(name)) == "a\\nb\\t\\x1b[31m\\xff\\u202e\\x9b é [red]"
-    assert encodable_within(str(name)) == "a\nb\t\x1b[31m\\xff\u202e\x9b é [red]"
+    assert escape_within(str(name)) == "a\\nb\\t\\x1b[31m\\xff\\u202e\\x9b é [red]"
+    assert escape_undecodable_within(str(name)) == "a\nb\t\x1b[31m\\xff\u202e\x9b é [red]"

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import wire_client
-from fairlead.core.access.tls import client_context, server_context
-from fairlead.core.access.tokens import Claims, issue, make_key, read_key
+from fairlead.core.access.tls import build_client_context, build_server_context
+from fairlead.core.access.tokens import Claims, issue_token, make_key, read_key
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.steer.forwarding.forwarder.admission import find_loopback_uid, must_have_key
@@ -35,7 +35,7 @@ EACCES, EPERM = -13, -1
 
 def token(**claims) -> str:
     claims.setdefault("expires_s", now_ns() // 1_000_000_000 + 3600)
-    return issue(KEY, Claims(**claims))
+    return issue_token(KEY, Claims(**claims))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def certificate(tmp_path_factory):
 
 def test_without_a_valid_token_nobody_is_served(folder) -> None:
     with serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _):
-        for wrong in ("", "nonsense", "a.b", token(expires_s=1), issue(bytes(32), Claims(2**33))):
+        for wrong in ("", "nonsense", "a.b", token(expires_s=1), issue_token(bytes(32), Claims(2**33))):
             with pytest.raises(RefusedError, match="token"):
                 WireClient(addresses[0], token=wrong)
         with WireClient(addresses[0], token=token()) as client:
@@ -223,8 +223,8 @@ def test_on_a_unix_socket_everybody_is_who_he_is(folder, tmp_path) -> None:
 
 
 def test_over_tls_everything_works_as_without(folder, certificate) -> None:
-    settings = {"key": KEY, "tls": server_context(certificate / "cert.pem", certificate / "key.pem")}
-    trust = client_context(certificate / "cert.pem")
+    settings = {"key": KEY, "tls": build_server_context(certificate / "cert.pem", certificate / "key.pem")}
+    trust = build_client_context(certificate / "cert.pem")
     with serving(folder, "tls:127.0.0.1:0", **settings) as (addresses, _):
 
         def work(number: int) -> None:
@@ -252,13 +252,13 @@ def test_over_tls_everything_works_as_without(folder, certificate) -> None:
 
 
 def test_a_certificate_nobody_vouches_for_is_refused(folder, certificate) -> None:
-    settings = {"key": KEY, "tls": server_context(certificate / "cert.pem", certificate / "key.pem")}
+    settings = {"key": KEY, "tls": build_server_context(certificate / "cert.pem", certificate / "key.pem")}
     with serving(folder, "tls:127.0.0.1:0", **settings) as (addresses, _):
         with pytest.raises(RefusedError, match="not trusted"):
             WireClient(addresses[0], token=token())
         with pytest.raises(UnreachableError):  # no TLS at all
             WireClient(addresses[0].replace("tls:", "tcp:"), token=token())
-        with WireClient(addresses[0], token=token(), tls=client_context(certificate / "cert.pem")) as client:
+        with WireClient(addresses[0], token=token(), tls=build_client_context(certificate / "cert.pem")) as client:
             assert client.lookup(b"file").error == 0
 
 

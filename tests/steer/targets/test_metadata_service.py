@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.access.tokens import Claims, issue, make_key, read_key
+from fairlead.core.access.tokens import Claims, issue_token, make_key, read_key
 from fairlead.core.errors import ForwardingError, RefusedError
 from fairlead.steer.fs.trees.base import ROOT, Lock
 from fairlead.steer.fs.wire.address import Address
@@ -215,10 +215,10 @@ def test_a_network_address_needs_a_token(tmp_path: Path) -> None:
         file = write_targets(tmp_path, metadata=metadata)
         expires = int(time.time()) + 3600
         for claims in (Claims(expires, uid=1000), Claims(expires, job="7"), Claims(1)):
-            token.write_text(issue(key, claims), encoding="ascii")
+            token.write_text(issue_token(key, claims), encoding="ascii")
             with pytest.raises(RefusedError):
                 open_tree(str(file))
-        token.write_text(issue(key, Claims(expires)), encoding="ascii")
+        token.write_text(issue_token(key, Claims(expires)), encoding="ascii")
         with opened(file) as tree:
             assert read_file(tree, write_file(tree, b"a", b"data")) == b"data"
     finally:

@@ -87,13 +87,13 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-def issue(key: bytes, claims: Claims) -> str:
+def issue_token(key: bytes, claims: Claims) -> str:
     """A token with these claims."""
     text = msgspec.json.encode(claims)
     return f"{_wrap(text)}.{_wrap(_sign(key, text, with_role=claims.role != MOUNT))}"
 
 
-def check(key: bytes, token: str, now_ns: int, roles: Collection[str] = (MOUNT,)) -> Claims:
+def check_token(key: bytes, token: str, now_ns: int, roles: Collection[str] = (MOUNT,)) -> Claims:
     """The claims of a valid token of one of `roles`; ValueError with the reason (never with the token) otherwise, its
     subclass `RoleError` when only the role is wrong."""
     if not token:

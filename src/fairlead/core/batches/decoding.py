@@ -16,7 +16,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fairlead.core.batches.encoding import FORMAT, MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, checksum
+from fairlead.core.batches.encoding import (
+    FORMAT,
+    MAGIC,
+    PREFIX,
+    Column,
+    Header,
+    Lists,
+    Numbers,
+    Words,
+    compute_checksum,
+)
 from fairlead.core.errors import CorruptInputError, OversizeError, UnsupportedVersionError
 
 MAX_HEADER = 4 << 20
@@ -52,8 +62,8 @@ def _array(kind: np.dtype[Any], data: bytes) -> Any:
     return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
 
 
-def split(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterator[Batch]:
-    """The batches of a body that is in memory, as `batches` gives those of a stream; each says where it lies.
+def split_batches(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterator[Batch]:
+    """The batches of a body that is in memory, as `read_batches` gives those of a stream; each says where it lies.
 
     Raises OversizeError before much more than `limit` bytes of memory are taken for the whole body, and for one of more
     than MAX_BATCHES."""
@@ -73,7 +83,7 @@ def split(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterato
 
 
 def split_headers(body: bytes | memoryview, where: str) -> Iterator[tuple[Header, int, int]]:
-    """Header, begin and end of the batches of a body that is in memory. Raises as `batches`."""
+    """Header, begin and end of the batches of a body that is in memory. Raises as `read_batches`."""
     at = 0
     view = memoryview(body)
     while at < len(view):
@@ -127,15 +137,15 @@ def _at(view: memoryview, at: int, where: str) -> tuple[dict[str, object], int, 
     return _about(bytes(view[at + PREFIX.size : first]), crc, where), first, first + payload_bytes
 
 
-def headers(stream: BinaryIO, where: str) -> Iterator[Header]:
-    """The headers of the batches in a stream, their payloads skipped. Raises as `batches`."""
+def read_headers(stream: BinaryIO, where: str) -> Iterator[Header]:
+    """The headers of the batches in a stream, their payloads skipped. Raises as `read_batches`."""
     while (found := _next(stream, where)) is not None:
         about, payload_bytes = found
         yield _header(about, where)
         stream.seek(payload_bytes, 1)
 
 
-def batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
+def read_batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
     """The batches in a stream, one after the other, each checked in full.
 
     Raises CorruptInputError at the first that is cut off or does not hold together, UnsupportedVersionError at one of
@@ -151,7 +161,7 @@ def batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
 
 def _whole(about: dict[str, object], payload: bytes | memoryview, where: str, limit: int) -> Batch:
     """The batch, which takes `limit` bytes at most."""
-    if checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
+    if compute_checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
         raise _broken("the checksum of a batch does not hold", where)
     header = _header(about, where)
     size = _announced(about, header.rows)
@@ -240,7 +250,7 @@ def _header(about: dict[str, object], where: str) -> Header:
     )
     if not sound:
         raise _broken("the header of a batch lacks what it must say", where)
-    return Header(**texts, **counts, **times, job=sayable(job))  # type: ignore[arg-type]
+    return Header(**texts, **counts, **times, job=check_job(job))  # type: ignore[arg-type]
 
 
 def _is_text(value: str) -> bool:
@@ -251,7 +261,7 @@ def _is_text(value: str) -> bool:
         return False
 
 
-def sayable(job: object) -> dict[str, object] | None:
+def check_job(job: object) -> dict[str, object] | None:
     """What is said of a job, None when it cannot be kept as it is: that takes nothing away from the rows."""
     if not job:
         return None

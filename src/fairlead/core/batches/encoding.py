@@ -63,33 +63,33 @@ class Header(NamedTuple):
     job: Optional[Dict[str, object]] = None
 
 
-def words(values: Sequence[Optional[str]]) -> Words:
+def encode_words(values: Sequence[Optional[str]]) -> Words:
     """A column of words from the words themselves."""
     index: Dict[str, int] = {}
     codes = array("i", [-1 if v is None else index.setdefault(v, len(index)) for v in values])
     return Words(codes, list(index))
 
 
-def same_word(word: Optional[str], rows: int) -> Words:
+def encode_same_word(word: Optional[str], rows: int) -> Words:
     """A column of one word, or of nulls."""
     return Words(array("i", [-1]) * rows, []) if word is None else Words(array("i", [0]) * rows, [word])
 
 
-def numbers(values: Sequence[Optional[int]]) -> Numbers:
+def encode_numbers(values: Sequence[Optional[int]]) -> Numbers:
     """A column of integers, some of them perhaps unknown."""
     if None in values:
         return Numbers(array("q", [v or 0 for v in values]), bytes([v is not None for v in values]))
     return Numbers(array("q", cast("Sequence[int]", values)))
 
 
-def fractions(values: Sequence[Optional[float]]) -> Numbers:
+def encode_fractions(values: Sequence[Optional[float]]) -> Numbers:
     """A column of floating-point numbers, some of them perhaps unknown."""
     if None in values:
         return Numbers(array("d", [v or 0.0 for v in values]), bytes([v is not None for v in values]))
     return Numbers(array("d", cast("Sequence[float]", values)))
 
 
-def lists(values: Sequence[Optional[Sequence[int]]]) -> Lists:
+def encode_lists(values: Sequence[Optional[Sequence[int]]]) -> Lists:
     """A column of lists of integers."""
     flat: "array[int]" = array("q")
     for value in values:
@@ -97,7 +97,7 @@ def lists(values: Sequence[Optional[Sequence[int]]]) -> Lists:
     return Lists(array("i", [-1 if v is None else len(v) for v in values]), flat)
 
 
-def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
+def encode_batch(header: Header, columns: Mapping[str, Column]) -> bytes:
     """The bytes of a batch; every column has `header.rows` rows."""
     described: List[List[object]] = []
     sections: List[bytes] = []
@@ -124,13 +124,13 @@ def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
         "job": header.job,
         "columns": described,
         "raw_bytes": len(raw),
-        "checksum": checksum(payload),
+        "checksum": compute_checksum(payload),
     }
     text = json.dumps(about, ensure_ascii=True, separators=(",", ":")).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
 
 
-def checksum(payload: bytes) -> str:
+def compute_checksum(payload: bytes) -> str:
     """BLAKE2b-16 of a compressed payload, in hex."""
     return blake2b(payload, digest_size=16).hexdigest()
 

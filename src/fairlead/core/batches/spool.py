@@ -12,7 +12,7 @@ from heapq import nsmallest
 from typing import BinaryIO, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from zlib import crc32
 
-from fairlead.core.batches.encoding import MAGIC, PREFIX, Header, encode, numbers, words
+from fairlead.core.batches.encoding import MAGIC, PREFIX, Header, encode_batch, encode_numbers, encode_words
 
 ENDING = ".batch"
 DRAFT = ".tmp"
@@ -28,7 +28,7 @@ _MOST = 16 << 20
 EVENTS_VERSION = 1
 
 
-def wall_ns() -> int:
+def read_wall_ns() -> int:
     """Wall-clock time in nanoseconds since 1970, for Python 3.6 (`fairlead.core.clock` does not travel)."""
     return int(time.time() * 1e9)
 
@@ -45,7 +45,7 @@ class Spool:
         layer: str = "client",
         max_bytes: int = MAX_BYTES,
         sync: bool = False,
-        clock: Callable[[], int] = wall_ns,
+        clock: Callable[[], int] = read_wall_ns,
     ) -> None:
         """Makes the folder if need be. `writer` says who writes (`mount:/scratch`, `forwarder:fwd0`); `sync` waits for
         the disk before a file appears. Raises OSError when nothing can be written there."""
@@ -183,7 +183,7 @@ class Spool:
     def _drop(self, name: str, size: int) -> None:
         path = os.path.join(self.folder, name)
         with suppress(OSError):
-            count = batches_in(path)[0]
+            count = count_batches(path)[0]
             os.unlink(path)
             self._dropped_files += 1
             self._dropped_bytes += size
@@ -203,13 +203,13 @@ class Spool:
         """A batch of `events` about this writer, now: (kind, text)."""
         now = self._clock()
         count = len(told)
-        return encode(
+        return encode_batch(
             self.header("events", EVENTS_VERSION, count, first_ns=now, last_ns=now),
             {
-                "ts_ns": numbers([now] * count),
-                "component": words([self.writer + "@" + self.node] * count),
-                "kind": words([kind for kind, _ in told]),
-                "text": words([text for _, text in told]),
+                "ts_ns": encode_numbers([now] * count),
+                "component": encode_words([self.writer + "@" + self.node] * count),
+                "kind": encode_words([kind for kind, _ in told]),
+                "text": encode_words([text for _, text in told]),
             },
         )
 
@@ -225,7 +225,7 @@ class Spool:
                     os.unlink(path)
 
 
-def batches_in(path: str) -> Tuple[int, bool]:
+def count_batches(path: str) -> Tuple[int, bool]:
     """How many batches a file begins with, and whether it is whole: batch after batch to its last byte.
 
     Headers are checked by their sums; payloads only by their length. Raises OSError.

@@ -1,6 +1,6 @@
 """Merging of a stream of batches: `Merger` carries what is still open from one batch to the next, in bounded memory.
 
-What it gives, stream by stream, is what `runs.merge` gives for all batches together.
+What it gives, stream by stream, is what `runs.merge_runs` gives for all batches together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.compression import streams
-from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, Plan, merge, one_batch, plan_of, rows_of
+from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, Plan, build_rows, join_batches, merge_runs, plan_of
 from fairlead.core.model.tables import OPS
 
 Flags = NDArray[np.bool_]
@@ -52,14 +52,14 @@ class Merger:
 
     def push(self, ops: pa.RecordBatch | pa.Table) -> pa.Table:
         """Runs that are closed now, in the order of their first operations."""
-        new = one_batch(ops)
+        new = join_batches(ops)
         going_on, resting = self._met_again(new)
-        batch = one_batch(pa.concat_tables([going_on, pa.Table.from_batches([new])]))
+        batch = join_batches(pa.concat_tables([going_on, pa.Table.from_batches([new])]))
         plan = plan_of(
             batch, exact_times=self._exact, by_time=self._by_time, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns
         )
         tail, apart = _tails(batch, plan)
-        runs, heads = rows_of(batch, plan, plan.links.join & ~apart, exact_times=self._exact, by_time=self._by_time)
+        runs, heads = build_rows(batch, plan, plan.links.join & ~apart, exact_times=self._exact, by_time=self._by_time)
         held = tail[heads]
         self._open = _compact(pa.concat_tables([resting, runs.filter(pa.array(held))]))
         return pa.concat_tables([runs.filter(pa.array(~held)), self._overflow()])
@@ -82,7 +82,7 @@ class Merger:
         """Close what is open: everything, or only streams whose last operation ended before `before_ns`."""
         if self._open.num_rows == 0:
             return self._open
-        batch = one_batch(self._open)
+        batch = join_batches(self._open)
         ids = streams.stream_ids(batch)
         if before_ns is None:
             return self._close(np.ones(batch.num_rows, np.bool_))
@@ -92,7 +92,7 @@ class Merger:
         """Close the streams that ended first until at most `max_open` are open."""
         if self._open.num_rows <= self._max_open:
             return OPS.schema.empty_table()
-        batch = one_batch(self._open)
+        batch = join_batches(self._open)
         ids = streams.stream_ids(batch)
         ends = _last_ends(batch, ids)
         if len(ends) <= self._max_open:
@@ -104,7 +104,7 @@ class Merger:
     def _close(self, which: Flags) -> pa.Table:
         mask = pa.array(which)
         closing, self._open = self._open.filter(mask), self._open.filter(pa.array(~which))
-        return merge(closing, exact_times=self._exact, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns)
+        return merge_runs(closing, exact_times=self._exact, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns)
 
 
 def _compact(held: pa.Table) -> pa.Table:

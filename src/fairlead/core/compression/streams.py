@@ -13,7 +13,7 @@ STREAM_KEY = ("node", "job_id", "rank", "interface", "fs", "file_id", "handle")
 """The columns that name a stream; null is a value of its own."""
 
 
-def codes_of(column: pa.Array) -> tuple[NDArray[np.int64] | NDArray[np.int32], NDArray[np.bool_] | None] | None:
+def find_codes(column: pa.Array) -> tuple[NDArray[np.int64] | NDArray[np.int32], NDArray[np.bool_] | None] | None:
     """Values (nulls as 0) and the mask of nulls (None without nulls); None for a column of one value throughout."""
     indices = column.indices if isinstance(column, pa.DictionaryArray) else column
     nulls = indices.null_count
@@ -38,7 +38,7 @@ def stream_starts(batch: pa.RecordBatch) -> NDArray[np.bool_]:
         return starts
     starts[0] = True
     for name in STREAM_KEY:
-        coded = codes_of(batch.column(name))
+        coded = find_codes(batch.column(name))
         if coded is not None:
             for values in coded:
                 if values is not None:
@@ -53,7 +53,7 @@ def stream_ids(batch: pa.RecordBatch, rows: NDArray[np.intp] | None = None) -> N
     streams = 1
     for name in STREAM_KEY:
         column = batch.column(name)
-        if codes_of(column) is None:
+        if find_codes(column) is None:
             continue
         if isinstance(column, pa.DictionaryArray):
             column = column.indices
@@ -72,14 +72,14 @@ def stream_ids(batch: pa.RecordBatch, rows: NDArray[np.intp] | None = None) -> N
     return ids
 
 
-def stable_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
+def compute_stable_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
     """The stable order of rows by id; a radix sort where ids fit 16 bits (int64 keys are merge-sorted)."""
     if len(ids) and int(ids.max()) < 1 << 16:
         return np.argsort(ids.astype(np.uint16), kind="stable")
     return np.argsort(ids, kind="stable")
 
 
-def grouped(batch: pa.RecordBatch) -> tuple[NDArray[np.intp] | None, NDArray[np.bool_]]:
+def group_streams(batch: pa.RecordBatch) -> tuple[NDArray[np.intp] | None, NDArray[np.bool_]]:
     """A stable order of rows that puts each stream together (None when every stream already is), and bool[rows] in
     that order: whether a row is the first of its stream."""
     starts = stream_starts(batch)
@@ -89,7 +89,7 @@ def grouped(batch: pa.RecordBatch) -> tuple[NDArray[np.intp] | None, NDArray[np.
     ids = stream_ids(batch, None if len(heads) == batch.num_rows else heads)
     if int(ids.max()) + 1 == len(heads):
         return None, starts
-    pieces = stable_order(ids)
+    pieces = compute_stable_order(ids)
     lengths = np.diff(heads, append=batch.num_rows)[pieces]
     placed_at = np.cumsum(lengths) - lengths
     first = np.zeros(batch.num_rows, np.bool_)

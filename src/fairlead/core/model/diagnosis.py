@@ -28,13 +28,13 @@ class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     components: list[Subject] = []
 
 
-def identity(*parts: object) -> str:
+def compute_identity(*parts: object) -> str:
     """A short id of what a finding is about: the same parts give the same id, in any process."""
     text = "\0".join("" if part is None else str(part) for part in parts)
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
-def finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
+def build_finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
     """Rows of FINDING. A finding without a time is dated `made_ns`."""
     names = FINDING.schema.names
     columns: dict[str, list[object]] = {name: [] for name in names}
@@ -67,12 +67,12 @@ def finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool
     return batch_of(FINDING, dict(columns), len(told))
 
 
-def told_of(rows: pa.Table) -> list[StoredFinding]:
+def parse_findings(rows: pa.Table) -> list[StoredFinding]:
     """Findings of rows that have the column `detail`."""
     return [msgspec.json.decode(text, type=StoredFinding) for text in rows.column("detail").to_pylist()]
 
 
-def incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
+def build_incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
     """Rows of INCIDENT."""
     plain = (
         "id",
@@ -99,6 +99,6 @@ def incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdrawn: boo
     return batch_of(INCIDENT, columns, count)
 
 
-def incidents_of(rows: pa.Table) -> list[Incident]:
+def parse_incidents(rows: pa.Table) -> list[Incident]:
     """Incidents of rows that have the column `detail`."""
     return [msgspec.json.decode(text, type=Incident) for text in rows.column("detail").to_pylist()]

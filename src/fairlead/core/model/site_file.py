@@ -141,7 +141,7 @@ def parse_site(text: str | bytes, where: str = "site.toml") -> SiteFile:
         raise ConfigError(str(fault), where=where, remedy="see the reference page of the site file") from fault
 
 
-def site_mapping(site: SiteFile, expand: Expand) -> pa.RecordBatch:
+def build_mapping(site: SiteFile, expand: Expand) -> pa.RecordBatch:
     """`mapping` rows of a site: node_forwarder, target→server, node→port (`switch/port`), nid→node, node→class. Where
     two routes hold for a node at once, the later one wins (`analysis.node_intervals`). Raises ConfigError."""
     found = [*_routes(site, expand), *_served(site, expand), *_pairs(site, expand), *_classes(site, expand)]
@@ -157,8 +157,8 @@ def _routes(site: SiteFile, expand: Expand) -> Iterator[_Row]:
     for at, route in enumerate(site.routes):
         key = f"routes[{at}]"
         nodes, forwarders = (
-            listed(route.nodes, f"{key}.nodes", expand),
-            listed(route.forwarders, f"{key}.forwarders", expand),
+            expand_list(route.nodes, f"{key}.nodes", expand),
+            expand_list(route.forwarders, f"{key}.forwarders", expand),
         )
         since, until = _ns(route.since), _ns(route.until)
         for nth, node in enumerate(nodes):
@@ -170,7 +170,7 @@ def _served(site: SiteFile, expand: Expand) -> Iterator[_Row]:
     for at, system in enumerate(site.file_systems):
         for nth, server in enumerate(system.servers):
             if server.targets:
-                for target in listed(server.targets, f"file_systems[{at}].servers[{nth}].targets", expand):
+                for target in expand_list(server.targets, f"file_systems[{at}].servers[{nth}].targets", expand):
                     yield ALWAYS_NS, None, SERVED, target, server.node
 
 
@@ -185,15 +185,15 @@ def _pairs(site: SiteFile, expand: Expand) -> Iterator[_Row]:
 
 def _classes(site: SiteFile, expand: Expand) -> Iterator[_Row]:
     for at, some in enumerate(site.nodes):
-        for node in listed(some.nodes, f"nodes[{at}].nodes", expand):
+        for node in expand_list(some.nodes, f"nodes[{at}].nodes", expand):
             yield ALWAYS_NS, None, OF_CLASS, node, some.kind
     for at, group in enumerate(site.forwarders):
-        for node in listed(group.nodes, f"forwarders[{at}].nodes", expand):
+        for node in expand_list(group.nodes, f"forwarders[{at}].nodes", expand):
             yield ALWAYS_NS, None, OF_CLASS, node, "forwarder"
 
 
 def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tuple[str, str]]:
-    first, second = listed(left, where, expand), listed(right, where, expand)
+    first, second = expand_list(left, where, expand), expand_list(right, where, expand)
     if len(first) != len(second):
         raise ConfigError(
             f"{len(first)} on one side, {len(second)} on the other", where=where, remedy="name as many nodes as ends"
@@ -201,7 +201,7 @@ def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tupl
     return zip(first, second, strict=True)
 
 
-def listed(text: str, where: str, expand: Expand) -> list[str]:
+def expand_list(text: str, where: str, expand: Expand) -> list[str]:
     """Names of a host list. Raises ConfigError."""
     try:
         return expand(text)
@@ -223,17 +223,17 @@ def check_site(site: SiteFile, expand: Expand) -> list[str]:
     nodes: dict[str, str] = {}
     found = []
     for at, some in enumerate(site.nodes):
-        for name in listed(some.nodes, f"nodes[{at}].nodes", expand):
+        for name in expand_list(some.nodes, f"nodes[{at}].nodes", expand):
             if name in nodes:
                 found.append(f"nodes[{at}]: {name} is {nodes[name]} already")
             nodes[name] = some.kind
     forwarders = {
         name
         for at, some in enumerate(site.forwarders)
-        for name in listed(some.nodes, f"forwarders[{at}].nodes", expand)
+        for name in expand_list(some.nodes, f"forwarders[{at}].nodes", expand)
     }
     found += [f"{name} is a node of class {nodes[name]} and a forwarder" for name in sorted(forwarders & nodes.keys())]
-    rows = site_mapping(site, expand).to_pylist()
+    rows = build_mapping(site, expand).to_pylist()
     routed = {row["a"] for row in rows if row["kind"] == FORWARDED}
     lacking = sorted({row["b"] for row in rows if row["kind"] == FORWARDED} - forwarders)
     if lacking:

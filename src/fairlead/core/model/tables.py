@@ -796,7 +796,7 @@ TABLES: dict[str, TableSpec] = {
 }
 
 
-def table_of(schema: pa.Schema) -> TableSpec:
+def find_table(schema: pa.Schema) -> TableSpec:
     """The spec a batch says it belongs to (schema metadata `fairlead.table`). KeyError when it says none."""
     meta = schema.metadata or {}
     return TABLES[meta[b"fairlead.table"].decode()]
@@ -826,7 +826,7 @@ def batch_of(spec: TableSpec, columns: dict[str, object], rows: int | None = Non
     return pa.RecordBatch.from_arrays(arrays, schema=spec.schema)
 
 
-def word_column(value: str, length: int) -> pa.DictionaryArray:
+def build_word_column(value: str, length: int) -> pa.DictionaryArray:
     """A dictionary column holding one word `length` times, at the cost of its indices only."""
     return pa.DictionaryArray.from_arrays(pa.array(_zeros(length), pa.int32()), pa.array([value], pa.string()))
 
@@ -837,6 +837,6 @@ def _zeros(length: int) -> object:
     return np.zeros(length, np.int32)
 
 
-def empty(spec: TableSpec) -> pa.Table:
+def build_empty(spec: TableSpec) -> pa.Table:
     """A table of no rows."""
     return spec.schema.empty_table()

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairlead.core.errors import InputError, UsageError
 from fairlead.core.model.site import Layer, Site, build_layer
-from fairlead.core.model.site_file import SiteFile, listed, parse_site, site_mapping
+from fairlead.core.model.site_file import SiteFile, build_mapping, expand_list, parse_site
 from fairlead.core.model.site_planning import Exclusion, SitePlanning
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.analysis.node_intervals import FORWARDED
@@ -151,7 +151,7 @@ def _mappings(lake: Tables, site: SiteFile, at_ns: int) -> dict[str, dict[str, s
         {"kinds": kinds},
     )
     best: dict[tuple[str, str], tuple[int, str]] = {}
-    rows = [row for row in site_mapping(site, expand_hostlist).to_pylist() if row["kind"] in kinds]
+    rows = [row for row in build_mapping(site, expand_hostlist).to_pylist() if row["kind"] in kinds]
     for row in [*rows, *found.to_pylist()]:
         since = row.get("since", row.get("from_ns"))
         until = row.get("to_ns")
@@ -226,7 +226,7 @@ def _systems(targets: Iterable[str], site: SiteFile) -> dict[str, str]:
 def _expanded(text: str, where: str) -> list[str]:
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
-    return listed(text, where, expand_hostlist)
+    return expand_list(text, where, expand_hostlist)
 
 
 def expand_barred(barred: Iterable[Exclusion]) -> tuple[Reservation, ...]:

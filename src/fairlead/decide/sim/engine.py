@@ -57,7 +57,7 @@ class Phases:
     cost: F64
 
 
-def together(parts: Sequence[Phases]) -> Phases:
+def join_phases(parts: Sequence[Phases]) -> Phases:
     """Phases that were given in several calls with `after_within`, with the numbers one engine gave them in turn."""
     counts = np.array([len(part.after) for part in parts], np.int64)
     first = np.cumsum(counts) - counts
@@ -154,7 +154,7 @@ class Engine:
         """Start and end of each flow, seconds; NaN where it has not come to that."""
         return self._state.begun[: self._flows].copy(), self._state.ended[: self._flows].copy()
 
-    def phase_times(self) -> tuple[F64, F64]:
+    def list_phase_times(self) -> tuple[F64, F64]:
         """Start and end of each phase, seconds; NaN where it has not come to that."""
         return self._state.phase_begun[: self._phases].copy(), self._state.phase_ended[: self._phases].copy()
 
@@ -215,12 +215,12 @@ class Engine:
     def forget_ended(self) -> I64:
         """Drops phases that ended, with their flows, and renumbers the rest in order: what follows is the same to the
         bit. The new number of each phase, -1 of those dropped. Nothing may be added after one of those."""
-        from fairlead.decide.sim.renumber import without_ended
+        from fairlead.decide.sim.renumber import drop_ended
 
         old, flows, phases = self._state, self._flows, self._phases
         self._state = old._replace(**{name: getattr(old, name)[:0] for name in _SIZED})
         self._grow(len(old.delay), len(old.weight))
-        self._state, self._flows, phase_at = without_ended(old, self._state, flows, phases)
+        self._state, self._flows, phase_at = drop_ended(old, self._state, flows, phases)
         self._phases = int((phase_at >= 0).sum())
         return phase_at
 
@@ -249,7 +249,7 @@ class Engine:
             if record and s.now[0] < stop:
                 continue
             if not np.isinf(until_s) or (self.events == before and np.isinf(self._next_event())):
-                return joined(kept)
+                return join_segments(kept)
 
     def _next_event(self) -> float:
         s = self._state
@@ -406,7 +406,7 @@ def _check_changes(changes: Changes, resources: int) -> None:
         raise UsageError("capacity changes out of order or of no resource", remedy="sort them by time")
 
 
-def joined(parts: Sequence[Segments]) -> Segments:
+def join_segments(parts: Sequence[Segments]) -> Segments:
     """Segments of several runs as one."""
     if len(parts) == 1:
         return parts[0]
@@ -421,7 +421,7 @@ def joined(parts: Sequence[Segments]) -> Segments:
     )
 
 
-def max_min_rates(
+def compute_max_min_rates(
     capacity: ArrayLike,
     crosses: ArrayLike,
     *,

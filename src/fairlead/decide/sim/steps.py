@@ -154,7 +154,7 @@ def lay_out(machine: Site, step: Step, nodes: I32, forwarder_of: I32, targets: I
     )
 
 
-def at_share(laid: Laid, share: float) -> Laid:
+def slow_step(laid: Laid, share: float) -> Laid:
     """A step that goes at `share` of its usual rate: it asks for less and takes more of what it crosses for as much."""
     if share == 1.0:
         return laid

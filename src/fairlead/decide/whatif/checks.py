@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.units import NS_PER_S, format_time
-from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, jobs_of, phases_of
-from fairlead.decide.sim.workloads.history_curves import Curves, learn
+from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, build_jobs, build_phases
+from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.history import Past
 from fairlead.decide.whatif.replays import AS_IT_WAS, NamedReplay, build_recorded, replay_past
 from fairlead.decide.whatif.site import build_past_site, find_known_site
@@ -78,7 +78,7 @@ def check_held_out(
         )
     known, defaults = find_known_site(lake, Span(span.from_ns, at_ns), past, peaks)
     runs, phases = _part(fit, before)
-    curves = learn(runs, phases, defaults)
+    curves = learn_curves(runs, phases, defaults)
     then, later = _part(fit, after)
     history = _unseen(then, later, curves)
     rows = fit.row[after]
@@ -131,7 +131,7 @@ def _part(fit: Sound, rows: NDArray[np.int64]) -> tuple[Runs, Phases]:
     place[rows] = np.arange(len(rows))
     bursts = fit.bursts.only(place[fit.bursts.job] >= 0)
     mine = Bursts(**{name: getattr(bursts, name) for name in _NAMES}, job=place[bursts.job])
-    return runs, phases_of(runs, mine)
+    return runs, build_phases(runs, mine)
 
 
 _NAMES = ("kind", "start_s", "end_s", "active_s", "amount", "request_bytes")
@@ -142,4 +142,4 @@ def _unseen(runs: Runs, phases: Phases, curves: Curves) -> History:
     from dataclasses import replace
 
     blind = replace(runs, targets=np.full(len(runs), np.nan), forwarders=np.full(len(runs), np.nan))
-    return jobs_of(blind, phases, curves)
+    return build_jobs(blind, phases, curves)

@@ -18,8 +18,8 @@ from fairlead.core.model.units import NS_PER_S, format_percent
 from fairlead.decide import registry
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim.replay.jobs import Progress
-from fairlead.decide.sim.workloads.history import History, Sound, jobs_of, phases_of, sound
-from fairlead.decide.sim.workloads.history_curves import Curves, learn
+from fairlead.decide.sim.workloads.history import History, Sound, build_jobs, build_phases, drop_unsound
+from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.checks import check_held_out, check_replay, find_largest_change
 from fairlead.decide.whatif.history import Past, read_past
 from fairlead.decide.whatif.replays import (
@@ -108,12 +108,12 @@ def evaluate_whatif(
     tell("reading the past")
     follow(Stage(step="reading", text="reading the past", share=0.0))
     past = read_past(lake, span)
-    fit = sound(past.runs, past.bursts)
+    fit = drop_unsound(past.runs, past.bursts)
     known, defaults = find_known_site(lake, span, past, peaks or {})
     follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
-    phases = phases_of(fit.runs, fit.bursts)
-    curves = learn(fit.runs, phases, defaults)
-    history = jobs_of(fit.runs, phases, curves)
+    phases = build_phases(fit.runs, fit.bursts)
+    curves = learn_curves(fit.runs, phases, defaults)
+    history = build_jobs(fit.runs, phases, curves)
     now = build_past_site(known, past, curves)
     if asked.forwarders is not None and not len(now.forwarders):
         raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")

@@ -1,6 +1,6 @@
 """A site's past as the lake has it, in the columns `sim.workloads.history` takes: jobs, their phases, who served them.
 
-Not here: cleaning it (`sim.workloads.history.sound`), what the machine is (`site`).
+Not here: cleaning it (`sim.workloads.history.drop_unsound`), what the machine is (`site`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 

@@ -12,7 +12,7 @@ from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
-from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.workloads.history import MODES, History, Runs
 from fairlead.decide.whatif.history import Names, Past
 
@@ -107,7 +107,7 @@ def replay_past(
     """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
     jobs = fit_jobs(history.jobs, site)
     told = _told(past, rows, runs, jobs, site)
-    found = replay(jobs, site, policy, seed=seed, expected_of=told, progress=progress)
+    found = replay_jobs(jobs, site, policy, seed=seed, expected_of=told, progress=progress)
     return NamedReplay(name=label, policy=name, site=site, replayed=found)
 
 

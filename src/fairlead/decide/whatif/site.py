@@ -15,7 +15,7 @@ from fairlead.core.model.site import Layer, Site, build_layer, build_site
 from fairlead.core.model.site_file import SERVED
 from fairlead.decide.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.decide.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
-from fairlead.decide.sim.workloads.history_peaks import highest
+from fairlead.decide.sim.workloads.history_peaks import find_highest
 from fairlead.decide.whatif.history import Past
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import INTERVALS, Span
@@ -73,7 +73,7 @@ def _added_up(past: Past, kind: str) -> float:
     entry = np.repeat(sound, counts)
     component = np.array([one for some in where for one in some], np.int64)
     rate = b.amount[entry] / b.active_s[entry] / np.repeat(counts, counts)
-    return highest(component, b.start_s[entry], b.end_s[entry], rate)
+    return find_highest(component, b.start_s[entry], b.end_s[entry], rate)
 
 
 def _seen(lake: Tables, span: Span) -> tuple[dict[str, float], dict[str, set[str]]]:

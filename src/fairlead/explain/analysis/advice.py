@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.units import format_bandwidth, format_bytes, format_count
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference.scene import VERDICTS
 
 Audience = Literal["user", "culprit", "site"]
@@ -190,7 +190,7 @@ def _told(value: object) -> TypeGuard[object]:
 def _promised(gain: Gain | None) -> str:
     if gain is None:
         return ""
-    return f" Your {inert(gain.basis)} get {gain.factor:.1f}x ({gain.runs} runs)."
+    return f" Your {escape_text(gain.basis)} get {gain.factor:.1f}x ({gain.runs} runs)."
 
 
 def _filled(text: str, known: Mapping[str, object]) -> str:
@@ -217,7 +217,7 @@ def _command(code: str, known: Mapping[str, object]) -> str:
 def _shown(name: str, value: object) -> str:
     kind = FACTS[name].kind
     if kind == "name" or isinstance(value, bool) or not isinstance(value, int | float):
-        return inert(str(value))
+        return escape_text(str(value))
     match kind:
         case "bytes":
             return format_bytes(value)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
 from fairlead.core.model.units import NS_PER_S, format_count, format_duration
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit
 
@@ -183,7 +183,7 @@ def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) ->
     facts = _facts(row, first, culprits, components, lost)
     layer = components[0].kind if components else None
     finding = Finding(
-        id=identity(rule, row["cluster"], row["job_id"], row["job_start_ns"], *_cause(said)),
+        id=compute_identity(rule, row["cluster"], row["job_id"], row["job_start_ns"], *_cause(said)),
         rule=rule,
         title=_title(row["job_id"], rule, category, culprits, components, cost),
         subject=Subject("job", row["job_id"]),
@@ -258,15 +258,20 @@ def _title(
     job: str, rule: str, category: str, culprits: Sequence[Subject], components: Sequence[Subject], cost_s: float
 ) -> str:
     lost = format_duration(cost_s)
-    name = inert(job)
+    name = escape_text(job)
     if rule == "job.interference" and category == "many_neighbours":
         return f"Job {name} lost {lost} to {len(culprits)} jobs together"
     if rule == "job.interference" and culprits:
-        at = f" at {_PLAIN.get(components[0].kind, components[0].kind)} {inert(components[0].id)}" if components else ""
-        return f"Job {name} lost {lost} to job {inert(culprits[0].id)}, which was {_DOING.get(category, category)}{at}"
+        at = (
+            f" at {_PLAIN.get(components[0].kind, components[0].kind)} {escape_text(components[0].id)}"
+            if components
+            else ""
+        )
+        doing = _DOING.get(category, category)
+        return f"Job {name} lost {lost} to job {escape_text(culprits[0].id)}, which was {doing}{at}"
     if rule == "job.slow_component" and culprits:
         who = culprits[0]
-        return f"Job {name} lost {lost} because {_PLAIN.get(who.kind, who.kind)} {inert(who.id)} was slow"
+        return f"Job {name} lost {lost} because {_PLAIN.get(who.kind, who.kind)} {escape_text(who.id)} was slow"
     if rule == "job.own_change":
         return f"Job {name} lost {lost} because it asked for something else than usual"
     return f"Job {name} lost {lost}, and the records do not tell why"

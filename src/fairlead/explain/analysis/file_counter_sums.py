@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import FILE_COUNTERS, batch_of, word_column
+from fairlead.core.model.tables import FILE_COUNTERS, batch_of, build_word_column
 from fairlead.explain.analysis.op_columns import READ, WRITE, FloatArray, IntArray
 
 WORD_COLUMNS = {
@@ -73,7 +73,7 @@ class FileCounters:
         columns: dict[str, object] = {
             "rank": final[keys[:, 0]].astype(np.int32),
             "file_id": keys[:, 1],
-            "interface": word_column(interface, size),
+            "interface": build_word_column(interface, size),
         }
         floats = {"read_time_s", "write_time_s", "meta_time_s"}
         extras: dict[str, FloatArray] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from fairlead.core.model.identity import file_id
+from fairlead.core.model.identity import compute_file_id
 from fairlead.core.model.tables import LAYOUTS, batch_of
 from fairlead.see.probes.layouts import StripedFile
 
@@ -20,7 +20,7 @@ def build_layout_rows(files: Iterable[StripedFile], fs: str) -> pa.RecordBatch:
     for one in files:
         for number, part in enumerate(one.components):
             for name, value in (
-                ("file_id", file_id(fs, one.path)),
+                ("file_id", compute_file_id(fs, one.path)),
                 ("component", number),
                 ("stripe_size", part.stripe_size),
                 ("stripe_count", part.stripe_count),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.histogram_bins import middles_ns
+from fairlead.core.model.histogram_bins import compute_middles_ns
 from fairlead.core.model.units import NS_PER_S
 
 Floats = NDArray[np.float64]
@@ -155,7 +155,7 @@ def _flows(
 
 def sum_histogram_s(histogram: Floats, edges_ns: Floats) -> Floats:
     """Sum of the values in histograms (last dimension: bins), in seconds."""
-    total: Floats = histogram @ middles_ns(edges_ns) / NS_PER_S
+    total: Floats = histogram @ compute_middles_ns(edges_ns) / NS_PER_S
     return total
 
 

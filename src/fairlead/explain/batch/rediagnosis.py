@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import fairlead
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
-from fairlead.core.model.tables import PHASE, empty
+from fairlead.core.model.tables import PHASE, build_empty
 from fairlead.explain.batch.pieces import open_piece_lake
 from fairlead.explain.batch.reanalysis import find_job_stretches
 from fairlead.explain.batch.workers import Workers
@@ -132,7 +132,7 @@ def detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_n
     """Phases of the jobs that began in one stretch, not judged yet. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
-    made = detect_job_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else empty(PHASE)
+    made = detect_job_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else build_empty(PHASE)
     there = {_run(row) for row in _phases(lake, stretch).select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     new = {_run(row) for row in made.select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     return DiagnosisBatch((made,) if made.num_rows else (), kept=len(there - new))

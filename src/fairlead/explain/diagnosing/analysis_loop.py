@@ -111,14 +111,14 @@ def take_site(writer: Output, file: str) -> bool:
     no file is set. Raises ConfigError, InputError."""
     if not file:
         return False
-    from fairlead.core.model.site_file import parse_site, site_mapping
+    from fairlead.core.model.site_file import build_mapping, parse_site
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:
         content = Path(file).read_bytes()
     except OSError as fault:
         raise InputError((fault.strerror or str(fault)).lower(), where=file, remedy="check server.site") from fault
-    rows = site_mapping(parse_site(content, file), expand_hostlist)
+    rows = build_mapping(parse_site(content, file), expand_hostlist)
     batch = writer.batch(f"site/{blake2b(content, digest_size=8).hexdigest()}", source="site", path=file)
     batch.add(rows)
     return bool(batch.commit())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, finding_rows, told_of
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows, parse_findings
 from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_phases
@@ -89,8 +89,8 @@ def diagnose_phases(
         told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
     withdrawn = find_obsolete_findings(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
-    rows += [finding_rows(told, now_ns)] if told else []
-    rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
+    rows += [build_finding_rows(told, now_ns)] if told else []
+    rows += [build_finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
     return StepResult(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
 
 
@@ -168,4 +168,4 @@ def find_obsolete_findings(lake: Tables, jobs: Sequence[Mapping[str, Any]], stil
         any(low <= at <= high for low, high in runs.get((cluster, name), ()))
         for cluster, name, at in zip(*columns, strict=True)
     ]
-    return [one for one in told_of(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]
+    return [one for one in parse_findings(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]

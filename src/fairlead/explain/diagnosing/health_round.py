@@ -13,7 +13,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, finding_rows, incident_rows, incidents_of
+from fairlead.core.model.diagnosis import (
+    DIAGNOSIS_VERSION,
+    StoredFinding,
+    build_finding_rows,
+    build_incident_rows,
+    parse_incidents,
+)
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS
@@ -115,7 +121,7 @@ def read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
         f" AND (to_ns IS NULL OR to_ns > {begin - REACH_NS}) AND analysis_version = {DIAGNOSIS_VERSION}"
         " ORDER BY from_ns, id"
     )
-    return incidents_of(found)
+    return parse_incidents(found)
 
 
 def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
@@ -133,10 +139,10 @@ def write_health(
         return 0
     batch = writer.batch(f"health/{now_ns}", source="analysis")
     if changed:
-        batch.add(incident_rows(changed, now_ns))
-        batch.add(finding_rows([told[one.id] for one in changed], now_ns))
+        batch.add(build_incident_rows(changed, now_ns))
+        batch.add(build_finding_rows([told[one.id] for one in changed], now_ns))
     if withdrawn:
-        batch.add(incident_rows(withdrawn, now_ns, withdrawn=True))
-        batch.add(finding_rows(build_health_findings(withdrawn, now_ns), now_ns, withdrawn=True))
+        batch.add(build_incident_rows(withdrawn, now_ns, withdrawn=True))
+        batch.add(build_finding_rows(build_health_findings(withdrawn, now_ns), now_ns, withdrawn=True))
     batch.commit()
     return len(changed) + len(withdrawn)

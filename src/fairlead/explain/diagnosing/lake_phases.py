@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.tables import PHASE, empty
+from fairlead.core.model.tables import PHASE, build_empty
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
@@ -29,7 +29,7 @@ def detect_job_phases(lake: Tables, looked: Sequence[JobData], now_ns: int) -> p
     """Rows of PHASE of these jobs, job by job in their order. Raises LakeError."""
     known = [data for data in looked if data.series.num_rows or data.nodes_traffic is not None]
     if not known:
-        return empty(PHASE)
+        return build_empty(PHASE)
     edges, servers = _edges(lake, known), _servers(lake, known)
     made = [
         build_phase_rows(data, now_ns, edges=edges.get(number), mds=servers.get(number), fs=None)

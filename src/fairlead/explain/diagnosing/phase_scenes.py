@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import incidents_of
+from fairlead.core.model.diagnosis import parse_incidents
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, empty
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, build_empty
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.usual_figures import UsualFigures
 from fairlead.explain.analysis.interference.scene import Scene, Victim
@@ -259,7 +259,7 @@ def read_component_loads(
 ) -> pa.Table:
     """Rows of ROLLUP of these components, whole and by job, one a key, in a fixed order."""
     if not any(served.values()):
-        return empty(ROLLUP)
+        return build_empty(ROLLUP)
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in KINDS)
     words = {**{f"k_{kind}": kind for kind in KINDS}, **{f"{kind}_ids": list(served[kind]) for kind in KINDS}}
     return read_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
@@ -310,7 +310,7 @@ def _without(phases: pa.Table, own: pa.Table) -> pa.Table:
 
 def _summaries(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
     if not names:
-        return empty(JOB_SUMMARY)
+        return build_empty(JOB_SUMMARY)
     found = lake.query(
         "SELECT * EXCLUDE (day) FROM job_summary WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to"
         f" AND (end_ns IS NULL OR end_ns > $from) AND {build_day_condition(window.from_ns - 32 * DAY_NS, window.to_ns)}"
@@ -337,7 +337,7 @@ def _incidents(lake: Tables, window: Window, served: Mapping[str, Sequence[str]]
         " AND (to_ns IS NULL OR to_ns > $from) AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
         {"names": names, "from": window.from_ns, "to": window.to_ns},
     )
-    return incidents_of(found)
+    return parse_incidents(found)
 
 
 def _as(found: pa.Table, spec: TableSpec) -> pa.Table:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import JOB_SUMMARY, PHASE, empty
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_empty
 from fairlead.explain.analysis.history.profiles import (
     Key,
     Profile,
@@ -54,7 +54,7 @@ def build_updated_profiles(
 def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
     """What the lake holds of these runs from when they were looked at after their end."""
     if not jobs:
-        return empty(JOB_SUMMARY), empty(PHASE)
+        return build_empty(JOB_SUMMARY), build_empty(PHASE)
     begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
     words = {"names": sorted({str(job["job_id"]) for job in jobs}), "starts": [int(job["start_ns"]) for job in jobs]}
     summaries = lake.query(

@@ -17,10 +17,10 @@ def read_site_facts(file: str) -> SiteFacts | None:
     """Facts of the site file; None where none is set. Raises ConfigError, InputError."""
     if not file:
         return None
-    from fairlead.core.model.site_facts import facts_of
+    from fairlead.core.model.site_facts import find_facts
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
-    return facts_of(_site(file), expand_hostlist)
+    return find_facts(_site(file), expand_hostlist)
 
 
 def read_system_site(file: str) -> SystemSite:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, finding_rows
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows
 from fairlead.core.model.tables import TABLES
 from fairlead.explain.analysis.system.findings import (
     DAILY,
@@ -86,7 +86,7 @@ def run_system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, m
         found = find_system_findings(tables, site, window.from_ns, window.to_ns, only=rules, advice=load_advice())
         told = [_with_missing(one, unread) for one in found.told]
         batch = writer.batch(stream_of(window), source="analysis")
-        batch.add(finding_rows(sorted(told, key=lambda one: one.finding.id), now_ns))
+        batch.add(build_finding_rows(sorted(told, key=lambda one: one.finding.id), now_ns))
         batch.commit()
         written += len(told)
     return RoundResult(written, max(len(due) - most, 0))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import StoredFinding, incidents_of
+from fairlead.core.model.diagnosis import StoredFinding, parse_incidents
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions import findings as kept
@@ -157,7 +157,7 @@ def read_incidents_at(lake: Tables, components: list[str], span: Span) -> list[I
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id LIMIT 200",
         {"names": components},
     )
-    return incidents_of(found)
+    return parse_incidents(found)
 
 
 def _related(lake: Tables, told: StoredFinding, span: Span, sight: Sight) -> list[StoredFinding]:

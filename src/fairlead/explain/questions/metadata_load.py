@@ -163,7 +163,7 @@ def _classes(clients: list[dict[str, Any]], facts: SiteFacts | None) -> list[dic
     sums: dict[str, int] = {}
     for row in clients:
         described = facts is not None and facts.classes
-        name = (facts.class_of(row["name"]) or UNKNOWN_CLASS) if facts and described else classify_client(row["name"])
+        name = (facts.find_class(row["name"]) or UNKNOWN_CLASS) if facts and described else classify_client(row["name"])
         sums[name] = sums.get(name, 0) + row["count"]
     return [{"name": name, "count": sums[name]} for name in sorted(sums, key=lambda name: -sums[name])]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.tables import PHASE, empty
+from fairlead.core.model.tables import PHASE, build_empty
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.tables import conform_table
@@ -34,7 +34,7 @@ def read_past_phases(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, r
     """Phases the lake holds of the programs and of the users of `phases`, that began before the last of these, without
     those of the same jobs (which are being made again). Schema PHASE, in a fixed order. Raises LakeError."""
     if not phases.num_rows:
-        return empty(PHASE)
+        return build_empty(PHASE)
     starts = pc.min_max(phases["start_ns"]).as_py()
     span = Span(int(starts["min"]) - reach_ns, int(starts["max"]) + 1)
     named = {name: pc.unique(phases[name].drop_null()).to_pylist() for name in ("program", "user")}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.core.model.site import F64, I32, Site
-from fairlead.decide.sim.platform import small
+from fairlead.decide.sim.platform import build_small
 from fairlead.kit.sample.people import MIX, bounded, programs_of_site
 from fairlead.kit.sample.story import CULPRIT, DAY_S, RESERVED_NODES, RESERVED_S, VICTIM, FixedJob, faults, story
 from fairlead.kit.testing.machine.noise import RunNoise
@@ -50,7 +50,7 @@ class Month:
 
 def machine() -> Site:
     """64 nodes, 4 forwarders, 4 storage servers of 2 targets, 2 metadata servers."""
-    return small(
+    return build_small(
         name="sample",
         mds=2,
         cores_per_node=2,

@@ -6,7 +6,7 @@ Not here: what the rows say (`deltas`), the bytes of a batch (`fairlead.core.bat
 from array import array
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union, cast
 
-from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words, encode
+from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words, encode_batch
 from fairlead.see.probes.base import Event, Key, Reading, Service
 
 VERSIONS = {
@@ -192,7 +192,7 @@ class Sheets:
     def _seal(self, table: str) -> None:
         sheet = self._sheets.pop(table)
         header = self._header_of(table, VERSIONS.get(table, 1), sheet.rows, sheet.first_ns, sheet.last_ns)
-        batch = encode(header, sheet.columns())
+        batch = encode_batch(header, sheet.columns())
         self._batches.append(batch)
         self.waiting_bytes += len(batch)
 

@@ -14,7 +14,7 @@ import time
 from typing import Any, List, Optional, Sequence
 
 import fairlead
-from fairlead.core.batches.spool import DRAFT, ENDING, Spool, batches_in, wall_ns
+from fairlead.core.batches.spool import DRAFT, ENDING, Spool, count_batches, read_wall_ns
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.connection import Line, Token
 from fairlead.see.agent.health import SenderHealth, measure_own_cost
@@ -99,7 +99,7 @@ class Agent:
             sync=settings.sync,
         )
         broken = sweep_spool(settings.spool)
-        self.crew = Crew(read_mono_ns, wall_ns)
+        self.crew = Crew(read_mono_ns, read_wall_ns)
         self.sending: Optional[Sending] = None
         if settings.server:
             self.sending = Sending(build_shipper(settings))
@@ -109,14 +109,14 @@ class Agent:
             self.crew,
             self.spool,
             mono_ns=read_mono_ns(),
-            wall_ns=wall_ns(),
+            wall_ns=read_wall_ns(),
             told=self._told,
             cost=measure_own_cost,
             wrote=self._wrote,
         )
         if broken:
             text = "{} files of the spool were cut off, as by a loss of power, and were removed: {}"
-            self.watch.record_event(wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))
+            self.watch.record_event(read_wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))
 
     def _told(self) -> SenderHealth:
         return self.sending.shipper.get_health() if self.sending is not None else SenderHealth()
@@ -130,7 +130,7 @@ class Agent:
         began = read_mono_ns()
         while not end.wanted:
             now = read_mono_ns()
-            again = self.watch.step(now, wall_ns())
+            again = self.watch.step(now, read_wall_ns())
             if self.sending is not None:
                 self.sending.shipper.cut_overdue(now)
             if self.settings.once and now - began >= _ONCE_NS:
@@ -148,7 +148,7 @@ class Agent:
 
     def end(self, within_s: float) -> None:
         """Everything is in the spool, and one more attempt was made to send it, when it returns."""
-        self.watch.finish(read_mono_ns(), wall_ns())
+        self.watch.finish(read_mono_ns(), read_wall_ns())
         if self.sending is not None:
             self.sending.end(within_s)
         self.crew.end()
@@ -185,7 +185,7 @@ def build_shipper(settings: Settings) -> Shipper:
 
 def build_line(settings: Settings) -> Line:
     """The way to the server of the settings."""
-    return Line(settings.server, Token(settings.token), fairlead.__version__, ca=settings.ca, wall=wall_ns)
+    return Line(settings.server, Token(settings.token), fairlead.__version__, ca=settings.ca, wall=read_wall_ns)
 
 
 def sweep_spool(folder: str) -> List[str]:
@@ -195,11 +195,11 @@ def sweep_spool(folder: str) -> List[str]:
     names = sorted(os.listdir(folder))
     for name in names:
         path = os.path.join(folder, name)
-        if name[0] == "." and name.endswith(DRAFT) and wall_ns() - os.stat(path).st_mtime_ns > _STALE_NS:
+        if name[0] == "." and name.endswith(DRAFT) and read_wall_ns() - os.stat(path).st_mtime_ns > _STALE_NS:
             os.unlink(path)
     for name in [name for name in names if name.endswith(ENDING)][-_NEWEST:]:
         path = os.path.join(folder, name)
-        count, whole = batches_in(path)
+        count, whole = count_batches(path)
         if not count or not whole:
             os.unlink(path)
             broken.append(name)

@@ -3,7 +3,7 @@
 import os
 from typing import Callable, Dict, List, Tuple
 
-from fairlead.core.batches.spool import Spool, wall_ns
+from fairlead.core.batches.spool import Spool, read_wall_ns
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.connection import SendError
 from fairlead.see.agent.probe_thread import MISSING, OK, Crew, Outcome
@@ -41,7 +41,7 @@ def _looked(probes: "List[Tuple[str, Probe]]") -> List[Outcome]:
     def mono() -> int:
         return int(time.monotonic() * 1e9)
 
-    crew = Crew(mono, wall_ns)
+    crew = Crew(mono, read_wall_ns)
     for name, probe in probes:
         crew.start(name, probe)
     found: Dict[str, Outcome] = {}

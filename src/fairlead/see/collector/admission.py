@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from fairlead.core.access import tokens
 from fairlead.core.access.tokens import AGENT, OPERATOR, READER, Claims
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.see.collector.refusal import Refusal
 
 SENDERS = (AGENT, OPERATOR)
@@ -58,7 +58,7 @@ class Admission:
                 raise Refusal(403, f"the token is of another role than {' or '.join(roles)}")
             return known
         try:
-            claims = tokens.check(key, token, self._now_ns(), roles)
+            claims = tokens.check_token(key, token, self._now_ns(), roles)
         except tokens.RoleError as error:
             raise Refusal(403, str(error), remedy=_HOW.format(role=roles[0])) from None
         except ValueError as error:
@@ -115,5 +115,5 @@ class Complaints:
             while len(self._last) > self._most:
                 self._last.popitem(last=False)
         more = f" (and {left_out} times more since the last line)" if left_out else ""
-        log.warning("%s", inert(f"{who}: {text}{more}"))
+        log.warning("%s", escape_text(f"{who}: {text}{more}"))
         return True

@@ -12,7 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import DecodedBatch, decode
+from fairlead.core.batches.rows import DecodedBatch, decode_body
 from fairlead.core.errors import (
     FairleadError,
     InputError,
@@ -36,7 +36,7 @@ def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[DecodedBatc
     """The batches of a body, at least one. `node`: the only one its sender may speak for; empty: any. They unpack to
     `raw_bytes` at most. Raises Refusal 400, 403, 413, 422, 426."""
     try:
-        found = decode(body, limit=raw_bytes)
+        found = decode_body(body, limit=raw_bytes)
     except InputError as error:
         raise refuse_error(error, find_status(error)) from error
     except (pa.ArrowException, KeyError, ValueError, OverflowError) as error:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.see.collector.feed import Feed
 from fairlead.see.collector.health import FeedHealth
 from fairlead.see.collector.own_rows import OwnRecords
@@ -99,7 +99,7 @@ class Keeper:
     ) -> None:
         """See `feed.Sink`."""
         now_ns = self._now_ns() if ts_ns is None else ts_ns
-        self._own.events([Event(now_ns, component, kind, inert(text), end_ns)])
+        self._own.events([Event(now_ns, component, kind, escape_text(text), end_ns)])
 
     def health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:
         """See `feed.Sink`."""
@@ -109,7 +109,7 @@ class Keeper:
                 one = self._states[probe] = _State(state, text, self._now_ns())
             if state != one.state:
                 one.since_ns, one.changed = self._now_ns(), True
-            one.state, one.text = state, inert(text)
+            one.state, one.text = state, escape_text(text)
             one.rows += rows
             one.unknown_lines += unknown_lines
 
@@ -158,7 +158,7 @@ class Keeper:
                 why = "it ended by itself"
             except FairleadError as error:
                 why = str(error)
-                log.warning("%s", inert(f"feed {feed.name}: {error}"))
+                log.warning("%s", escape_text(f"feed {feed.name}: {error}"))
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
                 log.exception("feed %s ended by a defect of fairlead", feed.name)

@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core import clock
-from fairlead.core.batches.bulk import Small, small
+from fairlead.core.batches.bulk import Small, parse_small
 from fairlead.core.batches.encoding import Header
 from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import InputError, LakeError, TooOldError
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import HEALTH
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.see.collector.batch_checks import check_batches, find_status, may_send, separate_unknown
 from fairlead.see.collector.group_commit import Arrival
 from fairlead.see.collector.metrics import Metrics
@@ -132,7 +132,7 @@ class Intake:
         numbers: list[int] = []
         bodies: list[tuple[bytes, list[Small]]] = []
         for number, arrival in enumerate(arrivals):
-            batches = small(arrival.body) if len(arrival.body) <= _SMALL_BODY else None
+            batches = parse_small(arrival.body) if len(arrival.body) <= _SMALL_BODY else None
             if batches and all(may_send(one.header, arrival.node) for one in batches):
                 numbers.append(number)
                 bodies.append((arrival.body, batches))
@@ -188,7 +188,7 @@ class Intake:
                 if found[0].rows is not None:
                     self._writer.take_batches(data, found)
             except (Refusal, TooOldError, InputError) as error:  # it stays where it is
-                log.warning("%s", inert(f"{path}: {error}"))
+                log.warning("%s", escape_text(f"{path}: {error}"))
                 continue
             if found[0].rows is not None:
                 self._aside.taken(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.core import clock
-from fairlead.core.access.tls import server_context
+from fairlead.core.access.tls import build_server_context
 from fairlead.see.collector.admission import Complaints
 from fairlead.see.collector.connections import Crowd, build_connection_class
 from fairlead.see.collector.metrics import Metrics
@@ -27,7 +27,7 @@ def build_listeners(settings: Collector, sockets: Sequence[Bound]) -> list[Liste
     """The sockets with their TLS contexts. Raises RefusedError when the certificate cannot be used."""
     found: list[Listener] = []
     for sock, tls in sockets:
-        context = server_context(Path(settings.tls_certificate), Path(settings.tls_key)) if tls else None
+        context = build_server_context(Path(settings.tls_certificate), Path(settings.tls_key)) if tls else None
         found.append((sock, context))
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.see.collector.feed_threads import Keeper
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.own_rows import OwnRecords
@@ -136,7 +136,7 @@ class Upkeep:
             do(**arguments)
         except FairleadError as error:
             failure = f"{what}: {error.what}"
-            log.error("%s", inert(f"{what}: {error}"))  # noqa: TRY400  (no defect: its text says all)
+            log.error("%s", escape_text(f"{what}: {error}"))  # noqa: TRY400  (no defect: its text says all)
         except Exception as error:
             failure = f"{what}: {type(error).__name__}: {error}"
             log.exception("%s failed by a defect of fairlead", what)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import PFS_CLIENT, PORT, TARGET, TableSpec, batch_of, word_column
+from fairlead.core.model.tables import PFS_CLIENT, PORT, TARGET, TableSpec, batch_of, build_word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.probes.gpfs import Parser, Value
 from fairlead.see.sources.base import Item
@@ -119,7 +119,7 @@ def _batch(spec: TableSpec, rows: dict[tuple[str, str, int], dict[str, float]], 
         found = [row.get(column) for row in rows.values()]
         columns[column] = pa.array([None if value is None else round(value) for value in found], pa.int64())
     if "source" in spec.schema.names:
-        columns["source"] = word_column("gpfs", len(local_s))
+        columns["source"] = build_word_column("gpfs", len(local_s))
     return batch_of(spec, columns)
 
 

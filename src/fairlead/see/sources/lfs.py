@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError, InputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, MAPPING, TARGET, batch_of, word_column
+from fairlead.core.model.tables import EVENTS, MAPPING, TARGET, batch_of, build_word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.probes.lfs import Away, Device, Parser, Space
 from fairlead.see.sources.base import Item
@@ -83,7 +83,7 @@ def _batches(lines: Sequence[Space | Away | Device], written_ns: int) -> Iterato
             MAPPING,
             {
                 "from_ns": [written_ns] * len(devices),
-                "kind": word_column(SERVED_BY, len(devices)),
+                "kind": build_word_column(SERVED_BY, len(devices)),
                 "a": [line.target for line in devices],
                 "b": [line.server for line in devices],
             },
@@ -97,7 +97,7 @@ def _batches(lines: Sequence[Space | Away | Device], written_ns: int) -> Iterato
             {
                 "ts_ns": list(stamps),
                 "component": list(targets),
-                "kind": word_column("target_away", len(events)),
+                "kind": build_word_column("target_away", len(events)),
                 "text": list(texts),
             },
         )
@@ -113,7 +113,7 @@ def _space(spaces: Sequence[Space], written_ns: int) -> pa.RecordBatch:
             "used_bytes": pa.array([None if line.inodes else line.used for line in spaces], pa.int64()),
             "inodes": pa.array([line.total if line.inodes else None for line in spaces], pa.int64()),
             "inodes_used": pa.array([line.used if line.inodes else None for line in spaces], pa.int64()),
-            "source": word_column("lfs", len(spaces)),
+            "source": build_word_column("lfs", len(spaces)),
         },
     )
 

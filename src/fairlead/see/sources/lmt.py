@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import METADATA, TARGET, batch_of, word_column
+from fairlead.core.model.tables import METADATA, TARGET, batch_of, build_word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon.series import Series
 from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns
@@ -137,7 +137,7 @@ def _osts(database: sqlite3.Connection, times: _Times) -> Generator[Item, None, 
                 "read_bytes": deltas.values[:, 0],
                 "write_bytes": deltas.values[:, 1],
                 **_space(whole[at, 4:8]),
-                "source": word_column("lmt", len(at)),
+                "source": build_word_column("lmt", len(at)),
             },
         )
     return resets
@@ -166,7 +166,7 @@ def _mdts(database: sqlite3.Connection, times: _Times) -> Iterator[Item]:
                 "server": [server or None for _, server in labels],
                 "target": [name for name, _ in labels],
                 **_space(whole[:, 2:6]),
-                "source": word_column("lmt", len(ns)),
+                "source": build_word_column("lmt", len(ns)),
             },
         )
 
@@ -196,7 +196,7 @@ def _operations(database: sqlite3.Connection, times: _Times) -> Generator[Item, 
                 "target": [name for name, _ in labels],
                 "op": [operations.get(int(op), (f"operation {op}",))[0] for op in whole[at, 2]],
                 "count": deltas.values[happened, 0],
-                "source": word_column("lmt", len(at)),
+                "source": build_word_column("lmt", len(at)),
             },
         )
     return resets

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import CorruptInputError, MissingDependencyError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import DEVICE, METADATA, TARGET, TableSpec, batch_of, word_column
+from fairlead.core.model.tables import DEVICE, METADATA, TARGET, TableSpec, batch_of, build_word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.base import Item
 
@@ -173,7 +173,7 @@ def _rows(
         nodes, devices = zip(*(label.split(":", 1) for label in labels), strict=True)
         out |= {"node": _named(nodes, cells), "device": _named(devices, cells)}
     else:
-        out |= {"target": _named(labels, cells), "source": word_column("tokio", len(at))}
+        out |= {"target": _named(labels, cells), "source": build_word_column("tokio", len(at))}
     return batch_of(spec, out)
 
 
@@ -198,8 +198,8 @@ def _operations(group: h5py.Group, stamps: NDArray[np.int64], interval_s: int) -
                 "ts_ns": (np.repeat(stamps, len(labels))[at] + interval_s) * NS_PER_S,
                 "interval_ns": np.full(len(at), interval_s * NS_PER_S),
                 "server": _named(labels, at % len(labels)),
-                "op": word_column(op, len(at)),
+                "op": build_word_column(op, len(at)),
                 "count": np.rint(counts.ravel()[at]).astype(np.int64),
-                "source": word_column("tokio", len(at)),
+                "source": build_word_column("tokio", len(at)),
             },
         )

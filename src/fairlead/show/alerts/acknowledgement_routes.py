@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fairlead.core.model.diagnosis import identity, incidents_of, told_of
+from fairlead.core.model.diagnosis import compute_identity, parse_findings, parse_incidents
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.findings import find_finding as finding_of
 from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, query_lake
@@ -122,7 +122,7 @@ def find_acknowledgeable(lake: Tables, name: str) -> KnownConcern | None:
             one.id
             for one in _incidents(lake, "component", finding.subject.id)
             if finding.rule.startswith("component.")
-            and identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id) == name
+            and compute_identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id) == name
         ]
         return KnownConcern((name, *same), told.user or "" if told.job_id else "", finding.from_ns or 0, finding.to_ns)
     found = _incidents(lake, "id", name)
@@ -136,16 +136,16 @@ def find_acknowledgeable(lake: Tables, name: str) -> KnownConcern | None:
     )
     same = [
         one.finding.id
-        for one in told_of(rows)
+        for one in parse_findings(rows)
         if one.finding.id
-        == identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
+        == compute_identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
     ]
     return KnownConcern((name, *dict.fromkeys(same)), "", incident.from_ns, incident.to_ns)
 
 
 def _incidents(lake: Tables, column: str, name: str) -> list[Incident]:
     sql = f"SELECT detail FROM incident WHERE {column} = $name ORDER BY analysis_version, made_ns"  # noqa: S608
-    return incidents_of(query_lake(lake, sql, {"name": name}))
+    return parse_incidents(query_lake(lake, sql, {"name": name}))
 
 
 def take_on(state: State, lake: Tables, name: str, note: Note, person: Person, now_ns: int) -> list[Acknowledgement]:

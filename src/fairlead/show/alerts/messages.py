@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from fairlead.core.model.finding import SEVERITIES
-from fairlead.core.safe_text import inert, inert_within
+from fairlead.core.safe_text import escape_text, escape_within
 from fairlead.show.alerts.alert_subject import Concern
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Batch, Notice
@@ -47,7 +47,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
             "schema": MESSAGE_SCHEMA,
             "id": self.id,
             "made_ns": self.made_ns,
-            "subject": inert(self.subject),
+            "subject": escape_text(self.subject),
             "text": self.text,
             "untold": self.untold,
             "alerts": [_plain(alerts, notice, concern) for notice, concern in self.pairs[: alerts.most_in_one]],
@@ -63,11 +63,11 @@ def _plain(alerts: Alerts, notice: Notice, concern: Concern) -> dict[str, Any]:
         "alert_rule": notice.rule,
         "alert_severity": notice.severity,
         "link": build_link(alerts, concern),
-        **inert_within(msgspec.to_builtins(concern)),
+        **escape_within(msgspec.to_builtins(concern)),
     }
     for one, advice in zip(found["advice"], concern.advice, strict=True):
         if advice.code is not None:
-            one["code"] = "\n".join(map(inert, advice.code.split("\n")))
+            one["code"] = "\n".join(map(escape_text, advice.code.split("\n")))
     return found
 
 
@@ -84,7 +84,7 @@ def build_message(batch: Batch, alerts: Alerts) -> Message:
     if rest:
         kinds = Counter(concern.rule for _, concern in rest)
         parts.append(
-            f"And {len(rest)} more: " + ", ".join(f"{count} {inert(rule)}" for rule, count in kinds.most_common())
+            f"And {len(rest)} more: " + ", ".join(f"{count} {escape_text(rule)}" for rule, count in kinds.most_common())
         )
     if batch.untold:
         parts.append(f"Another {batch.untold} were not told one by one; `fairlead finding list` lists all.")
@@ -166,5 +166,5 @@ def format_time(ns: int | None) -> str:
 
 def shorten_text(text: str, most: int) -> str:
     """`text` on one harmless line of at most so many characters."""
-    line = inert(text)
+    line = escape_text(text)
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fairlead.core.errors import DeliveryError, FairleadError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.show.alerts.delivery import Courier, build_courier
 from fairlead.show.alerts.delivery.alertmanager import ByAlertApi
 from fairlead.show.alerts.messages import build_message
@@ -62,11 +62,11 @@ class Sender:
             old = now_ns - batch.made_ns > self._alerts.give_up_h * 3600 * _NS
             if old or (isinstance(fault, DeliveryError) and not fault.retryable):
                 log.error(  # noqa: TRY400  (no defect of ours: no traceback)
-                    "%s", inert(f"route {self.route}: {len(batch.notices)} alerts given up: {fault.what}")
+                    "%s", escape_text(f"route {self.route}: {len(batch.notices)} alerts given up: {fault.what}")
                 )
                 state.given_up(batch, now_ns)
             else:
-                log.warning("%s", inert(f"route {self.route}: {fault.what}; it is tried again"))
+                log.warning("%s", escape_text(f"route {self.route}: {fault.what}; it is tried again"))
                 state.postpone_batch(batch, now_ns + pause_ns(batch.attempts), fault.what)
             return False
         state.sent(batch, self._clock())
@@ -99,4 +99,4 @@ class Sender:
             try:
                 by.refresh(told, now_ns)
             except DeliveryError as fault:
-                log.warning("%s", inert(f"route {self.route}: {fault.what}; it is tried again"))
+                log.warning("%s", escape_text(f"route {self.route}: {fault.what}; it is tried again"))

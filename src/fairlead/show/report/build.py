@@ -19,7 +19,7 @@ from fairlead.core.errors import ConfigError, CorruptInputError, FairleadError, 
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import DAMAGED, Missing
 from fairlead.core.model.platform import Platform
-from fairlead.core.safe_text import encodable_within
+from fairlead.core.safe_text import escape_undecodable_within
 from fairlead.explain.analysis.job_view import assemble_view
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verdict
@@ -182,7 +182,7 @@ def build_report(
         version=fairlead.__version__,
     )
     # A file name need not be UTF-8, what is printed and sent has to be.
-    return Report(derived, encodable_within(result))
+    return Report(derived, escape_undecodable_within(result))
 
 
 def _damage(missing: list[Missing]) -> list[Failure]:

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import FairleadError, PluginError
 from fairlead.core.extensions import build_defect, load_extensions, report_faults
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import Answer
 from fairlead.explain.questions.catalog import answer_question, list_questions, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
@@ -85,7 +85,7 @@ def render_page(title: str, blocks: Iterable[Text | Table]) -> str:
 
 
 def _text(value: object) -> str:
-    return "–" if value is None else escape(inert(str(value)))
+    return "–" if value is None else escape(escape_text(str(value)))
 
 
 def _render_block(block: Text | Table) -> str:

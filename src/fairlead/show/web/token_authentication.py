@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from starlette.requests import Request
 
-from fairlead.core.access.tokens import OPERATOR, READER, RoleError, check
+from fairlead.core.access.tokens import OPERATOR, READER, RoleError, check_token
 from fairlead.show.web.identity import ACT, ADMIN, READ, Person, RefusedError
 
 _EVERYONE = Person(name="", role="admin", key="everyone", scopes=(READ, ACT, ADMIN), how="open")
@@ -31,7 +31,7 @@ class TokenDoor:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         try:
             token = token.strip() if kind.lower() == "bearer" else ""
-            claims = check(self._key, token, self._clock(), (READER, OPERATOR))
+            claims = check_token(self._key, token, self._clock(), (READER, OPERATOR))
         except RoleError as error:
             remedy = "ask for a reader's token: fairlead token issue --role reader"
             raise RefusedError(403, str(error), remedy) from None

@@ -131,7 +131,7 @@ class MetadataService:
 
     def _admit(self, sock: socket.socket, hello: Hello) -> None:
         if self._key is not None:
-            claims = tokens.check(self._key, hello.token, now_ns())
+            claims = tokens.check_token(self._key, hello.token, now_ns())
             if claims.uid != -1 or claims.job:
                 raise ValueError("the token is for a job or a user, not for a forwarder")
         elif sock.family == socket.AF_UNIX:

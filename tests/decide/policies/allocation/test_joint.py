@@ -12,8 +12,8 @@ from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning,
 from fairlead.decide.registry import find_policy
 from fairlead.decide.sim.cycles.model import Window
 from fairlead.decide.sim.experiments import oracle
-from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, forge, osts
-from fairlead.decide.sim.workloads.published import draw
+from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, draw_osts, read_forge
+from fairlead.decide.sim.workloads.published import draw_set
 
 QUICK = Tuning(trials=40, least_trials=1500)
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)
@@ -80,7 +80,7 @@ def test_counts_that_cannot_be_used_are_not_granted() -> None:
 
 def test_the_estimate_is_within_a_tenth_of_what_is_simulated() -> None:
     for k, theta in ((30, 0.3), (60, 0.8)):
-        drawn = draw(forge(), theta, k, (k, 5))
+        drawn = draw_set(read_forge(), theta, k, (k, 5))
         pool = build_pool(drawn.resources, drawn.cores)
         for name in ("tcpu+greedy-clairvoyant", "best-bandwidth+greedy-non-clairvoyant", "n-sys+random"):
             decision = find_policy(name).decide(drawn.applications, pool, rng())
@@ -109,7 +109,7 @@ def test_curves_of_classes_are_doubted() -> None:
 
 
 def test_light_does_not_look_at_volumes_times_and_cores() -> None:
-    drawn = draw(forge(), 0.6, 20, 1)
+    drawn = draw_set(read_forge(), 0.6, 20, 1)
     other = replace(drawn.applications, volume=drawn.applications.volume * 7, compute_s=np.ones(20), cores=np.ones(20))
     light, pool = JointLight(QUICK), build_pool(20, 480)
     first, second = light.decide(drawn.applications, pool, rng()), light.decide(other, pool, rng())
@@ -128,7 +128,7 @@ def test_one_more_goes_where_it_is_met_least() -> None:
 
 
 def test_many_are_granted_in_groups() -> None:
-    drawn = draw(forge(), 0.5, 400, 2, resources=80, cores=4800.0)
+    drawn = draw_set(read_forge(), 0.5, 400, 2, resources=80, cores=4800.0)
     decision = Joint(Tuning(trials=2, least_trials=10)).decide(drawn.applications, build_pool(80, 4800.0), rng())
     assert (decision.choice >= 0).all()
     assert len(np.unique(decision.resources[decision.resources >= 0])) == 80
@@ -137,7 +137,7 @@ def test_many_are_granted_in_groups() -> None:
 def test_ours_beats_tcpu_under_load() -> None:
     ours, published = [], []
     for seed in range(4):
-        drawn = draw(forge(), 0.9, 40, (seed, 8))
+        drawn = draw_set(read_forge(), 0.9, 40, (seed, 8))
         pool = build_pool(drawn.resources, drawn.cores)
         for name, into in (("joint", ours), ("tcpu+greedy-clairvoyant", published)):
             decision = find_policy(name).decide(drawn.applications, pool, rng())
@@ -153,7 +153,7 @@ def test_the_bound_is_one_where_there_is_room_and_tight_for_one_resource() -> No
 
 
 def test_the_bound_is_below_what_any_search_finds() -> None:
-    drawn = draw(forge(), 1.1, 30, 4)
+    drawn = draw_set(read_forge(), 1.1, 30, 4)
     start = find_policy("joint").decide(drawn.applications, build_pool(20, 480), rng())
     found = oracle.search(drawn, start, WINDOW, 30, rng())
     begun = oracle.mean_slowdown(drawn, start.choice, start.resources, WINDOW)
@@ -162,9 +162,9 @@ def test_the_bound_is_below_what_any_search_finds() -> None:
 
 
 def test_curves_of_targets_keep_to_their_class() -> None:
-    made = osts()
+    made = draw_osts()
     assert made.counts.tolist() == list(range(1, 9))
-    assert (made.bandwidth == osts(1).bandwidth).all()
+    assert (made.bandwidth == draw_osts(1).bandwidth).all()
     relative = made.bandwidth / made.bandwidth[:, :1]
     top = relative.argmax(axis=1)
     assert (relative[made.behaviour == BEHAVIOURS.index("ascent"), 7] > 1.15).all()

@@ -174,7 +174,7 @@ def test_rates_are_caps_of_flows() -> None:
         )
     )
     engine.run()
-    assert seen == pytest.approx(engine.phase_times()[1].tolist(), rel=0.03)
+    assert seen == pytest.approx(engine.list_phase_times()[1].tolist(), rel=0.03)
 
 
 def test_rates_of_targets_and_pools_are_resources_more() -> None:

@@ -124,7 +124,7 @@ def test_the_general_engine_says_the_same_of_one_layer(seed: int, sharing: str, 
         after_within=True,
     )
     engine.run()
-    begun, ended = engine.phase_times()
+    begun, ended = engine.list_phase_times()
     log = case.run(logged=True).log
     at = log[:, 1].astype(int)
     np.testing.assert_allclose(log[:, 2], begun[at], **EXACT)

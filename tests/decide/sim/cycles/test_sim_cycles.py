@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.cycles.measures import measure
+from fairlead.decide.sim.cycles.measures import compute_measures
 from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
 
 EXACT = {"rtol": 1e-9, "atol": 0.0}
@@ -138,7 +138,7 @@ def test_zero_work_takes_no_time() -> None:
 def test_nobody_at_all() -> None:
     out = run(Cycles.equal([], []), np.zeros((0, 4), np.int64), np.zeros(0), 3, Window(until_s=10.0))
     assert (out.events, out.busy_s.tolist(), out.window_s) == (0, [0.0] * 3, 10.0)
-    nothing = measure(out, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 480.0)
+    nothing = compute_measures(out, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 480.0)
     assert (nothing.idle, nothing.spread, nothing.unfinished) == (0.0, 0.0, 0)
     assert np.isnan(nothing.mean)
 
@@ -183,14 +183,16 @@ def test_a_window_that_never_opens_measures_nothing() -> None:
             0,
         )
     one = np.ones(2)
-    told = measure(out, one, one, one, one, 2.0)
+    told = compute_measures(out, one, one, one, one, 2.0)
     assert told.unfinished == 2
     assert np.isnan([told.mean, told.idle, told.fairness, *told.occupancy]).all()
 
 
 def test_the_study_s_measures_of_a_small_case() -> None:
     out = two_beside(Window(until_s=12.0, from_s=0.0), repeat=True)
-    got = measure(out, np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.array([4.0, 4.0]), np.array([1.0, 3.0]), 8.0)
+    got = compute_measures(
+        out, np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.array([4.0, 4.0]), np.array([1.0, 3.0]), 8.0
+    )
     # Each phase of 1 s takes 1.5: 3 over 2 phases; application 0 could have had 1 s in all with more resources.
     np.testing.assert_allclose(got.slowdown, [3.0, 1.5], **EXACT)
     np.testing.assert_allclose([got.granted[0], got.contention[0], got.stretch[0]], [2.0, 1.0, 7.0 / 5.0], **EXACT)

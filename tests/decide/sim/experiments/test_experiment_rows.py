@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.decide.sim.experiments import pieces, spec
-from fairlead.decide.sim.workloads.profiles import best_counts, forge
+from fairlead.decide.sim.workloads.profiles import count_best, read_forge
 
 SPEC = """
 name = "golden"
@@ -32,7 +32,11 @@ KNOWN = {
 
 
 def test_a_small_experiment_gives_the_known_rows() -> None:
-    made = [row for one in pieces.pieces(pieces.keys_of([spec.read(SPEC, "x")])) for row in pieces.work(one)]
+    made = [
+        row
+        for one in pieces.cut_pieces(pieces.list_keys([spec.read_experiment(SPEC, "x")]))
+        for row in pieces.work_piece(one)
+    ]
     found = {
         (row.policy.partition("+")[0], row.load): (row.load_sys, row.slowdown_mean, row.idle, row.spread, row.events)
         for row in made
@@ -43,4 +47,4 @@ def test_a_small_experiment_gives_the_known_rows() -> None:
 
 
 def test_forges_best_counts_are_the_published_ones_with_the_largest_of_repetitions() -> None:
-    assert best_counts(forge("max")) == {0: 62, 1: 12, 2: 83, 4: 15, 8: 17}
+    assert count_best(read_forge("max")) == {0: 62, 1: 12, 2: 83, 4: 15, 8: 17}

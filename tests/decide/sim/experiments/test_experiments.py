@@ -25,8 +25,8 @@ from fairlead.decide.sim.experiments import (
 from fairlead.decide.sim.experiments import (
     scheduling_study as study,
 )
-from fairlead.decide.sim.experiments.cases import MEASURES, Row, case_of, prepared, rows_of
-from fairlead.decide.sim.experiments.disturbances import speeds
+from fairlead.decide.sim.experiments.cases import MEASURES, Row, build_case, build_rows, prepare_set
+from fairlead.decide.sim.experiments.disturbances import compute_speeds
 from fairlead.decide.sim.experiments.summary import Results
 from fairlead.show.report.simulation.page import build_paper_page, build_simulation_page
 from fairlead.show.report.simulation.pictures import draw_picture
@@ -65,7 +65,7 @@ bandwidth_bytes_per_s = [1e9, 1.5e9, 1.4e9]
 
 
 def experiment(text: str = DRAWN) -> spec.Experiment:
-    return spec.read(text, "test.toml")
+    return spec.read_experiment(text, "test.toml")
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def experiment(text: str = DRAWN) -> spec.Experiment:
 def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, str], named: str | None) -> None:
     changed = text.replace(*change)
     if named is None:
-        assert spec.read(changed, "test.toml").chosen
+        assert spec.read_experiment(changed, "test.toml").chosen
         return
     with pytest.raises(ConfigError) as refusal:
-        spec.read(changed, "test.toml")
+        spec.read_experiment(changed, "test.toml")
     assert re.search(named, str(refusal.value), re.DOTALL), str(refusal.value)
     assert refusal.value.where == "test.toml"
 
@@ -132,37 +132,37 @@ def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, st
 def test_an_empty_history_is_refused() -> None:
     text = LISTED.partition("[[workload.rows]]")[0] + "rows = []\n"
     with pytest.raises(ConfigError, match=r"workload\.rows: no application: the history is empty"):
-        spec.read(text, "test.toml")
+        spec.read_experiment(text, "test.toml")
 
 
 def test_the_studys_figures_are_sound_and_share_their_runs() -> None:
-    figures = study.figures()
+    figures = study.list_figures()
     assert [one.figure for one in figures] == [5, 6, 7, 8, 9, 10, 12, 13]
-    together = len(pieces.keys_of(figures))
+    together = len(pieces.list_keys(figures))
     apart = sum(len(one.points) * one.sets * len(one.chosen) * len(one.information) for one in figures)
     assert together < 0.6 * apart
     with pytest.raises(UsageError, match="no figure 11"):
-        study.study(figure=11)
+        study.build_study(figure=11)
 
 
 def test_pieces_hold_what_is_left_once_each() -> None:
-    wanted = pieces.keys_of([experiment()])
+    wanted = pieces.list_keys([experiment()])
     assert len(wanted) == 2 * 2 * 2
     keys = list(wanted)
-    left = pieces.pieces(wanted, keys[:3])
-    rows = [pieces.key_of(row) for one in left for row in pieces.work(one)]
+    left = pieces.cut_pieces(wanted, keys[:3])
+    rows = [pieces.build_key(row) for one in left for row in pieces.work_piece(one)]
     assert sorted(rows, key=str) == sorted(keys[3:], key=str)
-    assert pieces.pieces(wanted, keys) == []
+    assert pieces.cut_pieces(wanted, keys) == []
 
 
 def test_a_row_depends_on_nothing_else_that_is_run() -> None:
     from fairlead.decide.registry import find_policy
 
-    case = case_of(experiment())
+    case = build_case(experiment())
     both = [(name, "exact", find_policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
-    together = list(rows_of(case, 10, 0.5, 1, both))
-    assert [next(rows_of(case, 10, 0.5, 1, [one])) for one in both] == together
-    assert next(rows_of(case, 10, 0.5, 1, reversed(both))) == together[1]
+    together = list(build_rows(case, 10, 0.5, 1, both))
+    assert [next(build_rows(case, 10, 0.5, 1, [one])) for one in both] == together
+    assert next(build_rows(case, 10, 0.5, 1, reversed(both))) == together[1]
 
 
 def test_written_down_applications_run_and_disturbances_slow_them() -> None:
@@ -175,7 +175,7 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
     )
 
     def slowdown(one: spec.Experiment) -> float:
-        row = next(rows_of(case_of(one), 2, None, 0, [(name, "exact", find_policy(name))]))
+        row = next(build_rows(build_case(one), 2, None, 0, [(name, "exact", find_policy(name))]))
         assert row.slowdown_mean is not None
         return row.slowdown_mean
 
@@ -190,7 +190,7 @@ def test_who_is_granted_nothing_does_no_io_for_free() -> None:
             return Decision(np.full(k, NONE), np.full((k, 1), NONE))
 
     with pytest.raises(UsageError, match="application 0 is granted nothing"):
-        list(rows_of(case_of(experiment(LISTED)), 2, None, 0, [("nothing", "exact", Nothing())]))
+        list(build_rows(build_case(experiment(LISTED)), 2, None, 0, [("nothing", "exact", Nothing())]))
 
 
 def test_disturbances_multiply_and_end() -> None:
@@ -198,7 +198,7 @@ def test_disturbances_multiply_and_end() -> None:
         spec.Degradation(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
         spec.Degradation(resource=1, speed=0.5, from_s=20.0),
     ]
-    found = speeds(2, 100.0, spec.Noise(), spec.Faults(), slow, (1,))
+    found = compute_speeds(2, 100.0, spec.Noise(), spec.Faults(), slow, (1,))
     assert found is not None
     assert found.initial.tolist() == [1.0, 1.0]
     assert list(zip(found.time_s, found.resource, found.speed, strict=True)) == [
@@ -206,7 +206,7 @@ def test_disturbances_multiply_and_end() -> None:
         (20.0, 1, 0.25),
         (30.0, 1, 0.5),
     ]
-    assert speeds(2, 100.0, spec.Noise(), spec.Faults(), [], (1,)) is None
+    assert compute_speeds(2, 100.0, spec.Noise(), spec.Faults(), [], (1,)) is None
 
 
 def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
@@ -215,8 +215,8 @@ def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
     name = "best-bandwidth+greedy-clairvoyant"
     found = {}
     for more in ("", '[sharing]\nkind = "exclusive"', '[sharing]\nkind = "set-10"', '[window]\nkind = "study"'):
-        case = case_of(experiment(DRAWN + more))
-        row = next(rows_of(case, 10, 1.0, 0, [(name, "exact", find_policy(name))]))
+        case = build_case(experiment(DRAWN + more))
+        row = next(build_rows(case, 10, 1.0, 0, [(name, "exact", find_policy(name))]))
         found[more] = (row.slowdown_mean, row.window_s)
         assert row.slowdown_mean is not None
         assert row.slowdown_mean > 1
@@ -225,7 +225,7 @@ def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
 
 
 def test_class_mean_curves_are_told_and_true_ones_are_run() -> None:
-    one = prepared(case_of(experiment()), 10, 0.5, 0)
+    one = prepare_set(build_case(experiment()), 10, 0.5, 0)
     assert np.array_equal(one.known["exact"].bandwidth, one.true.bandwidth)
     assert not np.array_equal(one.known["class-mean"].bandwidth, one.true.bandwidth)
     assert np.array_equal(one.known["class-mean"].bandwidth[:, 0], one.true.bandwidth[:, 0])
@@ -284,7 +284,7 @@ def test_conclusions_pass_and_fail_as_rows_say() -> None:
                 _row(f"{name}+greedy-clairvoyant", load, 0, slowdown_mean=value, idle=value / 10)
                 for name, value in slow.items()
             ]
-        found = conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+        found = conclusions.draw_conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
         return {one.says: one for one in found}
 
     first, second = made(3.9, 1.5), made(4.1, 1.6)
@@ -306,7 +306,7 @@ def test_what_inaccurate_input_costs_is_told_of_slowdown_and_of_idle_time_apart(
     rows = [_row(name, load, 0, slowdown_mean=2.0, idle=0.5) for load in (0.2, 0.8)]
     wrong = [_row(name, 0.2, 0, slowdown_mean=2.2, idle=0.51), _row(name, 0.8, 0, slowdown_mean=2.0, idle=0.5)]
     rows += [msgspec.structs.replace(row, information="class-mean") for row in wrong]
-    found = conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+    found = conclusions.draw_conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
     told = {one.says: one for one in found}
     slow, idle = (told[f"Inaccurate input: TCPU {word} <= 4 % more"] for word in ("slows", "idles"))
     assert (slow.verdict, idle.verdict) == ("fail", "pass")
@@ -320,10 +320,12 @@ def test_who_is_ahead_everywhere_or_alone_has_shown_nothing() -> None:
         for load in (0.1, 0.8)
         for name, value in (("n-sys", 1.5), ("best-bandwidth", 2.0))
     ]
-    crossing = {one.says: one for one in conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")}
+    crossing = {
+        one.says: one for one in conclusions.draw_conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+    }
     assert crossing["Nsys crosses BestBdw at high load"].verdict == "fail"
     alone = [_row("static+greedy-clairvoyant", load, 0, slowdown_mean=2.0, idle=0.2) for load in (0.1, 0.8)]
-    found = conclusions.conclusions(Results.of_rows(alone), "c", "c", (30,), "steady")
+    found = conclusions.draw_conclusions(Results.of_rows(alone), "c", "c", (30,), "steady")
     assert {one.verdict for one in found} == {"unknown"}
 
 
@@ -342,8 +344,8 @@ def test_a_papers_line_holds_when_it_is_near_enough() -> None:
 
 def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
     one = msgspec.structs.replace(experiment(), title="<i>small</i>")
-    rows = [row for piece in pieces.pieces(pieces.keys_of([one])) for row in pieces.work(piece)]
-    told = answer.told(one, Results.of_rows(rows))
+    rows = [row for piece in pieces.cut_pieces(pieces.list_keys([one])) for row in pieces.work_piece(piece)]
+    told = answer.draw_results(one, Results.of_rows(rows))
     drawn = [draw_picture(each) for each in told.pictures]
     assert len(drawn) == 2
     assert drawn[0].count('fill-opacity="0.09"') == 2
@@ -356,9 +358,9 @@ def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
 
 
 def test_labels_leave_out_what_all_share() -> None:
-    assert answer.labelled([("tcpu+random", "exact"), ("mckp+random", "exact")]) == ["TCPU", "MCKP"]
-    assert answer.labelled([("tcpu+random", "exact"), ("tcpu+straw", "exact")]) == ["random", "straw"]
-    assert answer.labelled([("tcpu+random", "exact"), ("tcpu+random", "class-mean")]) == [
+    assert answer.shorten_labels([("tcpu+random", "exact"), ("mckp+random", "exact")]) == ["TCPU", "MCKP"]
+    assert answer.shorten_labels([("tcpu+random", "exact"), ("tcpu+straw", "exact")]) == ["random", "straw"]
+    assert answer.shorten_labels([("tcpu+random", "exact"), ("tcpu+random", "class-mean")]) == [
         "TCPU, exact",
         "TCPU, class-mean",
     ]
@@ -388,8 +390,8 @@ def test_every_papers_experiment_is_there(name: str) -> None:
 
 
 def test_days_that_are_no_time_are_refused() -> None:
-    from fairlead.decide.sim.experiments.trace import compared_on
+    from fairlead.decide.sim.experiments.trace import compare_on_trace
 
     for days in (math.nan, 0.0, -1.0):
         with pytest.raises(UsageError, match="no time"):
-            compared_on(b"", "trace", ["static-map"], seed=1, days=days, tell=lambda done, of: None)  # noqa: ARG005
+            compare_on_trace(b"", "trace", ["static-map"], seed=1, days=days, tell=lambda done, of: None)  # noqa: ARG005

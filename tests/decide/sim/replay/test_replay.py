@@ -15,13 +15,13 @@ from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.sim.cycles.model import Cycles, Window, run
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import small
-from fairlead.decide.sim.replay.disturbances import sickness
+from fairlead.decide.sim.platform import build_small
+from fairlead.decide.sim.replay.disturbances import find_sickness
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.replay.noise import background
-from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.replay.noise import build_background
+from fairlead.decide.sim.replay.replay import replay_jobs
 
-MACHINE = small()
+MACHINE = build_small()
 """64 nodes, 16 to each of 4 forwarders, 8 targets, 1 metadata server of 8,000 operations/s."""
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -100,7 +100,7 @@ def drawn(count: int, seed: int) -> tuple[Jobs, dict[int, Grant]]:
 
 def test_a_job_alone_is_as_fast_as_its_slower_layer() -> None:
     jobs = made([0.0], [[120.0, 30.0]], compute_s=[10.0, 1.0], tail_s=[2.0], target_cost=[1 / 30], most_targets=[4])
-    out = replay(jobs, MACHINE, Given())
+    out = replay_jobs(jobs, MACHINE, Given())
     assert out.io_s == pytest.approx([1.5])  # 100/s through one forwarder, though four targets take 120/s
     assert out.end_s == pytest.approx([14.5])
     assert (out.forwarders.tolist(), out.targets.tolist()) == ([1], [4])
@@ -109,7 +109,7 @@ def test_a_job_alone_is_as_fast_as_its_slower_layer() -> None:
 
 
 def test_two_jobs_share_a_forwarder_from_when_the_second_comes() -> None:
-    out = replay(made([0.0, 0.5], [[100.0], [100.0]]), MACHINE, Given())
+    out = replay_jobs(made([0.0, 0.5], [[100.0], [100.0]]), MACHINE, Given())
     np.testing.assert_allclose(out.end_s, [1.5, 2.0], **TIGHT)
 
 
@@ -121,13 +121,13 @@ def test_three_jobs_over_two_layers_are_filled_progressively() -> None:
         1: Grant(forwarders=(0,), targets=(1,)),
         2: Grant(forwarders=(1,), targets=(0,)),
     }
-    out = replay(jobs, MACHINE, Given(grants))
+    out = replay_jobs(jobs, MACHINE, Given(grants))
     np.testing.assert_allclose(out.end_s, 10.0, **TIGHT)
 
 
 def test_the_static_map_sends_as_much_through_a_forwarder_as_nodes_are_behind_it() -> None:
     """Nodes 14 to 21: two behind the first forwarder, six behind the second, which takes three quarters of 100."""
-    out = replay(made([0.0], [[100.0]], nodes=[8], first_node=[14], most_targets=[8]), MACHINE, Given())
+    out = replay_jobs(made([0.0], [[100.0]], nodes=[8], first_node=[14], most_targets=[8]), MACHINE, Given())
     np.testing.assert_allclose(out.io_s, 0.75, **TIGHT)
     assert out.forwarders.tolist() == [2]
 
@@ -137,20 +137,20 @@ def test_three_forwarders_and_four_targets_are_all_used_to_the_full(
     forwarder: float, target: float, rate: float
 ) -> None:
     jobs = made([0.0], [[360.0]], nodes=[3], most_targets=[4], forwarder_cost=[1 / forwarder], target_cost=[1 / target])
-    out = replay(jobs, MACHINE, Given({0: Grant(forwarders=(3, 1, 0), targets=(7, 5, 2, 0))}))
+    out = replay_jobs(jobs, MACHINE, Given({0: Grant(forwarders=(3, 1, 0), targets=(7, 5, 2, 0))}))
     np.testing.assert_allclose(out.io_s, 360.0 / rate, **TIGHT)
 
 
 def test_a_job_cannot_be_faster_than_itself() -> None:
     jobs = made([0.0], [[120.0, 120.0]], client_rate=[40.0], phase_rate=[np.inf, 20.0])
-    out = replay(jobs, MACHINE, Given())
+    out = replay_jobs(jobs, MACHINE, Given())
     np.testing.assert_allclose([out.io_s[0], out.granted_s[0], out.alone_s[0]], 9.0, **TIGHT)
 
 
 def test_a_phase_of_operations_is_no_faster_than_its_own_rate() -> None:
     """8,000 operations a second could be done; the second phase does 2,000."""
     jobs = made([0.0], [[0.0, 0.0]], operations=[8000.0, 8000.0], phase_rate=[np.inf, 2000.0])
-    out = replay(jobs, MACHINE, Given())
+    out = replay_jobs(jobs, MACHINE, Given())
     np.testing.assert_allclose([out.io_s[0], out.granted_s[0], out.alone_s[0]], 5.0, **TIGHT)
 
 
@@ -158,7 +158,7 @@ def test_a_forwarder_that_never_comes_back_holds_its_jobs_for_good() -> None:
     jobs = made([0.0, 0.0], [[100.0], [100.0]], first_node=[0, 16])
     for kind in ("dead", "degraded"):
         faults = [Fault(component="forwarder", number=0, from_s=0.5, to_s=np.inf, kind=kind, factor=0.5)]
-        end = replay(jobs, MACHINE, Given(), faults=faults).end_s
+        end = replay_jobs(jobs, MACHINE, Given(), faults=faults).end_s
         np.testing.assert_allclose(end, [np.nan if kind == "dead" else 1.5, 1.0], **TIGHT)
 
 
@@ -174,52 +174,52 @@ def test_a_forwarder_that_never_comes_back_holds_its_jobs_for_good() -> None:
 def test_a_fault_that_cannot_be_is_refused_by_its_field(field: str, fault: dict[str, object]) -> None:
     faults = [Fault(**({"component": "target", "number": 0, "from_s": 0.0, "to_s": 9.0} | fault))]  # type: ignore[arg-type]
     with pytest.raises(UsageError) as refused:
-        replay(made([0.0], [[1.0]]), MACHINE, Given(), faults=faults)
+        replay_jobs(made([0.0], [[1.0]]), MACHINE, Given(), faults=faults)
     assert refused.value.where == field
 
 
 @pytest.mark.parametrize("until_s", [np.nan, -1.0])
 def test_an_end_that_is_no_time_is_refused(until_s: float) -> None:
     with pytest.raises(UsageError) as refused:
-        replay(made([0.0], [[1.0]]), MACHINE, Given(), until_s=until_s)
+        replay_jobs(made([0.0], [[1.0]]), MACHINE, Given(), until_s=until_s)
     assert refused.value.where == "until_s"
 
 
 def test_what_is_contended_goes_by_weight() -> None:
     jobs = made([0.0, 0.0], [[25.0], [75.0]], weight=[1.0, 3.0])
-    np.testing.assert_allclose(replay(jobs, MACHINE, Given()).end_s, 1.0, **TIGHT)
+    np.testing.assert_allclose(replay_jobs(jobs, MACHINE, Given()).end_s, 1.0, **TIGHT)
 
 
 def test_operations_share_the_metadata_server() -> None:
     """One node alone does 8,000 a second (4 processes, 0.5 ms each), as much as the server; two take twice as long."""
     jobs = made([0.0, 0.0], [[0.0], [0.0]], operations=[8000.0, 8000.0])
-    out = replay(jobs, MACHINE, Given({1: Grant(forwarders=(3,))}))
+    out = replay_jobs(jobs, MACHINE, Given({1: Grant(forwarders=(3,))}))
     np.testing.assert_allclose(out.io_s, 2.0, **TIGHT)
     np.testing.assert_allclose(out.alone_s, 1.0, **TIGHT)
 
 
 def test_operations_hold_the_forwarder_against_data() -> None:
     """16 workers, half of 0.5 ms an operation: 64,000/s; with no slower server a storm takes half of the forwarder."""
-    machine = small(mdops=1e9)
+    machine = build_small(mdops=1e9)
     jobs = made([0.0, 0.0], [[0.0], [100.0]], operations=[320_000.0, 0.0], nodes=[16, 1])
     grants = {0: Grant(forwarders=(0,)), 1: Grant(forwarders=(0,))}
-    beside = replay(jobs, machine, Given(grants))
-    apart = replay(jobs, machine, Given(grants | {1: Grant(forwarders=(1,))}))
+    beside = replay_jobs(jobs, machine, Given(grants))
+    apart = replay_jobs(jobs, machine, Given(grants | {1: Grant(forwarders=(1,))}))
     assert [apart.io_s[1], beside.io_s[1]] == pytest.approx([1.0, 2.0])
 
 
 def test_servers_limit_their_targets_when_asked_to() -> None:
-    machine = small(server_bandwidth=10.0)
+    machine = build_small(server_bandwidth=10.0)
     jobs, grants = made([0.0], [[40.0]], most_targets=[2]), {0: Grant(targets=(0, 1))}
-    assert replay(jobs, machine, Given(grants)).io_s == pytest.approx([0.4])
-    assert replay(jobs, machine, Given(grants), servers=True).io_s == pytest.approx([4.0])
+    assert replay_jobs(jobs, machine, Given(grants)).io_s == pytest.approx([0.4])
+    assert replay_jobs(jobs, machine, Given(grants), servers=True).io_s == pytest.approx([4.0])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     """Without forwarders and without limits of their own, jobs do what `sim.cycles` says (rates share equally)."""
     rng = np.random.default_rng(seed)
-    machine = small(forwarders=0)
+    machine = build_small(forwarders=0)
     k, phases = 12, rng.integers(1, 6, 12)
     start, cost, volume = np.sort(rng.uniform(0, 30, k)), rng.uniform(0.01, 0.1, k), rng.uniform(50, 500, k)
     compute, granted = rng.uniform(5, 40, k), rng.integers(1, 9, k)
@@ -236,7 +236,7 @@ def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     grants = {i: Grant(targets=tuple(places[i, : granted[i]].tolist())) for i in range(k)}
     cycles = replace(Cycles.equal(phases, compute, repeat=False), start_s=start)
     wanted = run(cycles, places, volume * cost / granted, 8, Window(until_s=1e6))
-    out = replay(jobs, machine, Given(grants))
+    out = replay_jobs(jobs, machine, Given(grants))
     np.testing.assert_allclose(out.end_s, wanted.end_s, **TIGHT)
 
 
@@ -296,7 +296,7 @@ def test_small_steps_of_time_come_to_the_same(seed: int) -> None:
     jobs, grants = drawn(5, seed)
     jobs = replace(jobs, volume=jobs.volume / 4)
     wanted = stepped(jobs, grants, 0.004)
-    np.testing.assert_allclose(replay(jobs, MACHINE, Given(grants)).end_s, wanted, atol=0.004 * 20, rtol=0)
+    np.testing.assert_allclose(replay_jobs(jobs, MACHINE, Given(grants)).end_s, wanted, atol=0.004 * 20, rtol=0)
 
 
 def moved_s(out: ReplayResult, jobs: Jobs, until: float | None = None) -> tuple[float, float]:
@@ -311,14 +311,14 @@ def test_every_byte_is_moved_once(seed: int) -> None:
     jobs, grants = drawn(60, seed)
     of_job = np.repeat(np.arange(60), np.diff(jobs.first_phase))
     volume = np.bincount(of_job, jobs.volume)
-    forwarders, targets = moved_s(replay(jobs, MACHINE, Given(grants)), jobs)
+    forwarders, targets = moved_s(replay_jobs(jobs, MACHINE, Given(grants)), jobs)
     np.testing.assert_allclose(forwarders, (volume * jobs.forwarder_cost).sum(), **TIGHT)
     np.testing.assert_allclose(targets, (volume * jobs.target_cost).sum(), **TIGHT)
 
 
 def test_what_has_not_ended_counts_as_far_as_it_got() -> None:
     jobs = made([0.0, 0.25, 9.0], [[100.0, 300.0], [25.0], [1.0]])
-    out = replay(jobs, MACHINE, Given({1: Grant(forwarders=(1,))}), until_s=2.0)
+    out = replay_jobs(jobs, MACHINE, Given({1: Grant(forwarders=(1,))}), until_s=2.0)
     assert np.isnan(out.end_s).tolist() == [True, False, True]
     assert np.isnan(out.io_s).tolist() == [True, False, True]
     np.testing.assert_allclose(moved_s(out, jobs, 2.0), [2.0 + 0.25, 0.2 + 0.025], **TIGHT)
@@ -337,7 +337,7 @@ def test_names_of_components_do_not_matter(seed: int) -> None:
     # The node's own forwarders are granted in parts of its nodes: keep clear of them by an even map.
     even = replace(MACHINE, default_forwarder=np.zeros(64, np.int64))
     jobs = replace(jobs, nodes=np.full(60, 16))
-    one, two = (replay(jobs, even, Given(g)) for g in (grants, other))
+    one, two = (replay_jobs(jobs, even, Given(g)) for g in (grants, other))
     np.testing.assert_allclose(one.end_s, two.end_s, **TIGHT)
     np.testing.assert_allclose(one.forwarder_busy, two.forwarder_busy[fwd], **TIGHT)
 
@@ -347,7 +347,7 @@ def test_twice_the_time_and_twice_the_bytes_is_the_same_story() -> None:
     double = replace(
         jobs, start_s=jobs.start_s * 2, compute_s=jobs.compute_s * 2, volume=jobs.volume * 2, tail_s=jobs.tail_s * 2
     )
-    one, two = replay(jobs, MACHINE, Given(grants)), replay(double, MACHINE, Given(grants))
+    one, two = replay_jobs(jobs, MACHINE, Given(grants)), replay_jobs(double, MACHINE, Given(grants))
     np.testing.assert_allclose(one.end_s * 2, two.end_s, **TIGHT)
 
 
@@ -360,12 +360,12 @@ def test_a_phase_in_two_halves_is_the_same_phase() -> None:
         compute_s=np.column_stack([jobs.compute_s, np.zeros(len(jobs.compute_s))]).ravel(),
         operations=np.repeat(jobs.operations, 2),
     )
-    one = replay(
+    one = replay_jobs(
         jobs,
         MACHINE,
         Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1]) for j, g in grants.items()}),
     )
-    two = replay(
+    two = replay_jobs(
         halves,
         MACHINE,
         Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1]) for j, g in grants.items()}),
@@ -375,7 +375,7 @@ def test_a_phase_in_two_halves_is_the_same_phase() -> None:
 
 def test_the_same_replay_gives_the_same_bits() -> None:
     jobs = replace(drawn(60, 5)[0], first_node=np.full(60, -1))
-    one, again, other = (replay(jobs, MACHINE, Given(), seed=seed) for seed in (7, 7, 8))
+    one, again, other = (replay_jobs(jobs, MACHINE, Given(), seed=seed) for seed in (7, 7, 8))
     assert one.end_s.tobytes() == again.end_s.tobytes()
     assert one.events == again.events
     assert one.end_s.tobytes() != other.end_s.tobytes()  # other nodes, so other forwarders
@@ -383,16 +383,16 @@ def test_the_same_replay_gives_the_same_bits() -> None:
 
 def test_forgetting_what_has_ended_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs, grants = drawn(300, 6)
-    forgets = replay(jobs, MACHINE, Given(grants))
+    forgets = replay_jobs(jobs, MACHINE, Given(grants))
     monkeypatch.setattr(Engine, "room", property(lambda _: (1 << 30, 1 << 30)))
-    keeps = replay(jobs, MACHINE, Given(grants))
+    keeps = replay_jobs(jobs, MACHINE, Given(grants))
     assert forgets.end_s.tobytes() == keeps.end_s.tobytes()
     assert forgets.io_s.tobytes() == keeps.io_s.tobytes()
 
 
 def test_a_dead_forwarder_holds_its_jobs_up_until_it_is_back() -> None:
     dead = Fault(component="forwarder", number=0, from_s=0.5, to_s=2.5, kind="dead")
-    out = replay(made([0.0], [[100.0]]), MACHINE, Given(), faults=[dead])
+    out = replay_jobs(made([0.0], [[100.0]]), MACHINE, Given(), faults=[dead])
     np.testing.assert_allclose(out.end_s, 3.0, **TIGHT)
     np.testing.assert_allclose(out.alone_s, 1.0, **TIGHT)
 
@@ -402,7 +402,7 @@ def test_a_fault_is_known_when_it_is_known() -> None:
     jobs = made([0.0, 2.0, 3.5, 5.0], [[1.0]] * 4)
     for known, sick in ((0.0, [False, True, True, False]), (2.0, [False, False, True, False]), (np.inf, [False] * 4)):
         policy = Given()
-        replay(jobs, MACHINE, policy, faults=[slow], known_after_s=known)
+        replay_jobs(jobs, MACHINE, policy, faults=[slow], known_after_s=known)
         assert [bool(seen["sick"][2]) for seen in policy.seen] == sick
 
 
@@ -411,7 +411,7 @@ def test_a_sick_server_makes_its_targets_sick_and_spans_join() -> None:
         Fault(component="server", number=1, from_s=1.0, to_s=4.0),
         Fault(component="target", number=2, from_s=3.0, to_s=6.0),
     ]
-    told = sickness(MACHINE, faults, 0.0)
+    told = find_sickness(MACHINE, faults, 0.0)
     of_second = [
         (t, s)
         for t, layer, n, s in zip(told.time_s, told.layer, told.number, told.sick, strict=True)
@@ -425,14 +425,14 @@ def test_noise_and_faults_multiply() -> None:
     """A quarter of the forwarder from 0.5 to 4.5: half by noise, half by a fault."""
     half = Fault(component="forwarder", number=0, from_s=0.5, to_s=4.5, factor=0.5)
     noise = Changes(np.array([0.0, 0.5, 4.5]), np.zeros(3, np.int32), np.array([1.0, 0.5, 1.0]))
-    out = replay(made([0.0], [[200.0]]), MACHINE, Given(), faults=[half], noise=noise)
+    out = replay_jobs(made([0.0], [[200.0]]), MACHINE, Given(), faults=[half], noise=noise)
     np.testing.assert_allclose(out.end_s, 5.0, **TIGHT)
 
 
 def test_the_policy_sees_who_is_there_and_whoever_ends_is_gone() -> None:
     jobs = made([0.0, 0.5, 50.0], [[100.0], [50.0], [1.0]], compute_s=[1.0, 0.0, 0.0])
     policy = Given({0: Grant(forwarders=(1,), isolated=True), 1: Grant(forwarders=(2,))})
-    replay(jobs, MACHINE, policy)
+    replay_jobs(jobs, MACHINE, policy)
     first, second, third = policy.seen
     assert not first["jobs"].any()
     assert second["jobs"].tolist() == [0, 1, 0, 0]
@@ -446,14 +446,14 @@ def test_the_policy_sees_who_is_there_and_whoever_ends_is_gone() -> None:
 def test_load_is_what_is_used_now() -> None:
     jobs = made([0.0, 0.5], [[100.0], [1.0]], client_rate=[25.0, np.inf])
     policy = Given()
-    replay(jobs, MACHINE, policy)
+    replay_jobs(jobs, MACHINE, policy)
     assert policy.seen[1]["load"].tolist() == [0.25, 0.0, 0.0, 0.0]
 
 
 def test_the_policy_hears_what_is_expected_not_what_is_true() -> None:
     jobs = made([0.0, 0.5], [[100.0], [1.0]])
     policy = Given()
-    replay(jobs, MACHINE, policy, expected_of=lambda j: ExpectedJob(job_id=str(j)))
+    replay_jobs(jobs, MACHINE, policy, expected_of=lambda j: ExpectedJob(job_id=str(j)))
     assert policy.seen[1]["jobs"][0] == 1
     assert policy.seen[1]["occupancy"][0] == 0.0
 
@@ -461,7 +461,7 @@ def test_the_policy_hears_what_is_expected_not_what_is_true() -> None:
 def test_jobs_without_a_grant_take_the_next_targets_in_turn() -> None:
     jobs = made([0.0, 0.1, 0.2], [[10.0]] * 3, most_targets=[3, 8, 1], tail_s=[9.0] * 3)
     policy = Given()
-    out = replay(jobs, MACHINE, policy, default_targets=3)
+    out = replay_jobs(jobs, MACHINE, policy, default_targets=3)
     assert out.targets.tolist() == [3, 3, 1]
     assert policy.seen[2]["targets"].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
 
@@ -469,38 +469,38 @@ def test_jobs_without_a_grant_take_the_next_targets_in_turn() -> None:
 def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
     jobs = made([0.0], [[1.0]])
     with pytest.raises(UsageError, match="nodes is 65"):
-        replay(replace(jobs, nodes=np.array([65])), MACHINE, Given())
+        replay_jobs(replace(jobs, nodes=np.array([65])), MACHINE, Given())
     with pytest.raises(UsageError, match="volume is negative"):
-        replay(replace(jobs, volume=np.array([-1.0])), MACHINE, Given())
+        replay_jobs(replace(jobs, volume=np.array([-1.0])), MACHINE, Given())
     with pytest.raises(UsageError, match="phases of jobs"):
-        replay(replace(jobs, first_phase=np.array([0, 2])), MACHINE, Given())
+        replay_jobs(replace(jobs, first_phase=np.array([0, 2])), MACHINE, Given())
     with pytest.raises(UsageError, match="own rate"):
-        replay(replace(jobs, client_rate=np.array([np.nan])), MACHINE, Given())
+        replay_jobs(replace(jobs, client_rate=np.array([np.nan])), MACHINE, Given())
     with pytest.raises(UsageError, match="forwarder twice or one of 4 there is not"):
-        replay(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))
+        replay_jobs(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))
     with pytest.raises(UsageError, match="map of nodes"):
-        replay(jobs, replace(MACHINE, default_forwarder=np.full(64, 9)), Given())
+        replay_jobs(jobs, replace(MACHINE, default_forwarder=np.full(64, 9)), Given())
     with pytest.raises(UsageError, match="background noise"):
-        replay(jobs, MACHINE, Given(), noise=Changes(np.zeros(1), np.full(1, 999, np.int32), np.ones(1)))
+        replay_jobs(jobs, MACHINE, Given(), noise=Changes(np.zeros(1), np.full(1, 999, np.int32), np.ones(1)))
 
 
 def test_nobody_and_nothing() -> None:
-    nobody = replay(made([], []), build_site(name="none", nodes=1), Given())
+    nobody = replay_jobs(made([], []), build_site(name="none", nodes=1), Given())
     assert len(nobody.end_s) == 0
     assert nobody.events == 0
-    still = replay(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())
+    still = replay_jobs(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())
     assert [*still.end_s, *still.io_s, *still.alone_s] == [7.0, 0.0, 0.0]
 
 
 def test_background_load_takes_its_share_of_every_target() -> None:
     """Hundreds of draws: a target-bound job is slower by the mean taken; the draws of one target are its own."""
-    noise = background(MACHINE, 1000.0, share=0.2, every_s=1.0, seed=3)
+    noise = build_background(MACHINE, 1000.0, share=0.2, every_s=1.0, seed=3)
     jobs = made([0.0], [[500.0]], forwarder_cost=[0.0], target_cost=[1.0])
-    out = replay(jobs, MACHINE, Given({0: Grant(targets=(5,))}), noise=noise)
+    out = replay_jobs(jobs, MACHINE, Given({0: Grant(targets=(5,))}), noise=noise)
     assert out.io_s[0] == pytest.approx(500.0 / 0.8, rel=0.03)
-    fewer = background(small(servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
-    here, there = small(servers=1).at.target, MACHINE.at.target
+    fewer = build_background(build_small(servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
+    here, there = build_small(servers=1).at.target, MACHINE.at.target
     np.testing.assert_array_equal(fewer.capacity[fewer.resource == here], noise.capacity[noise.resource == there])
     for wrong in ({"share": 0.6}, {"share": 0.1, "component": "cable"}, {"share": 0.1, "every_s": 0.0}):
         with pytest.raises(UsageError):
-            background(MACHINE, 10.0, **wrong)  # type: ignore[arg-type]
+            build_background(MACHINE, 10.0, **wrong)  # type: ignore[arg-type]

@@ -10,16 +10,16 @@ import pytest
 from fairlead.decide.sim.experiments import dfra
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.measures import (
-    by_class,
-    change,
-    granted_part,
-    jain,
-    lost_core_hours,
-    slowdown,
-    stretch,
-    summary,
+    compute_change,
+    compute_granted_part,
+    compute_jain,
+    compute_lost_core_hours,
+    compute_slowdown,
+    compute_stretch,
+    summarize_by_class,
+    summarize_jobs,
 )
-from fairlead.decide.sim.workloads.taihulight import DAY_S, season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_season
 
 
 def jobs() -> Jobs:
@@ -62,32 +62,32 @@ def outcome() -> ReplayResult:
 
 def test_slowdown_its_part_stretch_and_what_is_lost() -> None:
     nan = np.nan
-    np.testing.assert_array_equal(slowdown(outcome()), [2.0, nan, 1.0])
-    np.testing.assert_array_equal(granted_part(outcome()), [1.5, nan, 1.0])
-    np.testing.assert_array_equal(stretch(jobs(), outcome()), [25.0 / 15.0, nan, 1.0])
-    np.testing.assert_array_equal(lost_core_hours(jobs(), outcome()), [10.0, nan, 0.0])
+    np.testing.assert_array_equal(compute_slowdown(outcome()), [2.0, nan, 1.0])
+    np.testing.assert_array_equal(compute_granted_part(outcome()), [1.5, nan, 1.0])
+    np.testing.assert_array_equal(compute_stretch(jobs(), outcome()), [25.0 / 15.0, nan, 1.0])
+    np.testing.assert_array_equal(compute_lost_core_hours(jobs(), outcome()), [10.0, nan, 0.0])
 
 
 def test_a_summary_counts_who_has_not_ended_and_takes_him_for_nothing() -> None:
-    whole = summary(jobs(), outcome())
+    whole = summarize_jobs(jobs(), outcome())
     assert (whole.jobs, whole.ended, whole.mean, whole.lost_core_hours) == (3, 2, 1.5, 10.0)
     assert whole.waiting_core_hours == 20.0
-    rows = by_class(jobs(), outcome(), jobs().basis)
+    rows = summarize_by_class(jobs(), outcome(), jobs().basis)
     assert (rows[0].ended, rows[2].ended) == (2, 0)
     assert np.isnan([rows[2].mean, rows[2].lost_core_hours, rows[2].fairness]).all()
 
 
 def test_fairness_is_jains() -> None:
-    assert jain(np.array([2.0, 2.0, 2.0])) == pytest.approx(1.0)
-    assert jain(np.array([1.0, 0.0, 0.0, np.nan])) == pytest.approx(1 / 3)
-    assert np.isnan(jain(np.zeros(0)))
+    assert compute_jain(np.array([2.0, 2.0, 2.0])) == pytest.approx(1.0)
+    assert compute_jain(np.array([1.0, 0.0, 0.0, np.nan])) == pytest.approx(1 / 3)
+    assert np.isnan(compute_jain(np.zeros(0)))
 
 
 def test_a_change_says_who_wins_and_who_loses() -> None:
     before = outcome()
     before = replace(before, end_s=np.full(3, 50.0), io_s=np.array([20.0, 10.0, 5.0]))
     after = replace(before, io_s=np.array([10.0, 11.0, 5.01]))
-    told = change(jobs(), before, after)
+    told = compute_change(jobs(), before, after)
     assert (told.faster, told.slower, told.alike) == (1, 1, 1)
     assert (told.gained_core_hours, told.paid_core_hours) == (pytest.approx(10.0), pytest.approx(2.0, abs=1e-5))
     assert told.saved_core_hours == pytest.approx(told.gained_core_hours - told.paid_core_hours)
@@ -95,17 +95,17 @@ def test_a_change_says_who_wins_and_who_loses() -> None:
 
 def test_an_application_alone_gains_what_its_nodes_reach_over_what_one_forwarder_moves() -> None:
     """512 x 90 MB/s / 2.5 GB/s; the paper has 16 to 18.9 for some."""
-    assert dfra.alone_on_one_forwarder(1) == pytest.approx(512 * 90e6 / 2.5e9)
+    assert dfra.measure_one_forwarder(1) == pytest.approx(512 * 90e6 / 2.5e9)
 
 
 def test_dfra_foresees_a_job_by_its_programs_last_run() -> None:
-    drawn = season(5, span_s=5 * DAY_S, programs=50, machine=dfra.machine())
-    last = dfra.last_runs(drawn)
+    drawn = draw_season(5, span_s=5 * DAY_S, programs=50, machine=dfra.build_machine())
+    last = dfra.find_last_runs(drawn)
     assert 0 < (last < 0).sum() < len(last) / 2
     known = np.flatnonzero(last >= 0)
     assert (drawn.program[last[known]] == drawn.program[known]).all()
     assert (drawn.jobs.start_s[last[known]] < drawn.jobs.start_s[known]).all()
-    expected = dfra.by_last_run(drawn)
+    expected = dfra.predict_by_last_run(drawn)
     j = int(known[-1])
     assert expected(j).write_bytes == pytest.approx((drawn.read + drawn.written)[last[j]])
     assert (expected(j).job_id, expected(j).node_count) == (str(j), int(drawn.jobs.nodes[j]))
@@ -116,7 +116,7 @@ def test_dfra_foresees_a_job_by_its_programs_last_run() -> None:
 @pytest.mark.slow
 def test_two_days_of_dfra_save_core_hours_and_tell_how_far_they_are() -> None:
     heard: list[tuple[int, int]] = []
-    told = dfra.compared(seed=3, quick=True, tell=lambda done, of: heard.append((done, of)))
+    told = dfra.compare_dfra(seed=3, quick=True, tell=lambda done, of: heard.append((done, of)))
     value = {(line.setting, line.measure): line for line in told.lines}
     assert value[("all jobs", "saved")].held
     before, after = (value[("eligible jobs", f"slowdown, {name}")].value for name in ("static", "DFRA"))

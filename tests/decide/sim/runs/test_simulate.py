@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.decide.sim.experiments.scheduling_study import ours
-from fairlead.decide.sim.runs.results import rows
-from fairlead.decide.sim.runs.run import read_spec, simulate
+from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment
+from fairlead.decide.sim.runs.results import read_rows
+from fairlead.decide.sim.runs.run import read_spec, simulate_experiments
 from fairlead.explain.batch.workers import LocalWorkers
 from fairlead.store.lake import Lake
 
@@ -69,8 +69,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
 def test_what_is_there_is_not_simulated_again(spec: Path, tmp_path: Path) -> None:
     experiments = [read_spec(spec)]
-    first = simulate(experiments, tmp_path / "lake", LocalWorkers())
-    again = simulate(experiments, tmp_path / "lake", LocalWorkers())
+    first = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
+    again = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert (first.made, first.before, again.made, again.before) == (40, 0, 0, 40)
 
 
@@ -82,11 +82,11 @@ def test_a_run_that_is_broken_off_goes_on_and_gives_the_rows_of_a_whole_one(spec
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulate(experiments, tmp_path / "lake", LocalWorkers(), tell=tell)
-    rest = simulate(experiments, tmp_path / "lake", LocalWorkers())
+        simulate_experiments(experiments, tmp_path / "lake", LocalWorkers(), tell=tell)
+    rest = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert (rest.before, rest.made) == (20, 20)
-    whole = simulate(experiments, tmp_path / "whole", LocalWorkers())
-    assert rows(rest.lake, experiments).equals(rows(whole.lake, experiments))
+    whole = simulate_experiments(experiments, tmp_path / "whole", LocalWorkers())
+    assert read_rows(rest.lake, experiments).equals(read_rows(whole.lake, experiments))
 
 
 @pytest.mark.slow
@@ -97,8 +97,8 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
         import os, signal
         from multiprocessing import active_children
         from pathlib import Path
-        from fairlead.decide.sim.runs.processes import processes
-        from fairlead.decide.sim.runs.run import read_spec, simulate
+        from fairlead.decide.sim.runs.processes import start_processes
+        from fairlead.decide.sim.runs.run import read_spec, simulate_experiments
 
         def tell(done, whole):
             if done >= 30:
@@ -106,8 +106,9 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
                 os.kill(os.getpid(), signal.SIGKILL)
 
         if __name__ == "__main__":
-            with processes(2) as crew:
-                simulate([read_spec(Path({str(spec)!r}))], Path({str(tmp_path / "lake")!r}), crew, tell=tell)
+            with start_processes(2) as crew:
+                experiments = [read_spec(Path({str(spec)!r}))]
+                simulate_experiments(experiments, Path({str(tmp_path / "lake")!r}), crew, tell=tell)
     """)
     file = tmp_path / "killed.py"
     file.write_text(script)
@@ -117,12 +118,12 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
     told, *children = map(int, killed.stdout.split())
     assert len(children) == 2
     experiments = [read_spec(spec)]
-    rest = simulate(experiments, tmp_path / "lake", LocalWorkers())
+    rest = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert rest.before >= told
     assert rest.made == 40 - rest.before
     assert rest.made > 0
-    whole = simulate(experiments, tmp_path / "whole", LocalWorkers())
-    assert rows(rest.lake, experiments).equals(rows(whole.lake, experiments))
+    whole = simulate_experiments(experiments, tmp_path / "whole", LocalWorkers())
+    assert read_rows(rest.lake, experiments).equals(read_rows(whole.lake, experiments))
 
 
 def test_a_spec_is_run_told_and_drawn(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
@@ -242,11 +243,11 @@ def test_bad_replays_are_refused_naming_the_field(
 
 
 def test_ours_stands_beside_the_published(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
-    experiment = ours()
+    experiment = build_own_experiment()
     small = msgspec.structs.replace(
         experiment, sets=1, workload=msgspec.structs.replace(experiment.workload, applications=(30,), loads=(0.6,))
     )
-    simulate([small], tmp_path / "lake", LocalWorkers())
+    simulate_experiments([small], tmp_path / "lake", LocalWorkers())
     code, out, _ = run("simulate", "plot", "ours", "--lake", tmp_path / "lake", "--out", tmp_path / "drawn")
     assert code == 0
     page = Path(out.strip()).read_text()

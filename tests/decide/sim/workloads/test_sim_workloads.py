@@ -11,11 +11,11 @@ import pytest
 
 from fairlead.core.errors import InputError, UsageError
 from fairlead.core.model.site import build_site
-from fairlead.decide.sim.platform import two_layer
+from fairlead.decide.sim.platform import build_two_layer
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.workloads import sunway, swf, tables
 from fairlead.decide.sim.workloads.io_rules import LONGEST_IO_S, STORM, TRIVIAL, Season
-from fairlead.decide.sim.workloads.taihulight import DAY_S, season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_season
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
 SUMMIT = build_site(name="summit-like", nodes=4608, servers=77, targets_per_server=2, node_bandwidth=10e9)
@@ -27,7 +27,7 @@ def same(one: Season, other: Season) -> bool:
 
 @pytest.fixture(scope="module")
 def year() -> Season:
-    return season(5)
+    return draw_season(5)
 
 
 def test_a_year_holds_enough_jobs_and_they_are_sound(year: Season) -> None:
@@ -70,10 +70,10 @@ def test_a_file_all_write_holds_a_forwarder_while_it_waits_for_its_lock(year: Se
 
 
 def test_the_same_seed_gives_the_same_and_volumes_move_nothing_else() -> None:
-    one, again, other = season(3, span_s=DAY_S), season(3, span_s=DAY_S), season(4, span_s=DAY_S)
+    one, again, other = draw_season(3, span_s=DAY_S), draw_season(3, span_s=DAY_S), draw_season(4, span_s=DAY_S)
     assert same(one, again)
     assert not same(one, other)
-    more = season(3, span_s=DAY_S, volume_scale=2.0)
+    more = draw_season(3, span_s=DAY_S, volume_scale=2.0)
     np.testing.assert_array_equal(one.jobs.start_s, more.jobs.start_s)
     np.testing.assert_array_equal(one.program, more.program)
     assert (more.read >= one.read).all()
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_and_volumes_move_nothing_else() -> None:
 )
 def test_a_season_that_cannot_be_is_refused(field: str, bad: dict[str, object]) -> None:
     with pytest.raises(UsageError) as told:
-        season(1, **bad)  # type: ignore[arg-type]
+        draw_season(1, **bad)  # type: ignore[arg-type]
     assert told.value.where == field
 
 
@@ -103,7 +103,7 @@ def swf_line(number: int, submit: int = 0, wait: int = 3, run: int = 100, used: 
 
 def test_a_trace_becomes_jobs_that_begin_when_they_did() -> None:
     text = HEADER + swf_line(1, 500, 20) + swf_line(2, 400, 10, used=9) + swf_line(3, 600, -1)
-    taken = swf.read(text.encode(), 1, processors_per_node=4)
+    taken = swf.read_swf(text.encode(), 1, processors_per_node=4)
     jobs = taken.season.jobs
     jobs.check()
     assert jobs.start_s.tolist() == [0.0, 110.0, 190.0]
@@ -118,7 +118,7 @@ def test_a_trace_becomes_jobs_that_begin_when_they_did() -> None:
 
 def test_a_packed_trace_is_the_same_trace() -> None:
     text = (HEADER + "".join(swf_line(i, 10 * i) for i in range(50))).encode()
-    assert same(swf.read(text, 3).season, swf.read(gzip.compress(text, mtime=0), 3).season)
+    assert same(swf.read_swf(text, 3).season, swf.read_swf(gzip.compress(text, mtime=0), 3).season)
 
 
 def test_five_percent_of_corrupt_lines_are_dropped_and_told() -> None:
@@ -134,7 +134,7 @@ def test_five_percent_of_corrupt_lines_are_dropped_and_told() -> None:
     ]
     for i in range(100):
         lines[20 * i] = broken[i % len(broken)]
-    taken = swf.read("".join(lines).encode("latin-1"), 1)
+    taken = swf.read_swf("".join(lines).encode("latin-1"), 1)
     assert (len(taken.season.jobs), taken.rows, sum(taken.dropped.values())) == (1900, 2000, 100)
     assert set(taken.dropped) == {
         "of another number of fields",
@@ -148,7 +148,7 @@ def test_five_percent_of_corrupt_lines_are_dropped_and_told() -> None:
 
 def test_numbers_no_job_has_are_dropped_and_told() -> None:
     """They would hold up the whole replay, or all figures would be theirs."""
-    trace = swf.read((swf_line(1) + swf_line(2, run=9_000_000_000)).encode(), 1)
+    trace = swf.read_swf((swf_line(1) + swf_line(2, run=9_000_000_000)).encode(), 1)
     assert (len(trace.season.jobs), trace.dropped) == (1, {"longer than a year": 1})
     bad = [
         "a,1000,1e18,84,2e9,8e9,50,840\n",
@@ -157,7 +157,7 @@ def test_numbers_no_job_has_are_dropped_and_told() -> None:
         "a,1000,1100,84,1e18,8e9,50,840\n",
         "a,1000,1100,84,2e9,8e9,1e20,840\n",
     ]
-    table = tables.read((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
+    table = tables.read_table((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
     assert table.dropped == {"with numbers that cannot be": 4, "longer than a year": 1}
     # Its I/O took no longer than it ran.
     assert table.season.jobs.client_rate.tolist() == [1e10 / 100]
@@ -166,14 +166,14 @@ def test_numbers_no_job_has_are_dropped_and_told() -> None:
 @pytest.mark.parametrize("data", [b"", b"; only a header\n", b"nothing of it\n", gzip.compress(b"1 2 3", mtime=0)[:-9]])
 def test_a_trace_without_a_job_is_refused(data: bytes) -> None:
     with pytest.raises(InputError):
-        swf.read(data, 1)
+        swf.read_swf(data, 1)
 
 
 def test_jobs_larger_than_the_machine_are_told() -> None:
     text = swf_line(1) + swf_line(2, used=10_000_000)
-    assert swf.read(text.encode(), 1).dropped == {"larger than the machine": 1}
+    assert swf.read_swf(text.encode(), 1).dropped == {"larger than the machine": 1}
     with pytest.raises(InputError, match="larger than the machine"):
-        swf.read(swf_line(2, used=10_000_000).encode(), 1)
+        swf.read_swf(swf_line(2, used=10_000_000).encode(), 1)
 
 
 COLUMNS = "app,start_time,end_time,nprocs,POSIX_BYTES_READ,POSIX_BYTES_WRITTEN,POSIX_OPENS,POSIX_F_WRITE_TIME\n"
@@ -181,7 +181,7 @@ COLUMNS = "app,start_time,end_time,nprocs,POSIX_BYTES_READ,POSIX_BYTES_WRITTEN,P
 
 def test_records_of_a_table_become_jobs() -> None:
     text = COLUMNS + "b,1000,1100,84,2e9,8e9,50,840\n" + "a,900,950,1,,3e8,,\n"
-    taken = tables.read(text.encode(), SUMMIT)
+    taken = tables.read_table(text.encode(), SUMMIT)
     jobs = taken.season.jobs
     jobs.check()
     assert jobs.start_s.tolist() == [0.0, 100.0]
@@ -197,9 +197,9 @@ def test_records_of_a_table_become_jobs() -> None:
 
 def test_a_table_of_other_columns_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"column end_time, POSIX_BYTES_WRITTEN is missing; there are: start_time, np"):
-        tables.read(b"start_time,nprocs,POSIX_BYTES_READ\n1,2,3\n", SUMMIT)
+        tables.read_table(b"start_time,nprocs,POSIX_BYTES_READ\n1,2,3\n", SUMMIT)
     with pytest.raises(InputError, match="there are: none"):
-        tables.read(b"", SUMMIT)
+        tables.read_table(b"", SUMMIT)
 
 
 def test_rows_that_are_no_record_are_dropped_and_told() -> None:
@@ -214,7 +214,7 @@ def test_rows_that_are_no_record_are_dropped_and_told() -> None:
         "a,1000,1100,nan,2e9,8e9,50,840\n",
         "a,1000,1100,0,2e9,8e9,50,840\n",
     ]
-    taken = tables.read((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
+    taken = tables.read_table((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
     assert (len(taken.season.jobs), taken.rows) == (152, 160)
     assert taken.dropped == {
         "of another number of columns": 1,
@@ -226,7 +226,7 @@ def test_rows_that_are_no_record_are_dropped_and_told() -> None:
         "without processes": 1,
     }
     with pytest.raises(InputError, match="none of 8 rows is a job"):
-        tables.read((COLUMNS + "".join(bad)).encode(), SUMMIT)
+        tables.read_table((COLUMNS + "".join(bad)).encode(), SUMMIT)
 
 
 @pytest.mark.shared_data
@@ -234,19 +234,19 @@ def test_a_real_table_and_a_published_trace() -> None:
     folder = SHARED / "swf"
     if not folder.is_dir():
         pytest.skip("../shared/data is absent")
-    trace = swf.read((folder / "lublin_256.swf").read_bytes(), 1)
+    trace = swf.read_swf((folder / "lublin_256.swf").read_bytes(), 1)
     trace.season.jobs.check()
     assert trace.told == "10,000 of 10,000 jobs"
     assert np.mean(trace.season.mode != TRIVIAL) == pytest.approx(sunway.NONTRIVIAL_SHARE, abs=0.02)
     packed = (SHARED / "summit_darshan" / "summit_jobs_2021.csv.gz").read_bytes()
-    table = tables.read(packed, SUMMIT)
+    table = tables.read_table(packed, SUMMIT)
     table.season.jobs.check()
     assert (table.rows, table.dropped) == (53_546, {"without volumes": 6})
 
 
 def test_costs_are_the_machine_s() -> None:
     """Without forwarders' own figures changed nothing else is: another machine, other rates."""
-    one, other = season(3, span_s=DAY_S), season(3, span_s=DAY_S, machine=two_layer())
+    one, other = draw_season(3, span_s=DAY_S), draw_season(3, span_s=DAY_S, machine=build_two_layer())
     assert one.machine.name == "taihulight"
     assert other.jobs.target_cost.min() == pytest.approx(1 / 1.2e9)
     assert other.jobs.nodes.max() <= 64

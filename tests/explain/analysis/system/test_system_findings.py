@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.diagnosis import finding_rows, told_of
+from fairlead.core.model.diagnosis import build_finding_rows, parse_findings
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.site_file import parse_site
 from fairlead.core.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
@@ -498,8 +498,8 @@ def test_what_is_said_to_be_read_is_enough(rules: tuple[str, ...]) -> None:
 def test_findings_are_kept_as_rows() -> None:
     given = storms_and_all()
     found = look(given.pop("rollup"), **given)  # type: ignore[arg-type]
-    kept = pa.Table.from_batches([finding_rows(found.told, T0)])
-    assert told_of(kept) == found.told
+    kept = pa.Table.from_batches([build_finding_rows(found.told, T0)])
+    assert parse_findings(kept) == found.told
     assert set(kept["rule"].to_pylist()) <= {f"system.{word}" for word in SYSTEM}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.diagnosis import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import (
     DEVICE,
@@ -221,7 +221,7 @@ def more(lake: Lake) -> None:
                 "rx_bytes": [0] * 10,
             },
         ),
-        incident_rows(
+        build_incident_rows(
             [
                 Incident(
                     id="inc0",

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.decide.sim.faults import KINDS, Fault, changes
-from fairlead.decide.sim.platform import small, taihulight
+from fairlead.decide.sim.faults import KINDS, Fault, build_changes
+from fairlead.decide.sim.platform import build_small, build_taihulight
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine import Play, scenes, truth
 from fairlead.kit.testing.machine.population import HIGH_MDOPS_SHARE, MODE_JOBS, MODES, NONTRIVIAL_SHARE, Mix, draw
@@ -105,9 +105,11 @@ def test_without_cause_there_is_no_label() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_fault_ends_whole(kind: str) -> None:
-    machine = small()
+    machine = build_small()
     capacity = machine.capacity()
-    made = changes(machine, [Fault(component="target", number=2, from_s=10, to_s=70, factor=0.3, kind=kind)], capacity)
+    made = build_changes(
+        machine, [Fault(component="target", number=2, from_s=10, to_s=70, factor=0.3, kind=kind)], capacity
+    )
     at = machine.at.target + 2
     course = made.capacity[made.resource == at] / capacity[at]
     assert course[-1] == 1.0
@@ -118,15 +120,15 @@ def test_every_fault_ends_whole(kind: str) -> None:
 
 
 def test_faults_of_one_component_multiply() -> None:
-    machine = small()
+    machine = build_small()
     two = [Fault(component="mds", number=0, from_s=f, to_s=f + 20, factor=0.5) for f in (0.0, 10.0)]
-    made = changes(machine, two, machine.capacity())
+    made = build_changes(machine, two, machine.capacity())
     assert (made.capacity / float(machine.mds.mdops[0])).tolist() == [0.5, 0.25, 0.5, 1.0]
 
 
 def test_the_population_is_the_published_one() -> None:
     """Beacon's shares and mean volumes, within the error of 12,000 jobs whose volumes spread by a factor of five."""
-    jobs = draw(taihulight(), Mix(), 12_000, np.random.default_rng(1))
+    jobs = draw(build_taihulight(), Mix(), 12_000, np.random.default_rng(1))
     kinds = [job.program for job in jobs]
     storms = sum(program.pattern == "storm" for program in kinds) / len(jobs)
     loud = [job for job in jobs if job.program.pattern != "quiet"]

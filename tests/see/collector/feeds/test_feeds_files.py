@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.core.batches.encoding import Header, encode, numbers, same_word
+from fairlead.core.batches.encoding import Header, encode_batch, encode_numbers, encode_same_word
 from fairlead.core.errors import ConfigError, LakeError
 from fairlead.see.collector.feeds import Feeds, build_feeds
 from fairlead.see.collector.feeds import file_import as reading
@@ -68,12 +68,12 @@ def drop(folder: Path, **options: Any) -> DropFeed:
 def batch(seq: int, node: str = "n1") -> bytes:
     header = Header("device", 2, node, "boot", seq, 2, layer="agent")
     columns = {
-        "ts_ns": numbers([1_700_000_000 * NS, 1_700_000_001 * NS]),
-        "node": same_word(node, 2),
-        "device": same_word("sda", 2),
-        "read_bytes": numbers([seq, None]),
+        "ts_ns": encode_numbers([1_700_000_000 * NS, 1_700_000_001 * NS]),
+        "node": encode_same_word(node, 2),
+        "device": encode_same_word("sda", 2),
+        "read_bytes": encode_numbers([seq, None]),
     }
-    return encode(header, columns)
+    return encode_batch(header, columns)
 
 
 def test_a_dropped_file_is_taken_once_and_put_away(folder: Path) -> None:

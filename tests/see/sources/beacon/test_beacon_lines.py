@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import table_of
+from fairlead.core.model.tables import find_table
 from fairlead.see.sources.beacon import BeaconSource
 from fairlead.see.sources.beacon.carry_over import OpenHandles, SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
@@ -32,7 +32,7 @@ def _tables(items: Any) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for item in items:
         if isinstance(item, pa.RecordBatch):
-            out.setdefault(table_of(item.schema).name, []).extend(map(str, item.to_pylist()))
+            out.setdefault(find_table(item.schema).name, []).extend(map(str, item.to_pylist()))
     return {name: sorted(rows) for name, rows in out.items()}
 
 

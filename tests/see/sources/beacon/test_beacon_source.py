@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UsageError
-from fairlead.core.model.identity import file_id
+from fairlead.core.model.identity import compute_file_id
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import table_of
+from fairlead.core.model.tables import find_table
 from fairlead.see.sources.beacon import BeaconSource
 from fairlead.see.sources.beacon.job_records import expand_node_ids, format_node_address
 from fairlead.see.sources.node_lists import NodeListError
@@ -30,7 +30,7 @@ def rows_of(items: Any) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Miss
             item.validate(full=True)
             for field, column in zip(item.schema, item.columns, strict=True):
                 assert field.nullable or column.null_count == 0, field.name
-            tables[table_of(item.schema).name] += item.to_pylist()
+            tables[find_table(item.schema).name] += item.to_pylist()
         else:
             gaps[item.kind] = item
     return tables, gaps
@@ -55,7 +55,7 @@ def test_client_lines_become_runs_that_count_back_from_the_last_offset(folder: P
     assert run["end_ns"] == run["start_ns"] + NS - 1
     assert run["node"] == "172.0.12.3"
     assert run["handle"] == 0x1200BD3F0
-    assert run["file_id"] == file_id("", SHARED_FILE)
+    assert run["file_id"] == compute_file_id("", SHARED_FILE)
     assert [row["path"] for row in tables["files"]] == [SHARED_FILE, "/User146/-77/12"]
     assert gaps["offsets_past_2_gib"].what == "the exact extent of 1 run"
 
@@ -77,7 +77,7 @@ def test_handles_belong_to_a_host_and_end_with_their_release(folder: Path) -> No
     ops = read(folder / "client_released.log")[0]["ops"]
     assert ops[3]["node"] == "172.0.12.4"
     assert ops[3]["file_id"] is None, "the same handle on another host is another file"
-    assert ops[4]["file_id"] == file_id("", SHARED_FILE)
+    assert ops[4]["file_id"] == compute_file_id("", SHARED_FILE)
     assert ops[5]["file_id"] is None, "the handle was released"
 
 
@@ -101,8 +101,8 @@ def test_pages_on_disk_name_their_host_by_file_name(folder: Path) -> None:
     ops = read(folder / "pages" / "172.0.12.3.json")[0]["ops"]
     assert [row["op"] for row in ops] == ["open", "write", "close", "open", "read", "close"]
     assert {row["node"] for row in ops} == {"172.0.12.3"}
-    assert ops[2]["file_id"] == file_id("", "/User001/12/-5")
-    assert (ops[4]["file_id"], ops[4]["offset"]) == (file_id("", "/User001/12/-6"), 0)
+    assert ops[2]["file_id"] == compute_file_id("", "/User001/12/-5")
+    assert (ops[4]["file_id"], ops[4]["offset"]) == (compute_file_id("", "/User001/12/-6"), 0)
 
 
 def test_server_histograms_are_differences_of_one_snapshot(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_series_carries_handles_and_counters(tmp_path: Path) -> None:
     assert "unknown_files" in gaps
     assert not alone["metadata"]
     tables, gaps = rows_of(BeaconSource().read_series([day1, day2]))
-    assert tables["ops"][1]["file_id"] == file_id("", "/U/1")
+    assert tables["ops"][1]["file_id"] == compute_file_id("", "/U/1")
     assert [row["count"] for row in tables["metadata"]] == [4]
     assert "unknown_files" not in gaps
 

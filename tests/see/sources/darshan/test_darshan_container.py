@@ -10,7 +10,7 @@ import pytest
 
 from darshan_writing import START_NS, START_S, Log, Module, counted, trace
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
-from fairlead.core.model.identity import file_id
+from fairlead.core.model.identity import compute_file_id
 from fairlead.see.sources.darshan import DarshanSource, read_log
 from fairlead.see.sources.darshan.regions import limit_inflated
 
@@ -42,7 +42,7 @@ def test_every_format_version_order_and_compression(tmp_path: Path, version: str
         "/home/b": "/",
         "<STDOUT>": "",
     }
-    assert files["/scratch/a"]["file_id"] == file_id("/scratch", "/scratch/a")
+    assert files["/scratch/a"]["file_id"] == compute_file_id("/scratch", "/scratch/a")
     assert set(ours.modules) == {"STDIO"}
     assert {gap.kind for gap in ours.missing} == ({"known_defect"} if version == "3.20" else set())
 
@@ -152,7 +152,7 @@ def test_damaged_names_leave_the_counters(tmp_path: Path) -> None:
     path.write_bytes(bytes(content))
     ours = read_log(path)
     assert [gap.kind for gap in ours.missing] == ["truncated", "name_missing"]
-    assert ours.tables["file_counters"]["file_id"].to_pylist() == [file_id("", "darshan:0000000000000003")]
+    assert ours.tables["file_counters"]["file_id"].to_pylist() == [compute_file_id("", "darshan:0000000000000003")]
     assert ours.tables["files"]["path"].to_pylist() == ["darshan:0000000000000003"]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.core.model.identity import file_id, mount_of
+from fairlead.core.model.identity import compute_file_id, mount_of
 from fairlead.core.model.tables import SIZE_BINS
 from fairlead.see.sources.darshan import DarshanLog, read_log
 
@@ -91,7 +91,7 @@ def check_counters(path: Path, ours: DarshanLog, backend: object, log: dict, mod
         return 0
     assert np.array_equal(np.asarray(table["rank"]), ranks), where
     mounts = [mount for mount, _ in ours.mounts]
-    expected = [file_id(mount_of(ours.names[i], mounts), ours.names[i]) for i in ids.tolist()]
+    expected = [compute_file_id(mount_of(ours.names[i], mounts), ours.names[i]) for i in ids.tolist()]
     assert table["file_id"].to_pylist() == expected, where
     names = backend.counter_names(module)
     checked = 0
@@ -221,7 +221,7 @@ def test_every_segment_equals_pydarshan(shared_data: Path, module: str, interfac
         assert np.array_equal(np.asarray(ops["end_ns"]), end), path.name
         assert np.array_equal(np.asarray(ops["busy_ns"]), end - start), path.name
         mounts = [mount for mount, _ in ours.mounts]
-        files = {i: file_id(mount_of(ours.names[i], mounts), ours.names[i]) for i in set(theirs["id"])}
+        files = {i: compute_file_id(mount_of(ours.names[i], mounts), ours.names[i]) for i in set(theirs["id"])}
         assert ops["file_id"].to_pylist() == [files[i] for i in theirs["id"]], path.name
     assert seen > (400_000 if module == "DXT_POSIX" else 5_000)
 
@@ -273,7 +273,7 @@ def test_every_lustre_layout_equals_pydarshan(shared_data: Path) -> None:
                     end = c["LUSTRE_COMP_EXT_END"]
                     rows.append(
                         (
-                            file_id(mount_of(name, mounts), name),
+                            compute_file_id(mount_of(name, mounts), name),
                             k,
                             c["LUSTRE_COMP_STRIPE_SIZE"],
                             c["LUSTRE_COMP_STRIPE_COUNT"],

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import msgspec
 import pytest
 
-from fairlead.core.access.tokens import Claims, issue
+from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.catalog import QUESTIONS, Asking
 from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
@@ -24,7 +24,7 @@ FUTURE_S = NOW // S + 3600
 
 
 def token(role: str = "operator", user: str = "", *, key: bytes = KEY, expires_s: int = FUTURE_S) -> str:
-    return issue(key, Claims(expires_s=expires_s, role=role, user=user))
+    return issue_token(key, Claims(expires_s=expires_s, role=role, user=user))
 
 
 class Answered(msgspec.Struct):

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fairlead.cli.ask import Asker
-from fairlead.core.access.tokens import Claims, issue
+from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.catalog import Asking
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
 from fairlead.show.web.api.app import build_application
@@ -55,7 +55,7 @@ def client(root: Path) -> Client:
 
 
 def bearer(role: str = "operator", user: str = "") -> dict[str, str]:
-    word = issue(KEY, Claims(expires_s=NOW // S + 3600, role=role, user=user))
+    word = issue_token(KEY, Claims(expires_s=NOW // S + 3600, role=role, user=user))
     return {"Authorization": f"Bearer {word}"}
 
 

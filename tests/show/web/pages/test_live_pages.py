@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import pages_site
-from fairlead.core.batches.encoding import Header, encode, numbers, same_word
+from fairlead.core.batches.encoding import Header, encode_batch, encode_numbers, encode_same_word
 from pages_site import Visit
 from serving import BOOT, now_ns, ops_batch
 
@@ -42,13 +42,13 @@ def job_batch(seq: int, user: str) -> bytes:
         first_ns=start,
         last_ns=start,
     )
-    return encode(
+    return encode_batch(
         header,
         {
-            "job_id": same_word(JOB, 1),
-            "user": same_word(user, 1),
-            "program": same_word("/bin/wave", 1),
-            "start_ns": numbers([start]),
+            "job_id": encode_same_word(JOB, 1),
+            "user": encode_same_word(user, 1),
+            "program": encode_same_word("/bin/wave", 1),
+            "start_ns": encode_numbers([start]),
         },
     )
 
@@ -58,7 +58,7 @@ def test_a_new_job_and_what_it_writes_appear_by_themselves(visit: Visit, own: pa
     page = visit("alice", of=own)
     page.get_by_text("No job of yours ran in the last seven days").wait_for()
     assert own.up.post(job_batch(1, "alice")).status == 200
-    written = {"job_id": same_word(JOB, 8), "size": numbers([1 << 20] * 8)}
+    written = {"job_id": encode_same_word(JOB, 8), "size": encode_numbers([1 << 20] * 8)}
     assert own.up.post(ops_batch(2, rows=8, extra=written)).status == 200
     row = page.locator("main tbody tr", has_text=JOB)
     row.locator(".live").wait_for()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.access.tokens import Claims, issue
+from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.show.web.people import accounts, audit, credentials
 from fairlead.show.web.people.passwords import CrowdedError, Passwords
 from fairlead.show.web.people.store import Store
@@ -291,12 +291,12 @@ def test_a_link_shows_one_run_and_nothing_else(site: Site) -> None:
 
 
 def test_tokens_of_the_servers_key_stay_and_hold_nothing(site: Site) -> None:
-    operator = issue(KEY, Claims(expires_s=NOW // S + 3600, role="operator", user=""))
+    operator = issue_token(KEY, Claims(expires_s=NOW // S + 3600, role="operator", user=""))
     bearer = {"authorization": f"Bearer {operator}"}
     assert site.browser().get("accounts", **bearer).status_code == 200
     assert site.browser().ask("POST", "/api/v1/tokens", {"title": "x"}, bearer).status_code == 403
     assert site.browser().ask("POST", "/api/v1/links", {"job": "100"}, bearer).status_code == 403
-    reader = issue(KEY, Claims(expires_s=NOW // S + 3600, role="reader", user="alice"))
+    reader = issue_token(KEY, Claims(expires_s=NOW // S + 3600, role="reader", user="alice"))
     assert site.browser().get("session", authorization=f"Bearer {reader}").json()["role"] == "user"
     for junk in ("fla_", "flk_x", "fls_x", "x" * 9000, "fla_é"):
         assert site.browser().get("session", authorization=f"Bearer {junk}".encode("latin-1")).status_code == 401  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.access.tokens import Claims, check, issue
+from fairlead.core.access.tokens import Claims, check_token, issue_token
 from fairlead.core.errors import UsageError
 from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import VERSION
@@ -76,23 +76,23 @@ def test_versions_are_common_or_none(oldest, newest) -> None:
 @given(st.text(max_size=30), st.integers(-1, 2**31), st.integers(1, 2**33))
 def test_a_token_tells_its_claims_until_it_expires(job, uid, expires_s) -> None:
     claims = Claims(expires_s, job, uid)
-    token = issue(KEY, claims)
-    assert check(KEY, token, expires_s * NS - 1) == claims
+    token = issue_token(KEY, claims)
+    assert check_token(KEY, token, expires_s * NS - 1) == claims
     with pytest.raises(ValueError, match="expired"):
-        check(KEY, token, expires_s * NS)
+        check_token(KEY, token, expires_s * NS)
     with pytest.raises(ValueError, match="not valid"):
-        check(KEY[::-1], token, 0)
+        check_token(KEY[::-1], token, 0)
 
 
 @settings(deadline=None)
 @given(st.data())
 def test_a_token_with_one_character_changed_is_not_valid(data) -> None:
-    token = issue(KEY, Claims(10, "job 7", 1000))
+    token = issue_token(KEY, Claims(10, "job 7", 1000))
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.characters(min_codepoint=33, max_codepoint=126).filter(lambda c: c != token[place]))
     changed = token[:place] + other + token[place + 1 :]
     try:
-        claims = check(KEY, changed, 0)
+        claims = check_token(KEY, changed, 0)
     except ValueError:
         return
     assert claims == Claims(10, "job 7", 1000)  # the last character of base64 has bits that mean nothing
@@ -102,7 +102,7 @@ def test_a_token_with_one_character_changed_is_not_valid(data) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_a_token_or_refused(text) -> None:
     with pytest.raises(ValueError, match="token"):
-        check(KEY, text, 0)
+        check_token(KEY, text, 0)
 
 
 @settings(deadline=None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.jit import compiled
+from fairlead.core.jit import compile_function
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
-@compiled
+@compile_function
 def solve_knapsack(weight: I64, value: F64, capacity: int, chosen: I64) -> bool:
     """Fills `chosen` (K,); whether there is a choice. O(K items capacity) time, K capacity bytes."""
     classes, items = value.shape

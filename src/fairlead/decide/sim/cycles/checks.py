@@ -8,7 +8,7 @@ from fairlead.core.errors import UsageError
 from fairlead.decide.sim.cycles.model import F64, I64, Cycles, Sharing, Speeds, Window
 
 
-def check(
+def check_cycles(
     cycles: Cycles, resources: I64, work_s: F64, count: int, window: Window, sharing: Sharing, speeds: Speeds
 ) -> None:
     """Raises UsageError naming the field that cannot be."""

@@ -48,13 +48,15 @@ class Measures:
         return float(np.nanpercentile(self.slowdown, share)) if (~np.isnan(self.slowdown)).any() else float("nan")
 
 
-def jain(values: F64) -> float:
+def compute_jain(values: F64) -> float:
     """Jain's index of fairness of positive values: 1 all alike, 1 / n one has all. NaN without values."""
     known = values[np.isfinite(values)]
     return float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) and known.any() else float("nan")
 
 
-def measure(outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F64, machine_cores: float) -> Measures:
+def compute_measures(
+    outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F64, machine_cores: float
+) -> Measures:
     """`best_s` (K,): V / b(n_perf); `work_s` (K,): V / b(n) as granted; `compute_s` (K,): T; `cores` (K,): Q."""
     with np.errstate(divide="ignore", invalid="ignore"):
         io = np.where(outcome.phases > 0, outcome.io_s / outcome.io_share, np.nan)
@@ -71,6 +73,6 @@ def measure(outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F
         occupancy=occupancy,
         spread=float(occupancy.max() - occupancy.min()) if len(occupancy) else 0.0,
         idle=idle,
-        fairness=jain(1.0 / slowdown[~np.isnan(slowdown)]),
+        fairness=compute_jain(1.0 / slowdown[~np.isnan(slowdown)]),
         unfinished=int(np.isnan(slowdown).sum()),
     )

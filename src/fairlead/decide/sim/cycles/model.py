@@ -131,11 +131,11 @@ def run(
     ends on resources by number, then the applications by number, then changes of speed.
     """
     from fairlead.decide.sim.cycles import kernel
-    from fairlead.decide.sim.cycles.checks import check
+    from fairlead.decide.sim.cycles.checks import check_cycles
 
     sharing = sharing or Sharing.equal(len(cycles.start_s))
     speeds = speeds or Speeds(initial=np.ones(count))
-    check(cycles, resources, work_s, count, window, sharing, speeds)
+    check_cycles(cycles, resources, work_s, count, window, sharing, speeds)
     k = len(cycles.start_s)
     phases, io_s, io_share = np.zeros(k, np.int64), np.zeros(k), np.zeros(k)
     waiting_s, end_s, busy_s, span = np.zeros(k), np.full(k, np.nan), np.zeros(count), np.zeros(2)

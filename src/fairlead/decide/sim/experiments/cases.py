@@ -21,11 +21,11 @@ from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_pool
 from fairlead.decide.policies.requests.fluid_limits import Streams
 from fairlead.decide.policies.requests.fluid_limits import build_sharing as fluid_limit
-from fairlead.decide.sim.cycles.measures import Measures, measure
+from fairlead.decide.sim.cycles.measures import Measures, compute_measures
 from fairlead.decide.sim.cycles.model import Cycles, Outcome, run
 from fairlead.decide.sim.cycles.model import Sharing as Shares
 from fairlead.decide.sim.cycles.model import Window as Measured
-from fairlead.decide.sim.experiments.disturbances import speeds
+from fairlead.decide.sim.experiments.disturbances import compute_speeds
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Replay, Swf, Table
 from fairlead.decide.sim.experiments.spec import (
     Degradation,
@@ -38,8 +38,8 @@ from fairlead.decide.sim.experiments.spec import (
     Sharing,
     Window,
 )
-from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, Profiles, forge
-from fairlead.decide.sim.workloads.published import DrawnSet, draw
+from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, Profiles, read_forge
+from fairlead.decide.sim.workloads.published import DrawnSet, draw_set
 
 F64 = NDArray[np.float64]
 MODEL = 1
@@ -87,7 +87,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return blake2b(msgspec.json.encode(told, order="deterministic"), digest_size=8).hexdigest()
 
 
-def case_of(experiment: Experiment) -> Case:
+def build_case(experiment: Experiment) -> Case:
     """The case of an experiment. Which loads and how many applications are wanted is no part of it."""
     workload = experiment.workload
     if isinstance(workload, PublishedWorkload):
@@ -149,16 +149,16 @@ class PreparedSet:
     load: float
 
 
-def curves(workload: PublishedWorkload) -> Profiles:
+def read_curves(workload: PublishedWorkload) -> Profiles:
     """The curves a published workload draws from."""
     if workload.profiles == "osts":
-        from fairlead.decide.sim.workloads.profiles import osts
+        from fairlead.decide.sim.workloads.profiles import draw_osts
 
-        return osts()
-    return forge(workload.statistic)
+        return draw_osts()
+    return read_forge(workload.statistic)
 
 
-def prepared(case: Case, applications: int, load: float | None, number: int) -> PreparedSet:
+def prepare_set(case: Case, applications: int, load: float | None, number: int) -> PreparedSet:
     """Set `number` (from 0) of a point. The same numbers give the same set."""
     machine = case.machine
     if isinstance(case.workload, ListedWorkload):
@@ -167,10 +167,10 @@ def prepared(case: Case, applications: int, load: float | None, number: int) -> 
         raise ValueError("a drawn workload has a load")
     if not isinstance(case.workload, PublishedWorkload):
         raise TypeError("a replay has no sets of applications")
-    profiles = curves(case.workload)
+    profiles = read_curves(case.workload)
     seed = (case.seed, applications, round(load * 1_000_000), number)
-    drawn: DrawnSet = draw(profiles, load, applications, seed, resources=machine.resources, cores=machine.cores)
-    means = replace(drawn.applications, bandwidth=profiles.class_means()[drawn.scenario])
+    drawn: DrawnSet = draw_set(profiles, load, applications, seed, resources=machine.resources, cores=machine.cores)
+    means = replace(drawn.applications, bandwidth=profiles.compute_class_means()[drawn.scenario])
     cycles = drawn.cycles if case.window.kind == "steady" else replace(drawn.cycles, repeat=False)
     return PreparedSet(
         known={"exact": drawn.applications, "class-mean": means},
@@ -206,18 +206,22 @@ def _listed(case: Case, workload: ListedWorkload, number: int) -> PreparedSet:
     )
 
 
-def rows_of(
+def build_rows(
     case: Case, applications: int, load: float | None, number: int, wanted: Iterable[tuple[str, str, Policy]]
 ) -> Iterator[Row]:
     """A row of each (name, information, policy) wanted, of one set. Policies that decide alike are run once."""
-    one = prepared(case, applications, load, number)
+    one = prepare_set(case, applications, load, number)
     digest = case.digest
     known: dict[bytes, tuple[Outcome, Measures, F64]] = {}
     for name, information, policy in wanted:
-        decision = policy.decide(one.known[information], one.pool, stream(case.seed, applications, load, number, name))
+        decision = policy.decide(
+            one.known[information], one.pool, build_stream(case.seed, applications, load, number, name)
+        )
         mark = decision.choice.tobytes() + decision.resources.tobytes()
         if mark not in known:
-            known[mark] = outcome_of(case, one, decision, (case.seed, applications, round((load or 0) * 1e6), number))
+            known[mark] = simulate_decision(
+                case, one, decision, (case.seed, applications, round((load or 0) * 1e6), number)
+            )
         outcome, measures, counts = known[mark]
         yield Row(
             case_id=digest,
@@ -233,13 +237,13 @@ def rows_of(
         )
 
 
-def stream(seed: int, applications: int, load: float | None, number: int, policy: str) -> np.random.Generator:
+def build_stream(seed: int, applications: int, load: float | None, number: int, policy: str) -> np.random.Generator:
     """The random stream of a policy on a set: no policy moves another's."""
     word = int.from_bytes(blake2b(policy.encode(), digest_size=4).digest(), "big")
     return np.random.default_rng((seed, applications, round((load or 0.0) * 1_000_000), number, word))
 
 
-def outcome_of(
+def simulate_decision(
     case: Case, one: PreparedSet, decision: Decision, seed: tuple[int, ...], *, logged: bool = False
 ) -> tuple[Outcome, Measures, F64]:
     """A decision as it works out: the run, its measures, and how many resources each was granted (K,)."""
@@ -260,22 +264,24 @@ def outcome_of(
     measured = Measured(
         until_s=window.until_s, from_s=0.0 if study else window.from_s, settled=study, undisturbed=study
     )
-    disturbed = speeds(case.machine.resources, window.until_s, case.noise, case.faults, case.degraded, seed)
+    disturbed = compute_speeds(case.machine.resources, window.until_s, case.noise, case.faults, case.degraded, seed)
     outcome = run(
         one.cycles,
         decision.resources,
         work_s,
         case.machine.resources,
         measured,
-        sharing=shares(case.sharing, one.cycles, work_s, true.compute_s),
+        sharing=build_sharing(case.sharing, one.cycles, work_s, true.compute_s),
         speeds=disturbed,
         logged=logged,
     )
-    measures = measure(outcome, true.time_s.min(axis=1), work_s, true.compute_s, true.cores, case.machine.cores)
+    measures = compute_measures(
+        outcome, true.time_s.min(axis=1), work_s, true.compute_s, true.cores, case.machine.cores
+    )
     return outcome, measures, counts
 
 
-def shares(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64) -> Shares | None:
+def build_sharing(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64) -> Shares | None:
     """How a resource is shared; None: equally. Else as the order of requests of that name in its fluid limit."""
     if sharing.kind == "equal":
         return None
@@ -287,27 +293,27 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     known = ~np.isnan(slow)
     some = bool(known.any())
     by_class = [
-        value_of(float(slow[known & (behaviour == b)].mean())) if (known & (behaviour == b)).any() else None
+        drop_nan(float(slow[known & (behaviour == b)].mean())) if (known & (behaviour == b)).any() else None
         for b in range(len(BEHAVIOURS))
     ]
     at = np.percentile(slow[known], (10, 50, 90)) if some else np.full(3, np.nan)
     measured = outcome.window_s > 0
     lost = measures.idle * case.machine.cores * outcome.window_s / 3600.0
     return {
-        "slowdown_mean": value_of(measures.mean),
-        "slowdown_max": value_of(measures.longest),
-        "slowdown_p10": value_of(float(at[0])),
-        "slowdown_p50": value_of(float(at[1])),
-        "slowdown_p90": value_of(float(at[2])),
-        "granted_mean": value_of(float(measures.granted[known].mean())) if some else None,
-        "contention_mean": value_of(float(measures.contention[known].mean())) if some else None,
-        "idle": value_of(measures.idle),
-        "core_hours_lost": value_of(lost),
-        "occupancy_mean": value_of(float(measures.occupancy.mean())) if measured else None,
-        "spread": value_of(measures.spread) if measured else None,
-        "stretch_mean": value_of(float(measures.stretch[known].mean())) if some else None,
-        "fairness": value_of(measures.fairness),
-        "resources_mean": value_of(float(counts.mean())),
+        "slowdown_mean": drop_nan(measures.mean),
+        "slowdown_max": drop_nan(measures.longest),
+        "slowdown_p10": drop_nan(float(at[0])),
+        "slowdown_p50": drop_nan(float(at[1])),
+        "slowdown_p90": drop_nan(float(at[2])),
+        "granted_mean": drop_nan(float(measures.granted[known].mean())) if some else None,
+        "contention_mean": drop_nan(float(measures.contention[known].mean())) if some else None,
+        "idle": drop_nan(measures.idle),
+        "core_hours_lost": drop_nan(lost),
+        "occupancy_mean": drop_nan(float(measures.occupancy.mean())) if measured else None,
+        "spread": drop_nan(measures.spread) if measured else None,
+        "stretch_mean": drop_nan(float(measures.stretch[known].mean())) if some else None,
+        "fairness": drop_nan(measures.fairness),
+        "resources_mean": drop_nan(float(counts.mean())),
         "class_slowdown": by_class,
         "unfinished": measures.unfinished,
         "window_s": outcome.window_s,
@@ -315,6 +321,6 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     }
 
 
-def value_of(number: float) -> float | None:
+def drop_nan(number: float) -> float | None:
     """A measure, None where there was nothing to measure."""
     return number if math.isfinite(number) else None

@@ -72,7 +72,7 @@ class Lines:
     used: list[int]
     """Sets of every point that was asked for."""
 
-    def paired(
+    def list_pairs(
         self, names: Sequence[str], measure: str, information: Sequence[str] = ("exact",)
     ) -> dict[tuple[str, str], dict[float, float]]:
         """By policy and information: load(pi_sys) to mean. Without those that were not run."""
@@ -98,14 +98,14 @@ class Lines:
     def _values(self, load: float | None, which: tuple[str, str], measure: str) -> NDArray[np.float64]:
         return self.results.values((self.case, self.applications, load, *which), measure)
 
-    def allocated(self, names: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
+    def list_allocations(self, names: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
         """The same of several allocations with the one placement."""
-        lines = self.paired([f"{name}+{PLACING}" for name in names], measure)
+        lines = self.list_pairs([f"{name}+{PLACING}" for name in names], measure)
         return {name.partition("+")[0]: line for (name, _), line in lines.items()}
 
     def placed(self, allocation: str, placings: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
         """The same of several placements of one allocation."""
-        lines = self.paired([f"{allocation}+{placing}" for placing in placings], measure)
+        lines = self.list_pairs([f"{allocation}+{placing}" for placing in placings], measure)
         return {name.partition("+")[2]: line for (name, _), line in lines.items()}
 
 
@@ -113,7 +113,7 @@ Verdict = tuple[bool | None, str]
 """Whether it came out (None: nothing to tell it by), and what that rests on."""
 
 
-def conclusions(
+def draw_conclusions(
     results: Results, forwarders: str, targets: str | None, applications: Sequence[int], window: str
 ) -> list[Conclusion]:
     """All conclusions for each number of applications. `forwarders` and `targets` (None: not run): cases of FORGE's
@@ -144,7 +144,7 @@ NOTHING: Verdict = (None, "not simulated, or too few sets could be measured")
 
 def _best_at_low(lines: Lines) -> Verdict:
     """BestBdw's slowdown is the least at every low point."""
-    found = lines.allocated(DETERMINED, "slowdown_mean")
+    found = lines.list_allocations(DETERMINED, "slowdown_mean")
     mine = found.pop("best-bandwidth", {})
     low = [load for load in mine if load <= LOW_LOAD]
     if not low or not found:
@@ -159,7 +159,7 @@ def _best_at_low(lines: Lines) -> Verdict:
 
 def _equal_at_low(lines: Lines) -> Verdict:
     """TCPU's slowdown is BestBdw's at every low point."""
-    found = lines.allocated(["tcpu", "best-bandwidth"], "slowdown_mean")
+    found = lines.list_allocations(["tcpu", "best-bandwidth"], "slowdown_mean")
     if len(found) < 2:
         return NOTHING
     low = [load for load in found["tcpu"] if load <= LOW_LOAD]
@@ -171,7 +171,7 @@ def _equal_at_low(lines: Lines) -> Verdict:
 
 def _least_idle(lines: Lines) -> Verdict:
     """TCPU's idle time is the least at every high point."""
-    found = lines.allocated(DETERMINED, "idle")
+    found = lines.list_allocations(DETERMINED, "idle")
     mine = found.pop("tcpu", {})
     high = [load for load in mine if load >= HIGH_LOAD]
     if not high or not found:
@@ -185,7 +185,7 @@ def _least_idle(lines: Lines) -> Verdict:
 
 def _crossing(lines: Lines) -> Verdict:
     """From some load above the low ones on Nsys slows less than BestBdw: it is not ahead from the first point on."""
-    found = lines.allocated(["n-sys", "best-bandwidth"], "slowdown_mean")
+    found = lines.list_allocations(["n-sys", "best-bandwidth"], "slowdown_mean")
     if len(found) < 2:
         return NOTHING
     best = found["best-bandwidth"]
@@ -232,7 +232,7 @@ def _better_than_random(lines: Lines) -> Verdict:
 
 def _mckp_worst(lines: Lines) -> Verdict:
     """MCKP's slowdown is the largest among the non-random, in the mean over all points."""
-    found = lines.allocated(DETERMINED, "slowdown_mean")
+    found = lines.list_allocations(DETERMINED, "slowdown_mean")
     if "mckp" not in found or len(found) < 2:
         return NOTHING
     mine = found.pop("mckp")
@@ -251,7 +251,7 @@ def _rank(found: dict[str, dict[float, float]], name: str, loads: Sequence[float
 
 def _static_idle(lines: Lines) -> Verdict:
     """Static is among the best two on idle time at high load."""
-    found = lines.allocated(DETERMINED, "idle")
+    found = lines.list_allocations(DETERMINED, "idle")
     high = [load for load in found.get("static", {}) if load >= HIGH_LOAD]
     if not high or len(found) <= STRONG:
         return NOTHING
@@ -263,7 +263,7 @@ def _static_idle(lines: Lines) -> Verdict:
 
 def _static_targets(lines: Lines) -> Verdict:
     """Static is among the best two on slowdown over all points, with the curves of OSTs."""
-    found = lines.allocated(DETERMINED, "slowdown_mean")
+    found = lines.list_allocations(DETERMINED, "slowdown_mean")
     if "static" not in found or len(found) <= STRONG:
         return NOTHING
     loads = list(found["static"])
@@ -284,7 +284,7 @@ def _inaccurate_idle(lines: Lines) -> Verdict:
 
 
 def _cost_of_class_means(lines: Lines, measure: str) -> Verdict:
-    found = list(lines.paired([f"tcpu+{PLACING}"], measure, ("exact", "class-mean")).values())
+    found = list(lines.list_pairs([f"tcpu+{PLACING}"], measure, ("exact", "class-mean")).values())
     if len(found) < 2:
         return NOTHING
     exact, told = found

@@ -17,7 +17,7 @@ from fairlead.decide.policies.allocation.contract import NONE, Applications, bui
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.decide.policies.allocation.published import Oracle, Process, Size
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
-from fairlead.decide.sim.workloads.profiles import MIB, Profiles, best_counts, forge
+from fairlead.decide.sim.workloads.profiles import MIB, Profiles, count_best, read_forge
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -53,7 +53,7 @@ def _static(applications: Applications, pool: Layer, rng: np.random.Generator) -
     return find_nearest(applications, wanted, find_allowed(applications, pool))
 
 
-def policies() -> dict[str, Chooses]:
+def list_policies() -> dict[str, Chooses]:
     """The paper's, by its names: ZERO sends everybody straight to the file system, ONE gives a forwarder each. MCKP may
     send applications straight to the file system, as ORACLE may; MCKP >= 1 may not."""
     return {
@@ -68,7 +68,7 @@ def policies() -> dict[str, Chooses]:
     }
 
 
-def together(profiles: Profiles, rng: np.random.Generator) -> Applications:
+def draw_set(profiles: Profiles, rng: np.random.Generator) -> Applications:
     """A set: scenarios drawn with putting back. What they compute does not count here."""
     own = profiles.only(rng.integers(0, len(profiles), TOGETHER))
     return Applications.of(
@@ -83,39 +83,39 @@ def together(profiles: Profiles, rng: np.random.Generator) -> Applications:
     )
 
 
-def reached(applications: Applications, choice: I64) -> float:
+def compute_bandwidth(applications: Applications, choice: I64) -> float:
     """Bytes/s of all together, each alone on its forwarders (the paper's equation 2)."""
     granted = applications.bandwidth[np.arange(len(choice)), choice]
     return float(np.where(choice < 0, applications.direct, granted).sum())
 
 
-def bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, int], None]) -> dict[str, F64]:
+def compute_bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, int], None]) -> dict[str, F64]:
     """(POOLS, sets) bytes/s of each policy; the same sets for all."""
-    compared = policies()
+    compared = list_policies()
     out = {name: np.zeros((len(POOLS), sets)) for name in compared}
     pools = [build_pool(forwarders, MACHINE_NODES) for forwarders in POOLS]
     for i in range(sets):
         rng = np.random.default_rng((seed, i))
-        applications = together(profiles, rng)
+        applications = draw_set(profiles, rng)
         for name, choose in compared.items():
             if name in ("ZERO", "ONE", "ORACLE"):  # the same in every pool
-                out[name][:, i] = reached(applications, choose(applications, pools[-1], rng))
+                out[name][:, i] = compute_bandwidth(applications, choose(applications, pools[-1], rng))
                 continue
             for p, pool in enumerate(pools):
-                out[name][p, i] = reached(applications, choose(applications, pool, rng))
+                out[name][p, i] = compute_bandwidth(applications, choose(applications, pool, rng))
         tell(i + 1, sets)
     return out
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
+def compare_mckp(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """Medians over sets by pool and policy, and what the paper states of them. See `papers.Compares`."""
     sets = QUICK_SETS if quick else SETS
-    counted = best_counts(forge("max"))
+    counted = count_best(read_forge("max"))
     lines = [
         Line("189 scenarios", f"fastest with {n} forwarders", counted[n], published, 0.0, "scenarios")
         for n, published in BEST_COUNTS
     ]
-    lines += _lines(bandwidths(forge("mean"), seed, sets, tell))
+    lines += _lines(compute_bandwidths(read_forge("mean"), seed, sets, tell))
     live = "real applications, whose curves are not published: not simulated"
     lines.append(Line("live runs", "MCKP over STATIC", None, 1.9, note=live))
     drawn = (

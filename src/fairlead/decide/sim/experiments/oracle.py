@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision
-from fairlead.decide.sim.cycles.measures import measure
+from fairlead.decide.sim.cycles.measures import compute_measures
 from fairlead.decide.sim.cycles.model import Window, run
 from fairlead.decide.sim.workloads.published import DrawnSet
 
@@ -75,7 +75,7 @@ def mean_slowdown(drawn: DrawnSet, choice: I64, resources: I64, window: Window) 
     work = applications.time_s[np.arange(len(applications)), choice]
     outcome = run(drawn.cycles, resources, work, drawn.resources, window)
     best = applications.time_s.min(axis=1)
-    slow = measure(outcome, best, work, applications.compute_s, applications.cores, drawn.cores).slowdown
+    slow = compute_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores).slowdown
     blank = np.isnan(slow)
     if blank.any():
         slow[blank] = window.until_s / np.maximum(best[blank], 1e-9)

@@ -88,22 +88,22 @@ PAPERS: dict[str, Paper] = {
     "mckp": Paper(
         "Bez et al., IPDPS 2021",
         "MCKP against STATIC, SIZE, PROCESS and ORACLE for forwarders",
-        "fairlead.decide.sim.experiments.mckp:compared",
+        "fairlead.decide.sim.experiments.mckp:compare_mckp",
     ),
     "sunway": Paper(
         "Chen et al., JCST 2020",
         "load-aware OST pools: Table 3, Figures 7 to 9",
-        "fairlead.decide.sim.experiments.sunway:compared",
+        "fairlead.decide.sim.experiments.sunway:compare_sunway",
     ),
     "set-10": Paper(
         "Boito et al., TPDS 2023",
         "IO-SETS: Set-10 against fair share and exclusive access",
-        "fairlead.decide.sim.experiments.set10:compared",
+        "fairlead.decide.sim.experiments.set10:compare_set10",
     ),
     "dfra": Paper(
         "Ji et al., FAST 2019",
         "static against dynamic forwarding on a month like TaihuLight's",
-        "fairlead.decide.sim.experiments.dfra:compared",
+        "fairlead.decide.sim.experiments.dfra:compare_dfra",
     ),
 }
 """By the name `fairlead simulate` takes."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fairlead.decide.sim.experiments.cases import Case, Row, case_of, rows_of
+from fairlead.decide.sim.experiments.cases import Case, Row, build_case, build_rows
 from fairlead.decide.sim.experiments.replay_spec import Replay
 from fairlead.decide.sim.experiments.spec import Experiment
 
@@ -34,16 +34,16 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.sets) * len(self.wanted)
 
 
-def key_of(row: Row) -> Key:
+def build_key(row: Row) -> Key:
     """The name of a row."""
     return row.case_id, row.applications, row.load, row.set_number, row.policy, row.information
 
 
-def keys_of(experiments: Sequence[Experiment]) -> dict[Key, Case]:
+def list_keys(experiments: Sequence[Experiment]) -> dict[Key, Case]:
     """Every row that the experiments need, once however many need it, in order."""
     found: dict[Key, Case] = {}
     for one in experiments:
-        case = case_of(one)
+        case = build_case(one)
         digest = case.digest
         for applications, load in one.points:
             for number in range(one.sets):
@@ -53,7 +53,7 @@ def keys_of(experiments: Sequence[Experiment]) -> dict[Key, Case]:
     return found
 
 
-def pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]:
+def cut_pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]:
     """What is left to do, cut so that every set lies in the piece of its number whatever was done before."""
     before = set(done)
     lacking: dict[tuple[str, int, float | None, int], list[tuple[str, str]]] = {}
@@ -73,7 +73,7 @@ def pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]:
     ]
 
 
-def work(piece: Piece) -> list[Row]:
+def work_piece(piece: Piece) -> list[Row]:
     """All rows of a piece of sets of applications."""
     from fairlead.decide.registry import find_policy
 
@@ -81,5 +81,5 @@ def work(piece: Piece) -> list[Row]:
     for number in piece.sets:
         # Made anew for each set: what a policy keeps must not depend on which sets came before.
         made = [(name, information, find_policy(name)) for name, information in piece.wanted]
-        rows += rows_of(piece.case, piece.applications, piece.load, number, made)
+        rows += build_rows(piece.case, piece.applications, piece.load, number, made)
     return rows

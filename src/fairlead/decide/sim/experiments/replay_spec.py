@@ -76,7 +76,7 @@ class OwnPast(_InputRecord, frozen=True, kw_only=True, tag_field="kind", tag="hi
 Replay = Swf | Table | OwnPast
 
 
-def moment_ns(text: str) -> int:
+def parse_moment(text: str) -> int:
     """Epoch nanoseconds of `2026-10-01` or `2026-10-01T12:00`, UTC where no offset is written. Raises ValueError."""
     at = datetime.fromisoformat(text)
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
@@ -106,7 +106,7 @@ def _check_past(workload: OwnPast, refuse: Refuse) -> None:
     moments = []
     for name in ("since", "until"):
         try:
-            moments.append(moment_ns(getattr(workload, name)))
+            moments.append(parse_moment(getattr(workload, name)))
         except (ValueError, OverflowError):
             raise refuse(
                 f"workload.{name}", f"{getattr(workload, name)!r} is no date", "as 2026-10-01 or 2026-10-01T12:00"

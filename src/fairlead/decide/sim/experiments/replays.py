@@ -1,6 +1,6 @@
 """Replays of an experiment: jobs in, one row of measures a policy out, in the columns of sets of applications.
 
-What a measure means of jobs that come and go stands at `row`. Not here: reading jobs (`runtime.simulating.replays`).
+What a measure means of jobs that come and go stands at `build_row`. Jobs are read by `sim.runs.replays`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ import numpy as np
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim import platform
-from fairlead.decide.sim.cycles.measures import jain
-from fairlead.decide.sim.experiments.cases import Case, Row, value_of
-from fairlead.decide.sim.experiments.dfra import true_in
+from fairlead.decide.sim.cycles.measures import compute_jain
+from fairlead.decide.sim.experiments.cases import Case, Row, drop_nan
+from fairlead.decide.sim.experiments.dfra import predict_true_figures
 from fairlead.decide.sim.experiments.replay_spec import Swf, Table
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.replay.measures import granted_part, slowdown, stretch, waiting_core_hours
-from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.replay.measures import (
+    compute_granted_part,
+    compute_slowdown,
+    compute_stretch,
+    compute_waiting_core_hours,
+)
+from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.workloads import swf, tables
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
 
@@ -40,21 +45,21 @@ class Source:
     told: tuple[str, ...]
 
 
-def traced(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str) -> Source:
+def read_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str) -> Source:
     """Jobs of a trace's bytes. `seed`: what I/O a trace of SWF is given comes from it. Raises InputError."""
     changes = {} if workload.forwarders is None else {"forwarders": workload.forwarders}
     machine = platform.MACHINES[workload.machine](**changes)
     taken = (
-        swf.read(data, seed, machine=machine, where=where)
+        swf.read_swf(data, seed, machine=machine, where=where)
         if isinstance(workload, Swf)
-        else tables.read(data, machine, where=where)
+        else tables.read_table(data, machine, where=where)
     )
     drawn = taken.season
-    jobs = drawn.jobs if workload.days is None else first(drawn.jobs, workload.days * DAY_S)
-    expected = true_in(drawn)
+    jobs = drawn.jobs if workload.days is None else select_first(drawn.jobs, workload.days * DAY_S)
+    expected = predict_true_figures(drawn)
 
     def play(name: str, number: int) -> ReplayResult:
-        return replay(jobs, machine, _policy(name), seed=number, expected_of=expected)
+        return replay_jobs(jobs, machine, _policy(name), seed=number, expected_of=expected)
 
     return Source(
         jobs=jobs,
@@ -71,7 +76,7 @@ def _policy(name: str) -> PathPolicy:
     return path_policy(name)
 
 
-def first(jobs: Jobs, until_s: float) -> Jobs:
+def select_first(jobs: Jobs, until_s: float) -> Jobs:
     """Those that begin before `until_s`."""
     many = int(np.searchsorted(jobs.start_s, until_s))
     phases = int(jobs.first_phase[many])
@@ -84,7 +89,7 @@ def first(jobs: Jobs, until_s: float) -> Jobs:
     return Jobs(**columns)
 
 
-def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: ReplayResult) -> Row:
+def build_row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: ReplayResult) -> Row:
     """A replay as a row. The window is the whole of it, from the first job's start to the last one's end.
 
     Slowdown (also its parts, percentiles and fairness) is of jobs that ended and have I/O; `idle` is the share of the
@@ -93,7 +98,7 @@ def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: 
     load(pi_sys) is not defined for jobs that come and go: it is not known."""
     ended = ~np.isnan(found.end_s)
     busy = ended & (found.alone_s > 0)
-    rho, granted = slowdown(found)[busy], granted_part(found)[busy]
+    rho, granted = compute_slowdown(found)[busy], compute_granted_part(found)[busy]
     at = np.percentile(rho, (10, 50, 90)) if len(rho) else np.full(3, np.nan)
     span_s = float(found.end_s[ended].max() - jobs.start_s[0]) if ended.any() else 0.0
     waits_s = float((found.io_s * jobs.nodes)[ended].sum())
@@ -113,17 +118,17 @@ def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: 
         load_sys=None,
         slowdown_mean=_mean(rho),
         slowdown_max=float(rho.max()) if len(rho) else None,
-        slowdown_p10=value_of(float(at[0])),
-        slowdown_p50=value_of(float(at[1])),
-        slowdown_p90=value_of(float(at[2])),
+        slowdown_p10=drop_nan(float(at[0])),
+        slowdown_p50=drop_nan(float(at[1])),
+        slowdown_p90=drop_nan(float(at[2])),
         granted_mean=_mean(granted),
         contention_mean=_mean(rho - granted),
         idle=waits_s / (span_s * machine.nodes) if span_s > 0 else None,
-        core_hours_lost=float(waiting_core_hours(jobs, found)[ended].sum()) if ended.any() else None,
+        core_hours_lost=float(compute_waiting_core_hours(jobs, found)[ended].sum()) if ended.any() else None,
         occupancy_mean=_mean(layer),
         spread=float(layer.max() - layer.min()) if len(layer) else None,
-        stretch_mean=_mean(stretch(jobs, found)[busy]),
-        fairness=value_of(jain(1.0 / rho)),
+        stretch_mean=_mean(compute_stretch(jobs, found)[busy]),
+        fairness=drop_nan(compute_jain(1.0 / rho)),
         resources_mean=_mean(counts[busy].astype(np.float64)),
         class_slowdown=[_mean(rho[behaviour == b]) for b in range(len(BEHAVIOURS))],
         unfinished=int((~ended).sum()),
@@ -133,4 +138,4 @@ def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: 
 
 
 def _mean(values: np.ndarray) -> float | None:
-    return value_of(float(values.mean())) if len(values) else None
+    return drop_nan(float(values.mean())) if len(values) else None

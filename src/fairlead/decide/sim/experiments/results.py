@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead.decide.sim.experiments.cases import MEASURES, case_of, curves
+from fairlead.decide.sim.experiments.cases import MEASURES, build_case, read_curves
 from fairlead.decide.sim.experiments.conclusions import NAMES, PLACINGS, Conclusion
 from fairlead.decide.sim.experiments.spec import Experiment, ListedWorkload, Picture, PublishedWorkload
 from fairlead.decide.sim.experiments.summary import Course, Results
-from fairlead.decide.sim.workloads.profiles import best_counts, forge
+from fairlead.decide.sim.workloads.profiles import count_best, read_forge
 
 DEFAULT_PICTURES = (
     Picture(title="Mean I/O slowdown"),
@@ -73,9 +73,9 @@ class SimulationAnswer(msgspec.Struct, frozen=True, kw_only=True):
     conclusions: list[Conclusion] = []
 
 
-def told(experiment: Experiment, results: Results) -> ExperimentResult:
+def draw_results(experiment: Experiment, results: Results) -> ExperimentResult:
     """An experiment's pictures out of results."""
-    case = case_of(experiment).digest
+    case = build_case(experiment).digest
     usual = DEFAULT_PICTURES if isinstance(experiment.workload, PublishedWorkload | ListedWorkload) else REPLAY_PICTURES
     pictures = experiment.picture or list(usual)
     return ExperimentResult(
@@ -97,7 +97,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
         return Drawn(title=picture.title, kind=picture.kind, measure="", axis="curves", counts=_counts(experiment))
     names = picture.policies or experiment.chosen
     which = [(name, information) for name in names for information in experiment.information]
-    labels = labelled(which)
+    labels = shorten_labels(which)
     panels = []
     for applications in dict.fromkeys(k for k, _ in experiment.points):
         lines = [results.course(case, applications, name, picture.measure, information) for name, information in which]
@@ -108,7 +108,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
     )
 
 
-def labelled(which: Sequence[tuple[str, str]]) -> list[str]:
+def shorten_labels(which: Sequence[tuple[str, str]]) -> list[str]:
     """Short names of lines: what all have in common is left out."""
     split = [(name.partition("+")[0], name.partition("+")[2], information) for name, information in which]
     one_placing = len({placing for _, placing, _ in split if placing}) <= 1
@@ -127,5 +127,5 @@ def _counts(experiment: Experiment) -> dict[str, dict[int, int]]:
     if not isinstance(workload, PublishedWorkload):
         return {}
     if workload.profiles == "forge":
-        return {f"{statistic} of repetitions": best_counts(forge(statistic)) for statistic in ("max", "median")}
-    return {"curves": best_counts(curves(workload))}
+        return {f"{statistic} of repetitions": count_best(read_forge(statistic)) for statistic in ("max", "median")}
+    return {"curves": count_best(read_curves(workload))}

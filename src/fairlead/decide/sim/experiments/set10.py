@@ -60,7 +60,7 @@ class Periodic:
     io_s: F64
 
 
-def periodic(setting: Setting, seed: int | tuple[int, ...]) -> Periodic:
+def draw_periodic(setting: Setting, seed: int | tuple[int, ...]) -> Periodic:
     """A set as published: iterations normal about their mean (above 0), shares of I/O uniform and made to sum to the
     load, a first iteration within one iteration's time, so many as fill the horizon."""
     rng = np.random.default_rng(seed)
@@ -99,7 +99,7 @@ class Figures:
     utilisation: float
 
 
-def measured(applications: Periodic, shared: Sharing) -> Figures:
+def measure_run(applications: Periodic, shared: Sharing) -> Figures:
     """As the paper measures, between WINDOW's ends; an application that computed c has done c / t_cpu iterations."""
     k = len(applications.io_s)
     done = run(applications.cycles, np.zeros((k, 1), np.int64), applications.io_s, 1, WINDOW, sharing=shared)
@@ -112,14 +112,14 @@ def measured(applications: Periodic, shared: Sharing) -> Figures:
     )
 
 
-def means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> dict[str, Figures]:
+def compute_means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> dict[str, Figures]:
     """Means over sets by order; the same sets for all."""
     found: dict[str, list[Figures]] = {order: [] for order in ORDERS}
     for number in range(sets):
-        applications = periodic(setting, (seed, number))
+        applications = draw_periodic(setting, (seed, number))
         streams = Streams.alike(applications.iteration_s)
         for order, figures in found.items():
-            figures.append(measured(applications, build_sharing(order, streams)))
+            figures.append(measure_run(applications, build_sharing(order, streams)))
         tell()
     return {
         order: Figures(
@@ -131,7 +131,7 @@ def means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> d
     }
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
+def compare_set10(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """The settings of Figures 6 and 9, and a light load. See `papers.Compares`."""
     sets = QUICK_SETS if quick else SETS
     settings = (*FIGURE_6, *FIGURE_9, LIGHT)
@@ -144,7 +144,7 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Pap
         tell(done, sets * len(settings))
 
     for setting in settings:
-        found = means(setting, seed, sets, told)
+        found = compute_means(setting, seed, sets, told)
         for order, name in ORDERS.items():
             one = found[order]
             lines += [

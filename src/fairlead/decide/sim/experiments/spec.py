@@ -211,7 +211,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
         return [(k, load) for k in self.workload.applications for load in self.workload.loads]
 
 
-def read(text: str, where: str) -> Experiment:
+def read_experiment(text: str, where: str) -> Experiment:
     """An experiment from the text of a TOML file called `where`, checked. Raises ConfigError naming the field."""
     try:
         found = msgspec.convert(_with_sets(tomllib.loads(text.removeprefix("\ufeff"))), Experiment)
@@ -221,7 +221,7 @@ def read(text: str, where: str) -> Experiment:
         raise ConfigError("nested too deeply", where=where, remedy=PAGE) from error
     except msgspec.ValidationError as error:
         raise ConfigError(_field(str(error)), where=where, remedy=_remedy(str(error))) from error
-    check(found, where)
+    check_experiment(found, where)
     return found
 
 
@@ -248,7 +248,7 @@ def _remedy(message: str) -> str:
     return f"perhaps {near[0]}; {PAGE}" if near else PAGE
 
 
-def check(found: Experiment, where: str) -> None:
+def check_experiment(found: Experiment, where: str) -> None:
     """Raises ConfigError naming the field that no experiment can have."""
 
     def refuse(field: str, what: str, remedy: str) -> ConfigError:

@@ -50,7 +50,7 @@ class FileWrites:
         return len(self.target) * FILE_MB / self.total_s
 
 
-def write(
+def simulate_writes(
     rule: Placement,
     files: int,
     *,
@@ -100,21 +100,21 @@ def _flows(target: NDArray[np.int64], now_s: float) -> Phases:
     )
 
 
-def table_3() -> list[Line]:
+def build_table_3() -> list[Line]:
     """The paper's table, and how long round robin takes beside it."""
     lines = []
     for files, published in TABLE_3:
         within = 0.03 if files >= 200 else None
-        found = write(LeastOpen(), files).bandwidth
+        found = simulate_writes(LeastOpen(), files).bandwidth
         lines.append(Line(f"Table 3, {files} files at once", "all targets", found, published, within, "MB/s"))
     return lines
 
 
-def beside_round_robin(seed: int) -> list[Line]:
+def compare_round_robin(seed: int) -> list[Line]:
     """In kind as Figure 7: time until all files are written, by rule."""
     lines = []
     for files in (80, 160, 400):
-        times = {name: write(made(seed), files).total_s for name, made in RULES.items()}
+        times = {name: simulate_writes(made(seed), files).total_s for name, made in RULES.items()}
         setting = f"{files} files at once"
         lines += [Line(setting, f"{name}, until the last", value, unit="s") for name, value in times.items()]
         lines.append(
@@ -128,7 +128,7 @@ def beside_round_robin(seed: int) -> list[Line]:
     return lines
 
 
-def one_after_the_other(seed: int) -> list[Line]:
+def compare_arrivals(seed: int) -> list[Line]:
     """In kind as Figure 8: files come and go; how long a file takes. At a load of 0.9 the slowest target gets more from
     round robin than it can write, and never catches up."""
     lines = []
@@ -136,7 +136,7 @@ def one_after_the_other(seed: int) -> list[Line]:
         setting = f"{ARRIVING} files one after the other, load {load:g}"
         mean = {}
         for name, made in RULES.items():
-            found = write(made(seed), ARRIVING, apart_s=FILE_MB / (load * sum(MAX_PERF_MB)))
+            found = simulate_writes(made(seed), ARRIVING, apart_s=FILE_MB / (load * sum(MAX_PERF_MB)))
             took = found.closed_s - found.opened_s
             mean[name] = float(took.mean())
             lines += [
@@ -148,7 +148,7 @@ def one_after_the_other(seed: int) -> list[Line]:
     return lines
 
 
-def overloaded(seed: int, files: int) -> list[Line]:
+def compare_overload(seed: int, files: int) -> list[Line]:
     """In kind as Figure 9: others take a part of three targets. Their load is measured as `overload`; the rule counts
     it as a penalty or it does not; round robin and the told performance know nothing of it."""
     left = np.array([0.3, 1.0, 0.3, 1.0, 1.0, 1.0, 0.5, 1.0])
@@ -160,20 +160,22 @@ def overloaded(seed: int, files: int) -> list[Line]:
         "least-open without penalty": LeastOpen(penalty=0.0),
         "least-open with penalty": LeastOpen(penalty=1.0),
     }
-    times = {name: write(rule, files, capacity=capacity, overload=overload).total_s for name, rule in rules.items()}
+    times = {
+        name: simulate_writes(rule, files, capacity=capacity, overload=overload).total_s for name, rule in rules.items()
+    }
     lines = [Line(setting, f"{name}, until the last", value, unit="s") for name, value in times.items()]
     gain = times["least-open without penalty"] / times["least-open with penalty"]
     return [*lines, Line(setting, "without over with penalty, time", gain, wanted="> 1.5")]
 
 
-def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:  # noqa: ARG001
+def compare_sunway(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:  # noqa: ARG001
     """Table 3, and Figures 7 to 9 in kind. See `papers.Compares`."""
     lines: list[Line] = []
     parts: list[Callable[[], list[Line]]] = [
-        table_3,
-        lambda: beside_round_robin(seed),
-        lambda: one_after_the_other(seed),
-        lambda: overloaded(seed, 160),
+        build_table_3,
+        lambda: compare_round_robin(seed),
+        lambda: compare_arrivals(seed),
+        lambda: compare_overload(seed, 160),
     ]
     for done, part in enumerate(parts):
         lines += part()

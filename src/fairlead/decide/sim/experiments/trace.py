@@ -12,18 +12,18 @@ from functools import partial
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.registry import list_path_policies, list_policies, path_policy
-from fairlead.decide.sim.experiments.dfra import true_in
+from fairlead.decide.sim.experiments.dfra import predict_true_figures
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
-from fairlead.decide.sim.platform import taihulight
-from fairlead.decide.sim.replay.measures import summary
-from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.replay.measures import summarize_jobs
+from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.workloads import swf, tables
 
 DAY_S = 86_400.0
 _GZIP = b"\x1f\x8b"
 
 
-def compared_on(
+def compare_on_trace(
     data: bytes,
     where: str,
     policies: Sequence[str],
@@ -47,11 +47,11 @@ def compared_on(
                 where="--policy",
                 remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(list_path_policies())}",
             )
-    machine = taihulight() if forwarders is None else taihulight(forwarders=forwarders)
+    machine = build_taihulight() if forwarders is None else build_taihulight(forwarders=forwarders)
     taken = (
-        tables.read(data, machine, where=where)
+        tables.read_table(data, machine, where=where)
         if _is_table(data)
-        else swf.read(data, seed, machine=machine, where=where)
+        else swf.read_swf(data, seed, machine=machine, where=where)
     )
     drawn = taken.season
     until_s = float("inf") if days is None else days * DAY_S
@@ -61,16 +61,16 @@ def compared_on(
         tell(number * whole + done, len(policies) * whole)
 
     for number, name in enumerate(policies):
-        out = replay(
+        out = replay_jobs(
             drawn.jobs,
             machine,
             path_policy(name),
             seed=seed,
-            expected_of=true_in(drawn),
+            expected_of=predict_true_figures(drawn),
             progress=partial(told, number),
             until_s=until_s,
         )
-        found = summary(drawn.jobs, out)
+        found = summarize_jobs(drawn.jobs, out)
         lines += [
             Line(name, "jobs that ended", float(found.ended), unit="jobs"),
             Line(name, "mean I/O slowdown", _known(found.mean)),

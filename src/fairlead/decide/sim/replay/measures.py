@@ -10,23 +10,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.measures import jain
+from fairlead.decide.sim.cycles.measures import compute_jain
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
-from fairlead.decide.sim.replay.solo_time import by_job
+from fairlead.decide.sim.replay.solo_time import sum_by_job
 
 HOUR_S = 3600.0
 
 
-def slowdown(replayed: ReplayResult) -> F64:
+def compute_slowdown(replayed: ReplayResult) -> F64:
     """Seconds of I/O over those alone with the best grant (J,): rho of Bandet, Boito and Pallez 2024; 1 for a job
     without I/O, NaN for one that had not ended."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(replayed.alone_s == 0, 1.0, replayed.io_s / replayed.alone_s))
 
 
-def granted_part(replayed: ReplayResult) -> F64:
-    """Of `slowdown`, what the grant costs alone (rho_io) (J,); the rest is contention and faults."""
+def compute_granted_part(replayed: ReplayResult) -> F64:
+    """Of `compute_slowdown`, what the grant costs alone (rho_io) (J,); the rest is contention and faults."""
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(replayed.alone_s == 0, 1.0, replayed.granted_s / replayed.alone_s)
     return np.asarray(part)
@@ -34,22 +34,22 @@ def granted_part(replayed: ReplayResult) -> F64:
 
 def compute_s(jobs: Jobs) -> F64:
     """Seconds each job (J,) computes."""
-    return by_job(jobs, jobs.compute_s) + jobs.tail_s
+    return sum_by_job(jobs, jobs.compute_s) + jobs.tail_s
 
 
-def stretch(jobs: Jobs, replayed: ReplayResult) -> F64:
+def compute_stretch(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Run time over run time alone with the best grant (J,)."""
     alone = compute_s(jobs) + replayed.alone_s
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(alone == 0, 1.0, (replayed.end_s - jobs.start_s) / alone))
 
 
-def waiting_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
+def compute_waiting_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Core-hours each job's cores wait in I/O (J,)."""
     return np.asarray(replayed.io_s * jobs.cores / HOUR_S)
 
 
-def lost_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
+def compute_lost_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Core-hours each job's cores wait in I/O beyond what they would alone with the best grant (J,)."""
     return np.asarray((replayed.io_s - replayed.alone_s) * jobs.cores / HOUR_S)
 
@@ -72,11 +72,11 @@ class Summary:
     fairness: float
 
 
-def summary(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
+def summarize_jobs(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
     """The jobs of the mask `among` (J,) (None: all) in one row."""
     chosen = np.ones(len(jobs), np.bool_) if among is None else among
     ended = chosen & ~np.isnan(replayed.end_s)
-    rho = slowdown(replayed)[ended]
+    rho = compute_slowdown(replayed)[ended]
     none = float("nan")
     return Summary(
         jobs=int(chosen.sum()),
@@ -84,17 +84,17 @@ def summary(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None 
         mean=float(rho.mean()) if len(rho) else none,
         median=float(np.median(rho)) if len(rho) else none,
         p90=float(np.percentile(rho, 90)) if len(rho) else none,
-        granted=float(granted_part(replayed)[ended].mean()) if len(rho) else none,
-        stretch=float(stretch(jobs, replayed)[ended].mean()) if len(rho) else none,
-        waiting_core_hours=float(waiting_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
-        lost_core_hours=float(lost_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
-        fairness=jain(1.0 / rho) if len(rho) else none,
+        granted=float(compute_granted_part(replayed)[ended].mean()) if len(rho) else none,
+        stretch=float(compute_stretch(jobs, replayed)[ended].mean()) if len(rho) else none,
+        waiting_core_hours=float(compute_waiting_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
+        lost_core_hours=float(compute_lost_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
+        fairness=compute_jain(1.0 / rho) if len(rho) else none,
     )
 
 
-def by_class(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
+def summarize_by_class(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
     """A row for each class of jobs, rising; `classes` (J,) is `jobs.behaviour`, `jobs.basis`, or any other."""
-    return {int(c): summary(jobs, replayed, classes == c) for c in np.unique(classes)}
+    return {int(c): summarize_jobs(jobs, replayed, classes == c) for c in np.unique(classes)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Change:
     paid_core_hours: float
 
 
-def change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
+def compute_change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
     """What `after` changes for the jobs of `before`."""
     both = ~np.isnan(before.end_s) & ~np.isnan(after.end_s)
     was, now = before.io_s[both], after.io_s[both]

@@ -18,16 +18,16 @@ from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPoli
 from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.replay.disturbances import Sickness, courses, sickness
+from fairlead.decide.sim.replay.disturbances import Sickness, build_courses, find_sickness
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
-from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, forwarder_operation_s, layers
+from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, compute_operation_s, find_layers
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
-from fairlead.decide.sim.replay.solo_time import best_alone
+from fairlead.decide.sim.replay.solo_time import compute_best_alone
 
 _TOLD_EVERY = 1024
 
 
-def replay(
+def replay_jobs(
     jobs: Jobs,
     site: Site,
     policy: PathPolicy,
@@ -141,7 +141,7 @@ class _Running:
         drawn = np.random.default_rng([seed, 0]).random(j)
         place = np.floor(drawn * (site.nodes - jobs.nodes + 1)).astype(np.int64)
         self.first_node: I64 = np.where(jobs.first_node >= 0, jobs.first_node, place)
-        self.at, self.turn = layers(site), 0
+        self.at, self.turn = find_layers(site), 0
         self.end_s, self.io_s, self.granted_s = np.full(j, np.nan), np.zeros(j), np.full(j, np.nan)
         self.forwarders, self.targets = np.zeros(j, np.int64), np.zeros(j, np.int64)
         self.busy_s, self.scratch = np.zeros(len(site.whole)), np.zeros(len(site.whole))
@@ -151,12 +151,12 @@ class _Running:
         self.found = np.zeros((2, max(len(site.forwarders), 1)), np.int64)
         unlimited = np.full(len(jobs.compute_s), np.inf)
         self.rate: F64 = unlimited if jobs.phase_rate is None else np.asarray(jobs.phase_rate, np.float64)
-        self.operation_s = forwarder_operation_s(site)
+        self.operation_s = compute_operation_s(site)
 
     def disturb(self, faults: Sequence[Fault], noise: Changes | None, known_after_s: float) -> None:
         """Set up the engine with what goes wrong, and when the policy comes to know of it."""
-        self.engine = Engine(np.ones(len(self.site.whole)), courses(self.site, faults, noise))
-        self.sickness: Sickness = sickness(self.site, faults, known_after_s)
+        self.engine = Engine(np.ones(len(self.site.whole)), build_courses(self.site, faults, noise))
+        self.sickness: Sickness = find_sickness(self.site, faults, known_after_s)
         self.told = 0
 
     def until(self, now_s: float) -> None:
@@ -351,7 +351,7 @@ class _Running:
             end_s=self.end_s,
             io_s=np.where(ended, self.io_s, nan),
             granted_s=np.where(ended, self.granted_s, nan),
-            alone_s=np.where(ended, best_alone(jobs, site, servers=self.servers), nan),
+            alone_s=np.where(ended, compute_best_alone(jobs, site, servers=self.servers), nan),
             forwarders=self.forwarders,
             targets=self.targets,
             forwarder_busy=share[at.forwarder : at.forwarder + len(site.forwarders)],

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Processes:
-    """Some processes that stay until the block of `processes` ends."""
+    """Some processes that stay until the block of `start_processes` ends."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self._pool = pool
@@ -43,7 +43,7 @@ class Processes:
 
 
 @contextmanager
-def processes(count: int) -> Iterator[Workers]:
+def start_processes(count: int) -> Iterator[Workers]:
     """`count` worker processes while the block runs; one is this process itself."""
     if count <= 1:
         yield LocalWorkers()
@@ -55,7 +55,7 @@ def processes(count: int) -> Iterator[Workers]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def processors() -> int:
+def count_processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0))
 

@@ -16,12 +16,12 @@ from fairlead.core.errors import ConfigError, FairleadError
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.experiments.cases import Row
 from fairlead.decide.sim.experiments.pieces import Piece
-from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, moment_ns
-from fairlead.decide.sim.experiments.replays import Source, row, traced
+from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, parse_moment
+from fairlead.decide.sim.experiments.replays import Source, build_row, read_trace
 from fairlead.decide.sim.experiments.spec import Experiment
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.workloads.history import jobs_of, phases_of, sound
-from fairlead.decide.sim.workloads.history_curves import learn
+from fairlead.decide.sim.workloads.history import build_jobs, build_phases, drop_unsound
+from fairlead.decide.sim.workloads.history_curves import learn_curves
 from fairlead.decide.whatif.history import read_past
 from fairlead.decide.whatif.replays import OnLayer, build_recorded, replay_past
 from fairlead.decide.whatif.site import build_past_site, find_known_site
@@ -30,7 +30,7 @@ from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
 
 
-def resolved(experiment: Experiment) -> Experiment:
+def resolve_workload(experiment: Experiment) -> Experiment:
     """The experiment with what is in its jobs: their digest and number, and what was dropped and assumed in its note.
     Raises ConfigError naming the field where jobs cannot be read, are none, or are others than it says."""
     workload = experiment.workload
@@ -59,7 +59,7 @@ def resolved(experiment: Experiment) -> Experiment:
     return msgspec.structs.replace(experiment, workload=whole, note=note)
 
 
-def replayed(piece: Piece) -> list[Row]:
+def replay_piece(piece: Piece) -> list[Row]:
     """All rows of a piece. Raises ConfigError when its jobs have changed since."""
     workload = piece.case.workload
     if not isinstance(workload, Swf | Table | OwnPast):
@@ -71,7 +71,7 @@ def replayed(piece: Piece) -> list[Row]:
             raise ConfigError("workload: its jobs have changed", where=workload.content, remedy="run it again")
         for name, _ in piece.wanted:
             found = source.play(name, piece.case.seed * 1_000_003 + number)
-            rows.append(row(piece.case, number, name, source.jobs, source.machine, found))
+            rows.append(build_row(piece.case, number, name, source.jobs, source.machine, found))
     return rows
 
 
@@ -92,20 +92,20 @@ def _read(workload: Replay, seed: tuple[int, int]) -> Source:
         raise ConfigError(
             f"{path} cannot be read: {(error.strerror or str(error)).lower()}", remedy="check the path"
         ) from error
-    return traced(workload, data, seed, path.name)
+    return read_trace(workload, data, seed, path.name)
 
 
 def _past(workload: OwnPast) -> Source:
     lake = Lake.open(Path(workload.lake))
-    span = Span(moment_ns(workload.since), moment_ns(workload.until))
+    span = Span(parse_moment(workload.since), parse_moment(workload.until))
     facts = read_site_facts(workload.site)
     peaks = {} if facts is None else dict(facts.peaks)
     past = read_past(lake, span)
-    fit = sound(past.runs, past.bursts)
+    fit = drop_unsound(past.runs, past.bursts)
     known, defaults = find_known_site(lake, span, past, peaks)
-    phases = phases_of(fit.runs, fit.bursts)
-    curves = learn(fit.runs, phases, defaults)
-    history = jobs_of(fit.runs, phases, curves)
+    phases = build_phases(fit.runs, fit.bursts)
+    curves = learn_curves(fit.runs, phases, defaults)
+    history = build_jobs(fit.runs, phases, curves)
     site = build_past_site(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
     rest = build_recorded(past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None)
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")

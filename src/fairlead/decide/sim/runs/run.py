@@ -1,7 +1,7 @@
 """Runs experiments to their end: pieces to workers, rows to the lake as they come, what is there already left out.
 
 Killed at any moment, the next run makes only the pieces that were under way. Not here: the pieces
-(`fairlead.decide.sim.experiments.pieces`), workers (`processes`, `fairlead.explain.batch.workers`).
+(`fairlead.decide.sim.experiments.pieces`), workers (`start_processes`, `fairlead.explain.batch.workers`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.cases import Row
 from fairlead.decide.sim.experiments.papers import PAPERS, PaperReport
-from fairlead.decide.sim.experiments.pieces import Piece, keys_of, pieces, work
+from fairlead.decide.sim.experiments.pieces import Piece, cut_pieces, list_keys, work_piece
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Swf, Table
-from fairlead.decide.sim.experiments.spec import Experiment, read
+from fairlead.decide.sim.experiments.spec import Experiment, read_experiment
 from fairlead.decide.sim.runs import results as kept_results
-from fairlead.decide.sim.runs.processes import processes, processors
-from fairlead.decide.sim.runs.replays import replayed, resolved
+from fairlead.decide.sim.runs.processes import count_processors, start_processes
+from fairlead.decide.sim.runs.replays import replay_piece, resolve_workload
 from fairlead.explain.batch.workers import Workers, start_workers
 from fairlead.store.lake import Lake
 
@@ -39,43 +39,43 @@ class Ran:
     experiments: tuple[Experiment, ...]
 
 
-def simulate(
+def simulate_experiments(
     experiments: Sequence[Experiment], root: Path, crew: Workers, *, wait_s: float = 0.0, tell: Tell | None = None
 ) -> Ran:
     """Runs what is lacking of experiments into the lake in `root` (made if there is none). Raises LakeError,
     LakeBusyError, what policies raise."""
-    experiments = [resolved(one) for one in experiments]
+    experiments = [resolve_workload(one) for one in experiments]
     lake = Lake.open(root, create=True)
-    wanted = keys_of(experiments)
+    wanted = list_keys(experiments)
     with lake.writer(wait_s=wait_s) as writer:
-        before = kept_results.done(lake, {key[0] for key in wanted}) & wanted.keys()
-        left = pieces(wanted, before)
+        before = kept_results.find_done(lake, {key[0] for key in wanted}) & wanted.keys()
+        left = cut_pieces(wanted, before)
         made = 0
         if tell is not None:
             tell(len(before), len(wanted))
         if left:
             for piece, rows in crew.each(worked, left):
-                kept_results.kept(writer, piece, rows)
+                kept_results.keep_rows(writer, piece, rows)
                 made += len(rows)
                 if tell is not None:
                     tell(len(before) + made, len(wanted))
-        kept_results.whole(writer, experiments)
+        kept_results.mark_whole(writer, experiments)
     return Ran(made, len(before), lake, tuple(experiments))
 
 
 def worked(piece: Piece) -> list[Row]:
     """What a worker does: sets of applications, or a replay."""
-    return replayed(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else work(piece)
+    return replay_piece(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else work_piece(piece)
 
 
-def compare(
+def compare_paper(
     name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None
 ) -> PaperReport:
     """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
     lake = Lake.open(root, create=True)
     with lake.writer(wait_s=wait_s) as writer:
         answer = PAPERS[name].compares()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
-        kept_results.told(writer, name, answer, seed)
+        kept_results.keep_paper(writer, name, answer, seed)
     return answer
 
 
@@ -91,13 +91,13 @@ def replay_trace(
     tell: Tell | None = None,
 ) -> PaperReport:
     """Replays the jobs of a trace and keeps what came of it under the file's name. Raises UsageError, InputError."""
-    from fairlead.decide.sim.experiments.trace import compared_on
+    from fairlead.decide.sim.experiments.trace import compare_on_trace
 
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
-    answer = compared_on(
+    answer = compare_on_trace(
         data,
         path.name,
         policies,
@@ -107,15 +107,15 @@ def replay_trace(
         tell=tell or (lambda _done, _all: None),
     )
     with Lake.open(root, create=True).writer(wait_s=wait_s) as writer:
-        kept_results.told(writer, path.name, answer, seed)
+        kept_results.keep_paper(writer, path.name, answer, seed)
     return answer
 
 
 @contextmanager
-def crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
+def open_crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
     """Who works: processes of this machine, or Dask's: `local`, or a scheduler's address."""
     if dask is None:
-        with processes(jobs or processors()) as found:
+        with start_processes(jobs or count_processors()) as found:
             yield found
         return
     with start_workers("processes" if dask == "local" else dask, count=jobs) as found:
@@ -125,7 +125,7 @@ def crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
 def read_spec(path: Path) -> Experiment:
     """An experiment from a file; what it names besides lies seen from there. Raises UsageError, ConfigError."""
     try:
-        found = read(path.read_text(encoding="utf-8"), str(path))
+        found = read_experiment(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:

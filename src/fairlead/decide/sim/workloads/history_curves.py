@@ -147,7 +147,7 @@ class Curves:
         )
 
 
-def learn(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
+def learn_curves(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
     """Curves from J sound runs and their P phases. Durations are never used as such: they hold the contention of their
     day."""
     keys, scale = _keys(runs, phases), _scale(runs, phases)

@@ -62,7 +62,7 @@ class Season:
     written: F64
     core_hours: F64
 
-    def mode_name(self, job: int) -> str:
+    def format_mode(self, job: int) -> str:
         """N-N, N-M, N-1 or 1-1; a storm's files are each process's own (N-N)."""
         return (*sunway.MODES, "N-N", "1-1")[int(self.mode[job])]
 
@@ -82,7 +82,7 @@ class Programs:
     chance: F64
 
 
-def given_io(
+def add_io(
     seed: np.random.SeedSequence,
     site: Programs,
     program: I64,

@@ -10,9 +10,15 @@ from collections import Counter
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.decide.sim.platform import taihulight
+from fairlead.decide.sim.platform import build_taihulight
 from fairlead.decide.sim.workloads import sunway
-from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, ImportResult, nothing_left, unpacked
+from fairlead.decide.sim.workloads.import_result import (
+    LONGEST_RUN_S,
+    MOST_NUMBER,
+    ImportResult,
+    build_empty_error,
+    unpack_text,
+)
 from fairlead.decide.sim.workloads.io_rules import (
     F64,
     I64,
@@ -21,14 +27,14 @@ from fairlead.decide.sim.workloads.io_rules import (
     STORM,
     TRIVIAL,
     Programs,
-    given_io,
+    add_io,
 )
 
 FIELDS = 18
 _SUBMIT, _WAIT, _RUN, _USED, _ASKED, _STATUS, _USER, _PROGRAM = 1, 2, 3, 4, 7, 10, 11, 13
 
 
-def read(
+def read_swf(
     data: bytes,
     seed: int | tuple[int, ...],
     *,
@@ -43,10 +49,10 @@ def read(
     programs 16.3 % have non-trivial I/O, with modes, volumes and phases as TaihuLight's population (`io_rules`). Nodes
     of a job are in a row, where the last left off. Raises InputError where no job is left.
     """
-    machine = machine or taihulight()
-    table, lines, rows, dropped, unknown_wait = _rows(unpacked(data, where))
+    machine = machine or build_taihulight()
+    table, lines, rows, dropped, unknown_wait = _rows(unpack_text(data, where))
     if not len(table):
-        raise nothing_left(rows, dropped, where)
+        raise build_empty_error(rows, dropped, where)
     order = np.lexsort((np.arange(len(table)), table[:, 0]))
     table, lines = table[order], lines[order]
     start, run_s = table[:, 0] - table[0, 0], table[:, 1]
@@ -56,11 +62,11 @@ def read(
         dropped["larger than the machine"] = int((~fits).sum())
         table, lines, start, run_s, nodes = table[fits], lines[fits], start[fits], run_s[fits], nodes[fits]
         if not len(table):
-            raise nothing_left(rows, dropped, where)
+            raise build_empty_error(rows, dropped, where)
     seeds = np.random.SeedSequence(seed).spawn(2)
     program, site = _programs(np.random.default_rng(seeds[0]), table, nodes, run_s)
     behind = np.cumsum(nodes) - nodes
-    season = given_io(
+    season = add_io(
         seeds[1],
         site,
         program,

@@ -10,18 +10,18 @@ import numpy as np
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
-from fairlead.decide.sim.platform import taihulight
+from fairlead.decide.sim.platform import build_taihulight
 from fairlead.decide.sim.workloads import sunway
-from fairlead.decide.sim.workloads.io_rules import I64, PATTERN_COUNTS, PROGRAM_SIGMA, STORM, Programs, Season, given_io
+from fairlead.decide.sim.workloads.io_rules import I64, PATTERN_COUNTS, PROGRAM_SIGMA, STORM, Programs, Season, add_io
 
-__all__ = ["DAY_S", "STORM", "YEAR_S", "Season", "season"]
+__all__ = ["DAY_S", "STORM", "YEAR_S", "Season", "draw_season"]
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
 SHORTEST_S, LONGEST_S = 25.0, 86_400.0
 _ZIPF = 0.9
 
 
-def season(
+def draw_season(
     seed: int | tuple[int, ...],
     *,
     span_s: float = YEAR_S,
@@ -35,7 +35,7 @@ def season(
     Beacon counted 73,400 such jobs a year; `jobs_per_year` makes it a busier machine of the same population. They begin
     at random times. What is drawn in streams of its own does not move when something else is changed.
     """
-    machine = machine or taihulight()
+    machine = machine or build_taihulight()
     for name, value in (("span_s", span_s), ("jobs_per_year", jobs_per_year), ("volume_scale", volume_scale)):
         if not (np.isfinite(value) and value > 0):
             raise UsageError(f"{name} is {value:g}", where=name, remedy="a number above 0")
@@ -49,9 +49,7 @@ def season(
     program = streams[3].choice(programs, j, p=site.chance)
     run_s = np.clip(site.run_s[program] * streams[4].uniform(0.9, 1.1, j), SHORTEST_S, LONGEST_S)
     first_node = _first_nodes(streams[5], site.nodes[program], machine.nodes)
-    return given_io(
-        seeds[6], site, program, start, run_s, first_node, machine, span_s=span_s, volume_scale=volume_scale
-    )
+    return add_io(seeds[6], site, program, start, run_s, first_node, machine, span_s=span_s, volume_scale=volume_scale)
 
 
 def _programs(rng: np.random.Generator, count: int, machine: Site) -> Programs:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_duration
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.health.incidents import SEEN, is_under_maintenance
 from fairlead.explain.analysis.health.limits import HealthLimits
 
@@ -87,7 +87,7 @@ def _told(
         "job": one.jobs[0] if one.hint == "one_client" and one.jobs else None,
     }
     finding = Finding(
-        id=identity(rule, cluster, subject.kind, subject.id, one.id),
+        id=compute_identity(rule, cluster, subject.kind, subject.id, one.id),
         rule=rule,
         title=_title(one),
         subject=subject,
@@ -111,7 +111,7 @@ def _told(
 def _title(one: Incident) -> str:
     """In the present while it goes on, and then without a duration, which would change all the time."""
     words = _STATE if one.to_ns is None else _PAST
-    title = f"{_PLAIN[one.layer]} {inert(one.component)} {words[one.kind]}"
+    title = f"{_PLAIN[one.layer]} {escape_text(one.component)} {words[one.kind]}"
     if one.share_of_peak is not None and one.kind != "dead":
         title += f": {one.share_of_peak:.0%} of its peak"
     if one.to_ns is not None:
@@ -122,7 +122,7 @@ def _title(one: Incident) -> str:
 def _evidence(one: Incident) -> list[Evidence]:
     facts = [fact for fact in one.evidence if fact.metric != SEEN]
     if one.jobs:
-        names = ", ".join(inert(job) for job in one.jobs[:_SHOWN_JOBS])
+        names = ", ".join(escape_text(job) for job in one.jobs[:_SHOWN_JOBS])
         more = f" and {len(one.jobs) - _SHOWN_JOBS} more" if len(one.jobs) > _SHOWN_JOBS else ""
         facts.append(Evidence(text=f"Jobs it served then: {names}{more}.", metric="jobs", value=len(one.jobs)))
     return facts

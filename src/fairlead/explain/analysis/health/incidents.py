@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import identity
+from fairlead.core.model.diagnosis import compute_identity
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_bandwidth, format_count
@@ -122,7 +122,7 @@ def build_incident(
     on_and_off = np.isfinite(part).any() and float(np.nanmedian(part)) < _THROUGHOUT
     flapping = spell.turns >= 2 or 2 * spell.flaps > len(spell.sick) or on_and_off
     return Incident(
-        id=spell.id or identity("incident", LAYERS[kind], name, spell.from_ns),
+        id=spell.id or compute_identity("incident", LAYERS[kind], name, spell.from_ns),
         layer=LAYERS[kind],  # type: ignore[arg-type]
         component=name,
         from_ns=spell.from_ns,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fairlead.core.model.finding import Evidence, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_bytes, format_count, format_duration, format_percent
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference import score
 from fairlead.explain.analysis.interference.blame import assign_blame, order_worst_first
 from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_path
@@ -217,13 +217,13 @@ def _components(case: Case, trust: float) -> list[_Candidate]:
 
 def _sick(case: Case, row: int, incident: Incident, cost: float, lost: float) -> list[Evidence]:
     one = case.loads.components[case.found.held[row].place]
-    name = f"{PLAIN[one.kind]} {inert(one.id)}"
+    name = f"{PLAIN[one.kind]} {escape_text(one.id)}"
     state = "did not work" if incident.kind == "dead" else "was below its known peak"
     if incident.kind != "dead" and incident.share_of_peak is not None:
         state = f"reached {format_percent(incident.share_of_peak)} of its known peak"
     told = [
         Evidence(
-            text=f"{name} {state} while the phase ran (incident {inert(incident.id)})",
+            text=f"{name} {state} while the phase ran (incident {escape_text(incident.id)})",
             metric="share_of_peak",
             value=incident.share_of_peak,
             unit="share",

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.units import format_bandwidth, format_bytes, format_count, format_duration, format_percent
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference.blame import Blame, order_worst_first
 from fairlead.explain.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.explain.analysis.interference.dose_response import Doses
@@ -104,7 +104,7 @@ def is_likely_shared(case: Case, job: int) -> bool:
 def list_counter_evidence(case: Case, job: int) -> list[Evidence]:
     """What speaks against a neighbour, strongest first."""
     loads, found, blame = case.loads, case.found, case.blame
-    name = inert(loads.jobs[job])
+    name = escape_text(loads.jobs[job])
     lost = float(found.lost.sum())
     cost = float(blame.jobs[job])
     told = [
@@ -124,7 +124,7 @@ def list_counter_evidence(case: Case, job: int) -> list[Evidence]:
         chance = format_percent(float(case.doses.by_chance[job]))
         told.append(
             Evidence(
-                text=f"in the seconds in which job {inert(case.loads.jobs[job])} did most the phase ran at "
+                text=f"in the seconds in which job {escape_text(case.loads.jobs[job])} did most the phase ran at "
                 f"{_rate(high, case.kind)}, in those in which it did least at {_rate(low, case.kind)} "
                 f"(moved in time, its load fits as well in {chance} of tries)",
                 metric="dose_response",
@@ -138,13 +138,13 @@ def list_counter_evidence(case: Case, job: int) -> list[Evidence]:
 def _at(case: Case, row: int, job: int) -> Evidence:
     held = case.found.held[row]
     one = case.loads.components[held.place]
-    where = f"{PLAIN[one.kind]} {inert(one.id)}"
+    where = f"{PLAIN[one.kind]} {escape_text(one.id)}"
     share = float(case.blame.holding[row, job])
     workers = one.kind == "forwarder" and bool(np.nansum(one.parts.busy_s) > 0)
     of_what = "the time its workers were busy" if workers else "what it did"
     if not one.counted:
         of_what += " (estimated from the job's own traffic)"
-    text = f"at {where} job {inert(case.loads.jobs[job])} held {format_percent(share)} of {of_what}"
+    text = f"at {where} job {escape_text(case.loads.jobs[job])} held {format_percent(share)} of {of_what}"
     if held.wait_s is not None and one.kind == "forwarder":
         whose = f"its {WORDS.get(case.kind, 'requests')}" if held.mine else "requests of all jobs"
         text = (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.model.diagnosis import told_of
+from fairlead.core.model.diagnosis import parse_findings
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.questions.answers import JobRow
 from fairlead.explain.questions.answers_pages import MyJob, MyJobs
@@ -259,7 +259,9 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     import pyarrow as pa
 
     told = redact_findings(
-        lake, told_of(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})), sight
+        lake,
+        parse_findings(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})),
+        sight,
     )
     made = {}
     for (key, these), one in zip(some.items(), told, strict=True):

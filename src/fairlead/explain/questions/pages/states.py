@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fairlead.core.model.diagnosis import incidents_of
+from fairlead.core.model.diagnosis import parse_incidents
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.component_hosts import find_hosts
 from fairlead.explain.questions.coverage import PERIODS, find_gaps
@@ -40,7 +40,7 @@ def open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> l
         f" AND NOT coalesce(withdrawn, false){chosen} ORDER BY from_ns DESC, id",
         {"layer": layer} if layer else None,
     )
-    return redact_incidents(lake, incidents_of(found), sight)
+    return redact_incidents(lake, parse_incidents(found), sight)
 
 
 def find_trouble(lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident]) -> Trouble:

@@ -1,6 +1,7 @@
 """The load maker: a described machine at work, and what all its nodes would report of it. Simulated, from a seed.
 
-`small(seed)`, `two_layer(seed)` and `taihulight(seed)` give a `Play`: `play.tables()` are Arrow tables by name.
+`build_small(seed)`, `build_two_layer(seed)` and `build_taihulight(seed)` give a `Play`;
+`play.tables()` are Arrow tables by name.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ __all__ = ["SMALL", "TAIHULIGHT", "Fault", "Mix", "Play", "small", "taihulight",
 
 def small(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
     """64 nodes, 4 forwarders, 8 targets, 1 MDS."""
-    return Play(platform.small(), mix, seed, seconds, faults=faults)
+    return Play(platform.build_small(), mix, seed, seconds, faults=faults)
 
 
 def two_layer(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
     """128 nodes without forwarders, 16 targets, 2 MDS."""
-    return Play(platform.two_layer(), mix, seed, seconds, faults=faults)
+    return Play(platform.build_two_layer(), mix, seed, seconds, faults=faults)
 
 
 def taihulight(seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix = TAIHULIGHT) -> Play:
     """40,960 nodes, 288 forwarders, 864 targets, 2 MDS."""
-    return Play(platform.taihulight(), mix, seed, seconds, faults=faults)
+    return Play(platform.build_taihulight(), mix, seed, seconds, faults=faults)

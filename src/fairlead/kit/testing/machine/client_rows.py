@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.site import F64, I32
-from fairlead.core.model.tables import OPS, batch_of, word_column
+from fairlead.core.model.tables import OPS, batch_of, build_word_column
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import DATA, INTERFACES, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
@@ -108,7 +108,7 @@ def ops_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa
             "job_id": words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
             "rank": course.rank[runs.lane],
             "interface": words(course.interface[flow], INTERFACES.__getitem__),
-            "fs": word_column(course.files.fs, len(flow)),
+            "fs": build_word_column(course.files.fs, len(flow)),
             "op": words(op, WORDS.__getitem__),
             "file_id": course.files.ids()[file],
             "handle": file.astype(np.int64) + 3,

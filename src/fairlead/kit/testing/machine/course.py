@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import F64, I32, Site
-from fairlead.decide.sim.engine import Engine, Phases, Segments, joined, together
-from fairlead.decide.sim.faults import Fault, changes
-from fairlead.decide.sim.steps import I64, Laid, Step, at_share, lay_out
+from fairlead.decide.sim.engine import Engine, Phases, Segments, join_phases, join_segments
+from fairlead.decide.sim.faults import Fault, build_changes
+from fairlead.decide.sim.steps import I64, Laid, Step, lay_out, slow_step
 from fairlead.kit.testing.machine.files import Files
 from fairlead.kit.testing.machine.population import DrawnJob
 
@@ -102,7 +102,7 @@ class MachineRun:
         `noise`: None for a machine on which the same takes the same time."""
         capacity = machine.capacity(LOCKS)
         self.machine = machine
-        self._engine = Engine(capacity, changes(machine, faults, capacity))
+        self._engine = Engine(capacity, build_changes(machine, faults, capacity))
         self._choose = choose
         self._noise = noise
         self._given: list[Phases] = []
@@ -136,12 +136,12 @@ class MachineRun:
             parts.append(self._engine.run(now, record=True))
         self._retire()
         parts.append(self._engine.pending())
-        return self._course(joined(parts), until_s)
+        return self._course(join_segments(parts), until_s)
 
     def _retire(self) -> None:
         if not self._running:
             return
-        _, ended = self._engine.phase_times()
+        _, ended = self._engine.list_phase_times()
         for place in sorted(self._running):
             job = self._jobs[place]
             end = float(ended[job.last_phase])
@@ -225,7 +225,7 @@ class MachineRun:
                 if key not in alike:
                     alike[key] = lay_out(machine, part, nodes, forwarder_of, mds, 0)
                 laid = alike[key]
-            laid = at_share(laid, share)
+            laid = slow_step(laid, share)
             self._laid.append((place, part, laid, files))
             made.append((part, laid))
         return made
@@ -260,7 +260,7 @@ class MachineRun:
 
     def _course(self, segments: Segments, until_s: float) -> Course:
         begun, ended = self._engine.times()
-        phase_begun, phase_ended = self._engine.phase_times()
+        phase_begun, phase_ended = self._engine.list_phase_times()
         laid = [one for _, _, one, _ in self._laid]
         sizes = np.array([len(one.amount) for one in laid], np.int64)
         lanes = _together([np.bincount(one.lane_flow, minlength=len(one.amount)) for one in laid], np.int64)
@@ -297,7 +297,7 @@ class MachineRun:
             file=_together([files[one.file] for _, _, one, files in self._laid], np.int32),
             offset=_together([one.offset for one in laid], np.int64),
             stride=_together([one.stride for one in laid], np.int64),
-            phases=together(self._given),
+            phases=join_phases(self._given),
         )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.site import F64
 from fairlead.decide.sim.engine import Engine, Phases
-from fairlead.decide.sim.faults import Fault, changes
+from fairlead.decide.sim.faults import Fault, build_changes
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.cause_words import cause_features, word_of
 from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, PlacedJob
@@ -244,7 +244,7 @@ def alone(course: Course, phases: I64) -> F64:
     engine = Engine(course.machine.capacity(LOCKS))
     engine.add(_chosen(course, flows, numbers, np.arange(-1, len(phases) - 1), np.zeros(len(phases))))
     engine.run()
-    begun, ended = engine.phase_times()
+    begun, ended = engine.list_phase_times()
     return np.asarray(ended - begun)
 
 
@@ -265,10 +265,10 @@ def held(
     given.amount[:] = np.maximum(given.amount - _done(course, flows, from_s), 0.0)
     capacity = course.machine.capacity(LOCKS)
     shifted = [replace(fault, from_s=fault.from_s - from_s, to_s=fault.to_s - from_s) for fault in faults]
-    engine = Engine(capacity, changes(course.machine, shifted, capacity))
+    engine = Engine(capacity, build_changes(course.machine, shifted, capacity))
     engine.add(given)
     engine.run()
-    _, ended = engine.phase_times()
+    _, ended = engine.list_phase_times()
     when = np.full(len(kept), np.nan)
     when[phases] = ended + from_s
     return when

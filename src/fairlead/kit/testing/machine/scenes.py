@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import small
+from fairlead.decide.sim.platform import build_small
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program
@@ -60,7 +60,13 @@ def play(
         for drawn, begin, first in jobs
     }
     return Play(
-        machine or small(), Mix(), seed, seconds, faults=faults, jobs=[drawn for drawn, _, _ in jobs], placed=placed
+        machine or build_small(),
+        Mix(),
+        seed,
+        seconds,
+        faults=faults,
+        jobs=[drawn for drawn, _, _ in jobs],
+        placed=placed,
     )
 
 

@@ -122,10 +122,10 @@ class Season:
 
 def small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the small machine with forwarders."""
-    return Season(platform.small(), SMALL_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]
+    return Season(platform.build_small(), SMALL_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]
 
 
 def ordinary_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the ordinary site: no forwarders, and links so narrow that a job alone does not fill its storage."""
-    machine = platform.two_layer(node_bandwidth=600e6, process_bandwidth=250e6)
+    machine = platform.build_two_layer(node_bandwidth=600e6, process_bandwidth=250e6)
     return Season(machine, TWO_LAYER_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]

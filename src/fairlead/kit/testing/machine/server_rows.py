@@ -14,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.site import F64
-from fairlead.core.model.tables import DEVICE, FORWARDER, METADATA, PFS_CLIENT, PORT, TARGET, batch_of, word_column
+from fairlead.core.model.tables import (
+    DEVICE,
+    FORWARDER,
+    METADATA,
+    PFS_CLIENT,
+    PORT,
+    TARGET,
+    batch_of,
+    build_word_column,
+)
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, words
 from fairlead.kit.testing.machine.course import DATA, Course
@@ -197,7 +206,7 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
             "write_ops": _ints(wo),
             "busy_ns": (share * NS).astype(np.int64),
             "queue_ns": (busy * NS).astype(np.int64),
-            "kind": word_column("hdd", len(second)),
+            "kind": build_word_column("hdd", len(second)),
         },
     )
 
@@ -274,8 +283,8 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
             "write_rpcs": _ints(wr[some]),
             "read_bytes": _ints(rb[some]),
             "write_bytes": _ints(wb[some]),
-            "source": word_column("osc", n),
-            "fs": word_column(course.files.fs, n),
+            "source": build_word_column("osc", n),
+            "fs": build_word_column(course.files.fs, n),
         },
     )
 

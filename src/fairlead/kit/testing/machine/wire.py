@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words, encode
+from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words, encode_batch
 from fairlead.core.model.tables import TABLES
 from fairlead.kit.testing.machine.play import Play
 
@@ -150,7 +150,7 @@ class Cut:
             first_ns=None if when is None else int(when.min()),
             last_ns=None if when is None else int(when.max()),
         )
-        return encode(header, columns)
+        return encode_batch(header, columns)
 
 
 _Cutter = Callable[[int, int], Column | None]

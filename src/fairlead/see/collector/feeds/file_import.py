@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core import clock
-from fairlead.core.batches.decoding import batches
-from fairlead.core.batches.rows import rows_of
+from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.rows import build_rows
 from fairlead.core.compression.merger import Merger
 from fairlead.core.errors import CorruptInputError, InputError
 from fairlead.core.extensions import Guarded
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, table_of
+from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, find_table
 from fairlead.see.collector.feed import Sink
 from fairlead.see.sources.base import Source
 from fairlead.see.sources.inputs import explain_unreadable
@@ -145,7 +145,7 @@ def _records(source: Source, path: Path, taken: ImportedFile) -> Iterator[pa.Rec
             if len(jobs) >= _JOBS_AT_ONCE:
                 yield build_job_batch(jobs)
                 jobs = []
-        elif table_of(item.schema).name == OPS.name:
+        elif find_table(item.schema).name == OPS.name:
             ops.append(item)
             waiting += item.num_rows
             if waiting >= _OPS_AT_ONCE:
@@ -187,7 +187,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
     taken = ImportedFile(known=True)
     try:
         with path.open("rb") as stream:
-            for batch in batches(stream, where):
+            for batch in read_batches(stream, where):
                 if stop.is_set():
                     raise CollectorStop
                 header = batch.header
@@ -195,7 +195,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
                 if sink.known(name, header.seq):
                     continue
                 rows: list[pa.RecordBatch] = []
-                for item in rows_of(batch, where):
+                for item in build_rows(batch, where):
                     if isinstance(item, Missing):
                         taken.missing.append(item)
                     else:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError, MissingDependencyError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import JOBS, table_of
+from fairlead.core.model.tables import JOBS, find_table
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.batch_numbering import Telling
 from fairlead.see.collector.feeds.commands import run_feed_command
@@ -191,7 +191,7 @@ class SlurmFeed:
         damage = [item for item in items if isinstance(item, Missing) and item.kind in _DAMAGE]
         if damage:
             self._faults[what] = ("failing", f"{what}: {damage[0]}")
-        return [item for item in items if isinstance(item, pa.RecordBatch) and table_of(item.schema) is JOBS]
+        return [item for item in items if isinstance(item, pa.RecordBatch) and find_table(item.schema) is JOBS]
 
     def _tell(self, sink: Sink, rows: pa.RecordBatch) -> None:
         """Stores what is news."""

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.identity import file_ids
-from fairlead.core.model.tables import FILES, OPS, batch_of, word_column
+from fairlead.core.model.identity import compute_file_ids
+from fairlead.core.model.tables import FILES, OPS, batch_of, build_word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import SeriesState
@@ -74,7 +74,7 @@ def _paths(
     """File ids of path spans, and a `files` batch of those not given before."""
     spans = lines.encode_spans(np.ascontiguousarray(begins), np.ascontiguousarray(ends))
     texts = [raw.decode("utf-8", "surrogateescape") for raw in spans.dictionary.to_pylist()]
-    ids = file_ids([fs] * len(texts), texts)
+    ids = compute_file_ids([fs] * len(texts), texts)
     codes = spans.indices.to_numpy()
     fresh = np.flatnonzero(carried.find_new_paths(ids))
     if not len(fresh):
@@ -145,8 +145,8 @@ def _batch(
             "end_ns": start + _SECOND_END_NS,
             "busy_ns": np.zeros(length, np.int64),
             "node": carried.hosts.column(hosts[rows]),
-            "interface": word_column(INTERFACE, length),
-            "fs": word_column(fs, length),
+            "interface": build_word_column(INTERFACE, length),
+            "fs": build_word_column(fs, length),
             "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), pa.array(k.OP_WORDS)),
             "file_id": pa.array(files[rows, 0], mask=~known),
             "handle": pa.array(handle[rows], mask=has_handle[rows] == 0),

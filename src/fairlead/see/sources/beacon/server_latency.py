@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import FORWARDER, batch_of, word_column
+from fairlead.core.model.tables import FORWARDER, batch_of, build_word_column
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Pending, SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
@@ -59,7 +59,7 @@ def _queue(ts: Ints, hosts: Ints, length: Ints, carried: SeriesState) -> pa.Reco
         {
             "ts_ns": ts,
             "node": carried.hosts.column(hosts),
-            "op_class": word_column("all", len(ts)),
+            "op_class": build_word_column("all", len(ts)),
             "queue_len_mean": length.astype(np.float64),
             "queue_len_max": length,
         },

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError, UsageError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import MAPPING, batch_of, word_column
+from fairlead.core.model.tables import MAPPING, batch_of, build_word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import SeriesState
@@ -146,7 +146,7 @@ class BeaconSource:
             MAPPING,
             {
                 "from_ns": np.zeros(len(nodes), np.int64),
-                "kind": word_column("node_forwarder", len(nodes)),
+                "kind": build_word_column("node_forwarder", len(nodes)),
                 "a": nodes,
                 "b": served,
             },

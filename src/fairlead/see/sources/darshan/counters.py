@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import FILE_COUNTERS, batch_of, word_column
+from fairlead.core.model.tables import FILE_COUNTERS, batch_of, build_word_column
 from fairlead.see.sources.darshan.layouts import Layout
 from fairlead.see.sources.darshan.records import (
     MOST_BYTES,
@@ -124,9 +124,9 @@ def _batch(module: str, layout: Layout, records: NDArray[np.void], placing: Plac
     source = _Columns(layout, records)
     ids, _ = placing.files.look_up(np.ascontiguousarray(records["id"], np.uint64))
     columns: dict[str, object] = {
-        "job_id": word_column(placing.job_id, rows),
+        "job_id": build_word_column(placing.job_id, rows),
         "rank": source.rank.astype(np.int32),
-        "interface": word_column(module, rows),
+        "interface": build_word_column(module, rows),
         "file_id": ids,
     }
     taken = _list_columns(source.counters, columns)

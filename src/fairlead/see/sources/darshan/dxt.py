@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import OPS, batch_of, word_column
+from fairlead.core.model.tables import OPS, batch_of, build_word_column
 from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, is_plausible_rank, to_epoch_ns
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
@@ -167,9 +167,9 @@ def build_batch(block: Block, module: str, version: int, placing: Placing, tally
             "end_ns": end,
             "busy_ns": busy,
             "node": _words(np.repeat(host_codes, lengths), pa.array(host_words, pa.string())),
-            "job_id": word_column(placing.job_id, rows),
+            "job_id": build_word_column(placing.job_id, rows),
             "rank": np.repeat(headers["rank"].astype(np.int32), lengths),
-            "interface": word_column(INTERFACES[module], rows),
+            "interface": build_word_column(INTERFACES[module], rows),
             "fs": _words(np.repeat(fs, lengths), placing.files.fs_words),
             "op": _words(ways, pa.array(_OP_WORDS, pa.string())),
             "file_id": np.repeat(file_ids, lengths),

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import HEATMAP, batch_of, word_column
+from fairlead.core.model.tables import HEATMAP, batch_of, build_word_column
 from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, is_plausible_rank
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
@@ -97,7 +97,7 @@ def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tall
     return batch_of(
         HEATMAP,
         {
-            "job_id": word_column(placing.job_id, rows),
+            "job_id": build_word_column(placing.job_id, rows),
             "rank": np.repeat(ranks, bins).astype(np.int32),
             "interface": pa.DictionaryArray.from_arrays(pa.array(np.repeat(codes, bins)), pa.array(words, pa.string())),
             "bin_start_ns": placing.start_ns + place * bin_ns,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import LAYOUTS, batch_of, word_column
+from fairlead.core.model.tables import LAYOUTS, batch_of, build_word_column
 from fairlead.see.sources.darshan.records import Placing, Tally
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
@@ -95,7 +95,7 @@ def _batch(records: list[_Record], version: int, placing: Placing) -> pa.RecordB
     lists = _targets(components[:, _COUNT], used, per_record, available, targets)
     rows = int(np.count_nonzero(used))
     columns: dict[str, object] = {
-        "job_id": word_column(placing.job_id, rows),
+        "job_id": build_word_column(placing.job_id, rows),
         "file_id": np.repeat(ids, per_record)[used],
         "component": place[used].astype(np.int32),
         "stripe_size": components[used, _SIZE],

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.identity import file_id, mount_of
+from fairlead.core.model.identity import compute_file_id, mount_of
 from fairlead.core.model.tables import FILES, batch_of
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
@@ -75,7 +75,7 @@ class FileIds:
         kept = {key: name for key, name in names.items() if not name.startswith(_PSEUDO) and name}
         self.paths = list(kept.values())
         self.fs = [self._mount(path) for path in self.paths]
-        ids = [file_id(fs, path) for fs, path in zip(self.fs, self.paths, strict=True)]
+        ids = [compute_file_id(fs, path) for fs, path in zip(self.fs, self.paths, strict=True)]
         words = sorted({*self.fs, ""})
         self.fs_words = pa.array(words, pa.string())
         self.nameless: dict[int, int] = {}
@@ -114,7 +114,7 @@ class FileIds:
         return ids, codes
 
     def _nameless_id(self, key: int) -> int:
-        return self.nameless.setdefault(key, file_id("", format_nameless_path(key)))
+        return self.nameless.setdefault(key, compute_file_id("", format_nameless_path(key)))
 
     def batch(self, seen_ns: int | None) -> pa.RecordBatch:
         """`files` of everything named."""

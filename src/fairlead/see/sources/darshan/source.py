@@ -16,7 +16,7 @@ import pyarrow as pa
 from fairlead.core.errors import InputError
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, table_of
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, find_table
 from fairlead.see.sources.base import Item, Origin
 from fairlead.see.sources.darshan import dxt
 from fairlead.see.sources.darshan.container import Header, JobRecord, ModuleInfo, is_darshan, read_header, read_job
@@ -93,7 +93,7 @@ def read_log(path: Path) -> DarshanLog:
     kept: dict[str, list[pa.RecordBatch]] = {spec.name: [] for spec in specs}
     for item in items:
         if isinstance(item, pa.RecordBatch):
-            kept[table_of(item.schema).name].append(item)
+            kept[find_table(item.schema).name].append(item)
     header, record = reading.header, reading.record
     return DarshanLog(
         version=f"{header.version[0]}.{header.version[1]:02d}",

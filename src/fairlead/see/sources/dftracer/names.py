@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.identity import file_id
+from fairlead.core.model.identity import compute_file_id
 from fairlead.core.model.tables import FILES, batch_of
 from fairlead.see.sources.dftracer import layout as c
 from fairlead.see.sources.dftracer.processes import Ranks
@@ -173,7 +173,7 @@ class Names:
     def _new_files(self, codes: c.IntArray, start_ns: c.IntArray) -> pa.RecordBatch:
         tokens, first = np.unique(codes, return_index=True)
         texts = [self._tokens.text(code) for code in tokens.tolist()]
-        self._ids[tokens] = [file_id("", text) for text in texts]
+        self._ids[tokens] = [compute_file_id("", text) for text in texts]
         self._known[tokens] = 1
         shown = [encode_utf8(text).decode("utf-8", "backslashreplace") for text in texts]
         fs = [""] * len(shown)

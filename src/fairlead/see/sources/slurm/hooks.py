@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import EVENTS, JOBS, batch_of, word_column
+from fairlead.core.model.tables import EVENTS, JOBS, batch_of, build_word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.node_lists import NodeListError
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
@@ -141,7 +141,7 @@ def read_stages(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
                 "component": [
                     f"job:{match.group(3)}" if match.group(3).isdigit() else "burst_buffer" for match in found
                 ],
-                "kind": word_column("burst_buffer", len(found)),
+                "kind": build_word_column("burst_buffer", len(found)),
                 "text": [" ".join(part for part in match.groups()[1:] if part) for match in found],
             },
         )

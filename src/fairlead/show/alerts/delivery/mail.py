@@ -14,7 +14,7 @@ from email.policy import SMTP
 from email.utils import format_datetime
 
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.show.alerts.delivery.base import build_tls_context
 from fairlead.show.alerts.messages import Message
 from fairlead.show.alerts.settings import ADDRESS, Mail, read_secret
@@ -93,16 +93,16 @@ def build_mail(message: Message, sender: str, to: list[str], now_ns: int) -> Ema
     letter = EmailMessage(policy=SMTP)
     letter["From"] = _address(sender)
     letter["To"] = [_address(one) for one in to]
-    letter["Subject"] = inert(message.subject)
+    letter["Subject"] = escape_text(message.subject)
     letter["Date"] = format_datetime(datetime.fromtimestamp(now_ns // 10**9, UTC))
     letter["Message-ID"] = f"<{message.id}@{sender.partition('@')[2]}>"
     letter["Auto-Submitted"] = "auto-generated"
     # Line by line: the breaks between lines are ours, whatever else a name holds is escaped.
-    letter.set_content("\n".join(map(inert, message.text.split("\n"))), cte="base64")
+    letter.set_content("\n".join(map(escape_text, message.text.split("\n"))), cte="base64")
     return letter
 
 
 def _address(text: str) -> Address:
     if not ADDRESS.fullmatch(text):
-        raise ConfigError("no mail address", where=inert(text), remedy="write name@host")
+        raise ConfigError("no mail address", where=escape_text(text), remedy="write name@host")
     return Address(addr_spec=text)

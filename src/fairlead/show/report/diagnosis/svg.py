@@ -23,7 +23,7 @@ from fairlead.core.model.units import (
     format_percent,
     format_ratio,
 )
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 
 Kind = Literal["number", "count", "bytes", "bandwidth", "share", "seconds", "time"]
 COLOURS = {
@@ -116,12 +116,12 @@ def get_colour(name: str) -> str:
 
 def escape_svg_text(value: object) -> str:
     """Text from anywhere as text of the drawing: one line, no control characters, markup escaped."""
-    return html.escape(inert(str(value)))
+    return html.escape(escape_text(str(value)))
 
 
 def shorten_middle(value: object, letters: int) -> str:
     """At most `letters` letters, the middle left out; not escaped yet."""
-    text = inert(str(value))
+    text = escape_text(str(value))
     if len(text) <= letters:
         return text
     head = (letters - 1) // 2

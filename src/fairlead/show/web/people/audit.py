@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fairlead.core.safe_text import inert
+from fairlead.core.safe_text import escape_text
 from fairlead.show.web.people.store import Store
 
 MOST_ROWS = 500_000
@@ -39,7 +39,7 @@ def write_entry(
 ) -> None:
     """Writes one line; now and then what is older than `keep_ns` goes."""
     with store.change():
-        words = [inert(text)[:_LONGEST] for text in (who, how, address, act, what)]
+        words = [escape_text(text)[:_LONGEST] for text in (who, how, address, act, what)]
         store.execute(
             "INSERT INTO audit (at_ns, who, how, address, act, what, done) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (store.course.wall(), *words, int(done)),

@@ -89,7 +89,7 @@ class Admission:
         job = ""
         if self._key is not None and (network or hello.token):
             try:
-                claims = tokens.check(self._key, hello.token, now_ns())
+                claims = tokens.check_token(self._key, hello.token, now_ns())
             except ValueError as error:
                 raise PermissionError(str(error)) from None
             if network:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from fairlead.core.batches.encoding import Column, encode, fractions, lists, numbers, words
+from fairlead.core.batches.encoding import (
+    Column,
+    encode_batch,
+    encode_fractions,
+    encode_lists,
+    encode_numbers,
+    encode_words,
+)
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
 from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, fold_histogram
@@ -60,7 +67,12 @@ COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "mapping": _parse_columns("i:from_ns i:to_ns w:kind w:a w:b"),
 }
 """Columns of the rows made here, in order; i integers, f fractions, w words, l lists of integers."""
-_MAKERS: dict[str, Callable[[Sequence[Any]], Column]] = {"i": numbers, "f": fractions, "w": words, "l": lists}
+_MAKERS: dict[str, Callable[[Sequence[Any]], Column]] = {
+    "i": encode_numbers,
+    "f": encode_fractions,
+    "w": encode_words,
+    "l": encode_lists,
+}
 _VERSION = 1
 
 
@@ -376,7 +388,7 @@ class ForwarderRecords:
             times = [row[0] for row in rows]
             header = self._spool.header(table, _VERSION, len(rows), first_ns=min(times), last_ns=max(times))
             columns = zip(COLUMNS[table], zip(*rows, strict=True), strict=True)
-            batches.append(encode(header, {name: _MAKERS[kind](values) for (name, kind), values in columns}))
+            batches.append(encode_batch(header, {name: _MAKERS[kind](values) for (name, kind), values in columns}))
         self._spool.write(batches)
 
 

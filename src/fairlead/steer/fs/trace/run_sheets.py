@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fairlead.core.batches.encoding import Column, encode, numbers, same_word, words
+from fairlead.core.batches.encoding import Column, encode_batch, encode_numbers, encode_same_word, encode_words
 from fairlead.core.batches.spool import Spool
 from fairlead.steer.fs.trace.runs import Run
 
@@ -101,17 +101,17 @@ class Sheets:
             len(runs),
             span,
             {
-                "start_ns": numbers([run.start for run in runs]),
-                "end_ns": numbers([run.end for run in runs]),
-                "busy_ns": numbers([run.busy for run in runs]),
-                "rank": numbers([_none_below(ranks.get(run.job, -1)) for run in runs]),
-                "op": words([run.word for run in runs]),
-                "file_id": numbers([run.file[0] if run.file is not None else None for run in runs]),
-                "handle": numbers([_signed(run.handle) or None for run in runs]),
-                "offset": numbers([_none_below(run.offset) for run in runs]),
-                "size": numbers([_none_below(run.size) for run in runs]),
-                "stride": numbers([run.stride if run.count > 1 and run.offset >= 0 else None for run in runs]),
-                "count": numbers([run.count for run in runs]),
+                "start_ns": encode_numbers([run.start for run in runs]),
+                "end_ns": encode_numbers([run.end for run in runs]),
+                "busy_ns": encode_numbers([run.busy for run in runs]),
+                "rank": encode_numbers([_none_below(ranks.get(run.job, -1)) for run in runs]),
+                "op": encode_words([run.word for run in runs]),
+                "file_id": encode_numbers([run.file[0] if run.file is not None else None for run in runs]),
+                "handle": encode_numbers([_signed(run.handle) or None for run in runs]),
+                "offset": encode_numbers([_none_below(run.offset) for run in runs]),
+                "size": encode_numbers([_none_below(run.size) for run in runs]),
+                "stride": encode_numbers([run.stride if run.count > 1 and run.offset >= 0 else None for run in runs]),
+                "count": encode_numbers([run.count for run in runs]),
             },
         )
 
@@ -122,14 +122,14 @@ class Sheets:
         self._span[job_id] = min(first, span[0]), max(last, span[1])
         job = self._described(job_id, index)
         header = self._spool.header("ops", OPS_VERSION, rows, first_ns=span[0], last_ns=span[1], job=job)
-        return encode(
+        return encode_batch(
             header,
             {
                 **columns,
-                "node": same_word(self._spool.node, rows),
-                "job_id": same_word(job_id, rows),
-                "interface": same_word(INTERFACE, rows),
-                "fs": same_word(self._fs, rows),
+                "node": encode_same_word(self._spool.node, rows),
+                "job_id": encode_same_word(job_id, rows),
+                "interface": encode_same_word(INTERFACE, rows),
+                "fs": encode_same_word(self._fs, rows),
             },
         )
 
@@ -146,13 +146,13 @@ class Sheets:
             last_ns=max(starts),
             job=self._described(job_id, None),
         )
-        return encode(
+        return encode_batch(
             header,
             {
-                "file_id": numbers(list(seen)),
-                "fs": same_word(self._fs, len(seen)),
-                "path": words([path for path, _ in seen.values()]),
-                "first_seen_ns": numbers(starts),
+                "file_id": encode_numbers(list(seen)),
+                "fs": encode_same_word(self._fs, len(seen)),
+                "path": encode_words([path for path, _ in seen.values()]),
+                "first_seen_ns": encode_numbers(starts),
             },
         )
 
