@@ -135,7 +135,8 @@ class Plane:
             "metadata",
             [
                 *program("fairlead"),
-                "metadata",
+                "tree",
+                "serve-metadata",
                 "--store",
                 str(self.root / "tree"),
                 "--listen",

@@ -60,7 +60,7 @@ def alert() -> None:
     """Alerts: what was told to whom, and what is not to be told.
 
     The server (`fairlead up`) tells; these commands look at its state and change it, as the server's own user. Only
-    `add_subscription`, `unsubscribe` and `subscriptions` work from elsewhere, with --server.
+    `subscribe`, `unsubscribe` and `subscriptions` work from elsewhere, with --server.
     """
 
 

@@ -130,7 +130,7 @@ from fairlead.show.alerts.settings import Alerts, Webhook
 from fairlead.show.alerts.state import State
 alerts = Alerts(routes={"hook": Webhook(url=sys.argv[2])}, group_s=0.0)
 with State(Path(sys.argv[1])) as state:
-    Sender(Path(sys.argv[1]), alerts, "hook", clock.now_ns).work(state)
+    Sender(Path(sys.argv[1]), alerts, "hook", clock.now_ns).send_due(state)
 """
 
 

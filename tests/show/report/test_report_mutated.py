@@ -17,8 +17,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_darshan_damage import HEADER, repacked
 
+from darshan_bytes import HEADER, repacked
 from fairlead.cli.terminal import Screen
 from fairlead.core.safe_text import escape_undecodable_within, escape_within
 from fairlead.see.sources import inputs

@@ -58,7 +58,8 @@ class Stage:
             "metadata",
             [
                 *program("fairlead"),
-                "metadata",
+                "tree",
+                "serve-metadata",
                 "--store",
                 str(self.root / "tree"),
                 "--listen",

@@ -237,7 +237,7 @@ def test_size_of_the_page_and_of_what_it_carries() -> None:
 
 
 def test_rendering_imports_nothing_heavy() -> None:
-    program = "import sys, fairlead.show.report.job.page as p; p.render({}); print(*sys.modules)"
+    program = "import sys, fairlead.show.report.job.page as p; p.render_job_page({}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     assert not {"numpy", "pyarrow", "pandas", "duckdb", "numba", "scipy", "jinja2", "rich", "click"} & set(loaded)
 

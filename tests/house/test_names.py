@@ -1,0 +1,110 @@
+"""Names: functions are verb and object, values are nouns; each can be guessed without its file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "fairlead"
+ROOMS = ("core", "store", "see", "explain", "decide", "steer", "show", "run", "kit")
+"""Not `cli`: the functions there are named after the commands they are."""
+
+VERBS = frozenset(
+    """
+    abandon abort accept accepts access acknowledge acquire adapt add adjust admit adopt advance aggregate align
+    allocate allow analyse annotate announce answer append apply are arrange as ask assemble assert assess
+    assign attach attribute authenticate authorise average await back balance begin bin bind bound bracket break
+    bring broadcast buffer build calculate calibrate call can cancel cap carry cast catch change charge check
+    choose classify clean cleanup clear clip close cluster code collapse collect combine commit compact compare
+    compile complete compose compress compute condemn configure confine confirm connect consume contain contains
+    continue convert copy correct correlate count cover covers create credit cut daemonize deal debit decide
+    declare decode decompress dedupe deduplicate defer define degrade delay delete deliver demote derive
+    describe deserialize detach detect determine diagnose diff digest disable discard disconnect discover
+    dispatch display distribute divide do does download drain draw drop dump embed emit empty enable encode end
+    enforce enter enumerate erase escape estimate evaluate evict examine exchange exclude execute exit expand
+    expect expire explain export express extend extract fail fallocate fetch fill filter find finish fit fits
+    fix flatten flock flush fold follow forecast foresee forget fork format forward free freeze from fsync
+    fsyncdir gather generate get getattr getlk getlkw getxattr give grade grant group grow guard guess halt
+    handle has hash heal hide hold holds hurry identify ignore import include index infer inflate inherit init
+    initialise inject insert inspect install instrument interleave intern interpolate interrupt intersect
+    invalidate invert invoke is issue iterate join judge keep kill knows label launch lay learn leave lend limit
+    link list listen listxattr load locate lock log look lookup lower lseek main make map mark mask match
+    matches may measure merge migrate mirror mix mkdir mknod model monitor mount move multiply must name narrow
+    needs negotiate normalise note notify number observe offer omit on open opendir order overlap pack pad page
+    pair park parse partition pass pause perform permit persist pick pin place plan play poll pop populate post
+    postpone pread predict prefer prefetch prepare present print probe process produce project promote propose
+    prove publish pull punish purge push put pwrite query queue quote raise rank rate reach read readdir
+    readdirplus readlink reattach rebalance rebuild recall receive recheck reclaim recognise recommend reconcile
+    reconnect record recover redirect redo reduce refer refresh refuse regenerate register regress reject rejoin
+    relabel relay release reload remap remember remove removexattr rename render renew renumber reopen reorder
+    repair repeat replace replay reply report reproduce request require reread reschedule resend reserve reset
+    reshape resize resolve respond restart restore restrict resume retire retrieve retry return reuse reverse
+    revoke rewind rewrite rmdir roll rollback rotate round rouse route run sample sanitise save scale scan
+    schedule score scrape screen seal search seek select send separate serialise serve serves set setattr setlk
+    setlkw settle setup setxattr shape share shift shorten should show shrink shut sign signal silence simulate
+    sketch skip sleep slice smooth snapshot solve sort spawn split spool spread stack stage stamp start stat
+    state statfs step stop store stream stretch strip stripe submit subscribe subtract suggest sum summarise
+    supervise supports suppress suspend swap sweep switch symlink sync synthesise take tear tell terminate test
+    throttle tie time to tokenise touch trace track train transfer transform translate transpose trim truncate
+    try tune turn unbind undo unescape unify uninstall union unlink unload unlock unmount unpack unpin unquote
+    unregister unsilence unsubscribe unwrap update upgrade upload use validate verify visit wait wake walk warm
+    warn was watch weigh widen with withdraw wrap write yield
+    """.split()  # noqa: SIM905
+)
+"""What a public function or method begins with: verbs, and the words of questions and conversions (`is`, `to`)."""
+
+ALONE = {"main", "run"}
+"""Functions of a module that need no object."""
+
+PARTICIPLES = frozenset(
+    """asked begun closed counted done drawn ended fed folded forgot found given gone got grown heard held joined kept
+    known left let looked lost made met moved named one opened placed put reached said seen sent shown slept
+    taken told used wanted went written""".split()  # noqa: SIM905
+)
+"""Words that name nothing as a module or class."""
+
+
+def _functions(room: str) -> Iterator[tuple[str, str, bool]]:
+    """(where, name, is a method) of all public functions of a room."""
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        for node, inside in _definitions(ast.parse(path.read_text(encoding="utf-8")).body, inside=False):
+            decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
+            if not any(word in decorators for word in ("property", ".setter", "overload", "override")):
+                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.name, inside
+
+
+def _definitions(
+    body: list[ast.stmt], *, inside: bool
+) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from _definitions(node.body, inside=True)
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _definitions(node.body, inside=inside)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(("_", "visit_")):
+            yield node, inside
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_function_is_a_verb_and_its_object(room: str) -> None:
+    nameless = []
+    seen = 0
+    for where, name, method in _functions(room):
+        seen += 1
+        first, _, rest = name.partition("_")
+        if first not in VERBS or not (rest or method or name in ALONE):
+            nameless.append(f"{where} {name}")
+    assert seen > 20
+    assert not nameless, "begin with a verb, then say of what; a new verb of the field joins VERBS"
+
+
+def test_modules_and_classes_are_nouns() -> None:
+    nameless = [str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if path.stem in PARTICIPLES]
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES:
+                nameless += [f"{path.relative_to(PACKAGE)}: {node.name}"]
+    assert not nameless, "say what it holds"
