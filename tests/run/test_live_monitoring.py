@@ -187,11 +187,11 @@ def test_counters_of_servers_become_the_known_sums(server: Up, agent_file: Path,
         moved = sum(pc.sum(whole[name]).as_py() for name in ("read_bytes", "write_bytes"))
         wanted = (moved, moved, pc.sum(metadata["count"]).as_py())
         assert until(lambda: counted(server) == wanted), (counted(server), wanted)
-    both_say(server, lambda answer: moved_by(answer["targets"], expected), expected, "target")
+    both_say(server, lambda answer: moved_by(answer["targets"], expected), expected, "target", "list")
     one = max(expected, key=lambda name: sum(expected[name]))
     parts = sums(by_job.filter(pc.equal(by_job["target"], one)), ["job_id"], ["read_bytes", "write_bytes"])
-    both_say(server, lambda answer: moved_by(answer["who"], parts), parts, "target", one)
-    both_say(server, lambda answer: {row["name"]: (row["count"],) for row in answer["jobs"]}, requests, "mds")
+    both_say(server, lambda answer: moved_by(answer["who"], parts), parts, "target", "show", one)
+    both_say(server, lambda answer: {row["name"]: (row["count"],) for row in answer["jobs"]}, requests, "mds", "show")
 
 
 @pytest.mark.fuse
@@ -222,4 +222,4 @@ def test_what_a_mount_recorded_arrives_whole(server: Up, agent_file: Path, tmp_p
         job = answer["job"]
         return (job["layer"], job["sums"]["write_bytes"], job["sums"]["read_bytes"], sum(forwarded))
 
-    both_say(server, figures, ("mount", 8 * MIB, MIB, 8 * MIB), "job", "4711")
+    both_say(server, figures, ("mount", 8 * MIB, MIB, 8 * MIB), "job", "show", "4711")

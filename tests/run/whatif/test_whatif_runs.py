@@ -56,13 +56,13 @@ def dozing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         import sys, time
         from fairlead.run.child_process import die_with
         import msgspec
-        from fairlead.run.whatif.worker import Said, Task, say
+        from fairlead.run.whatif.worker import WorkerLine, Task, say
         from fairlead.explain.questions.answers_whatif_runs import WhatIfProgress
         task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
         die_with(task.parent)
         held = bytearray(int(task.asked.price or 0) << 20)
         held[::4096] = b"x" * len(held[::4096])
-        say(Said(progress=WhatIfProgress(step="replaying", text="dozing", share=0.5)))
+        say(WorkerLine(progress=WhatIfProgress(step="replaying", text="dozing", share=0.5)))
         time.sleep(600)
     """)
     )

@@ -28,7 +28,7 @@ from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfPr
 from fairlead.run.config import Config
 from fairlead.run.whatif.run_files import RunFolder
 from fairlead.run.whatif.settings import WhatIfSettings
-from fairlead.run.whatif.worker import Said, Task
+from fairlead.run.whatif.worker import Task, WorkerLine
 
 _LOOK_S = 0.2
 _LONGEST_LINE = 1 << 20
@@ -257,7 +257,9 @@ class Runs:
             return self._over(run, "failed", error=said.error, remedy=said.remedy)
         return self._over(run, "done", headline=said.headline, jobs=said.jobs)
 
-    def _listen(self, run: WhatIfRun, process: subprocess.Popen[bytes]) -> tuple[Said | None, tuple[str, str] | None]:
+    def _listen(
+        self, run: WhatIfRun, process: subprocess.Popen[bytes]
+    ) -> tuple[WorkerLine | None, tuple[str, str] | None]:
         """The last word of the process, and why it was ended, where it was."""
         assert process.stdout is not None  # noqa: S101  (asked for in `_run`)
         until_s = clock.monotonic_s() + self._settings.time_s
@@ -280,10 +282,10 @@ class Runs:
                     most = f"{self._settings.memory_bytes / (1 << 20):,.0f} MiB"
                     return None, (f"it needed more than {most} of memory (whatif.memory_bytes)", "ask about less time")
 
-    def _heard(self, name: str, line: bytes) -> Said | None:
+    def _heard(self, name: str, line: bytes) -> WorkerLine | None:
         """One line of the process: how far it is, or (returned) its last word."""
         try:
-            said = msgspec.json.decode(line, type=Said)
+            said = msgspec.json.decode(line, type=WorkerLine)
         except msgspec.DecodeError:
             return None
         if said.progress is None:

@@ -32,7 +32,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     parent: int
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line on stdout: how far it is, or at the end what came of it."""
 
     progress: WhatIfProgress | None = None
@@ -42,7 +42,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     remedy: str | None = None
 
 
-def say(said: Said) -> None:
+def say(said: WorkerLine) -> None:
     """One line. Nobody may listen any more."""
     with contextlib.suppress(OSError):
         os.write(1, msgspec.json.encode(said) + b"\n")
@@ -60,10 +60,10 @@ def main() -> int:
     try:
         _run(task)
     except FairleadError as error:
-        say(Said(error=error.what, remedy=error.remedy or ""))
+        say(WorkerLine(error=error.what, remedy=error.remedy or ""))
         return 0
     except MemoryError:
-        say(Said(error="the replay needs more memory than there is", remedy="ask about less time"))
+        say(WorkerLine(error="the replay needs more memory than there is", remedy="ask about less time"))
         return 0
     return 0
 
@@ -85,7 +85,7 @@ def _run(task: Task) -> None:
             return
         told = stage.share
         say(
-            Said(
+            WorkerLine(
                 progress=WhatIfProgress(
                     step=stage.step,
                     text=stage.text,
@@ -111,7 +111,7 @@ def _run(task: Task) -> None:
     draft = Path(f"{task.answer}.new")
     draft.write_bytes(msgspec.json.encode(answer))
     draft.replace(task.answer)
-    say(Said(headline=answer.headline, jobs=answer.jobs))
+    say(WorkerLine(headline=answer.headline, jobs=answer.jobs))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def observed(play: Play, view: View = FULL) -> Observed:
     if view.interval_s > 1:
         rollup = coarser(rollup, view.interval_s)
     jobs = ended(tables["jobs"])
-    known = _Known(rollup, tables, view.interval_s * NS_PER_S)
+    known = _RowsByJob(rollup, tables, view.interval_s * NS_PER_S)
     made_ns = play.origin_ns + play.seconds * NS_PER_S
     parts = [known.phases(job, made_ns) for job in jobs.to_pylist()]
     phases = pa.concat_tables([PHASE.schema.empty_table(), *parts]).unify_dictionaries()
@@ -75,7 +75,7 @@ def coarser(rollup: pa.Table, interval_s: int) -> pa.Table:
     return pa.table([columns[name].cast(ROLLUP.schema.field(name).type) for name in ROLLUP.schema.names], ROLLUP.schema)
 
 
-class _Known:
+class _RowsByJob:
     """Records sorted by job, so that one job's are a slice."""
 
     def __init__(self, rollup: pa.Table, tables: Mapping[str, pa.Table], interval_ns: int) -> None:
