@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fairlead.decide.sim.experiments.conclusions import Conclusion
     from fairlead.decide.sim.experiments.papers import PaperReport as PaperTold
-    from fairlead.decide.sim.experiments.results import Drawn, Panel, SimulationAnswer
+    from fairlead.decide.sim.experiments.results import FigureData, Panel, SimulationAnswer
 
 VERDICT_STYLE = {"pass": "green", "fail": "red", "unknown": "yellow"}
 MANY_LINES = 8
@@ -83,7 +83,7 @@ def conclusions_table(rows: Sequence[Conclusion], width: int) -> list[Renderable
     return [first, fitted(columns, rows, width), Text(text), *([Text(few.strip(), style="yellow")] if few else [])]
 
 
-def _picture(picture: Drawn) -> list[RenderableType]:
+def _picture(picture: FigureData) -> list[RenderableType]:
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(f"\n{picture.title}", style="bold")]

@@ -37,7 +37,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     lines: list[Course]
 
 
-class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+class FigureData(msgspec.Struct, frozen=True, kw_only=True):
     """One picture. `counts` (best-counts): by name of the curves, curves that are highest at each number of resources;
     0 is direct access."""
 
@@ -61,7 +61,7 @@ class ExperimentResult(msgspec.Struct, frozen=True, kw_only=True):
     sets: int
     window: str
     case_id: str
-    pictures: list[Drawn]
+    pictures: list[FigureData]
 
 
 class SimulationAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +92,9 @@ def draw_results(experiment: Experiment, results: Results) -> ExperimentResult:
     )
 
 
-def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results) -> Drawn:
+def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results) -> FigureData:
     if picture.kind == "best-counts":
-        return Drawn(title=picture.title, kind=picture.kind, measure="", axis="curves", counts=_counts(experiment))
+        return FigureData(title=picture.title, kind=picture.kind, measure="", axis="curves", counts=_counts(experiment))
     names = picture.policies or experiment.chosen
     which = [(name, information) for name in names for information in experiment.information]
     labels = shorten_labels(which)
@@ -103,7 +103,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
         lines = [results.course(case, applications, name, picture.measure, information) for name, information in which]
         of = "applications" if isinstance(experiment.workload, PublishedWorkload | ListedWorkload) else "jobs"
         panels.append(Panel(applications=applications, of=of, labels=labels, lines=lines))
-    return Drawn(
+    return FigureData(
         title=picture.title, kind=picture.kind, measure=picture.measure, axis=MEASURES[picture.measure], panels=panels
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from fairlead.decide.sim.experiments.results import Drawn, Panel
+from fairlead.decide.sim.experiments.results import FigureData, Panel
 from fairlead.decide.sim.experiments.summary import Course, Point
 from fairlead.show.report.diagnosis import svg
 from fairlead.show.report.diagnosis.charts import Lane, Stretch, draw_bars, draw_gantt
@@ -38,7 +38,7 @@ LANES = 40
 """No more applications are drawn as lanes."""
 
 
-def draw_picture(drawn: Drawn, *, title: str = "") -> str:
+def draw_picture(drawn: FigureData, *, title: str = "") -> str:
     """A picture of an experiment: panels side by side under one legend, y from the same scale."""
     name = f"{title}: {drawn.title}" if title else drawn.title
     if drawn.kind == "best-counts":
@@ -50,7 +50,7 @@ def draw_picture(drawn: Drawn, *, title: str = "") -> str:
     return _panels(drawn, name) if has_title(drawn) else _single(drawn, name)
 
 
-def has_title(drawn: Drawn) -> bool:
+def has_title(drawn: FigureData) -> bool:
     """Whether the picture shows its title itself."""
     return any(len(line.points) > 1 for panel in drawn.panels for line in panel.lines)
 
@@ -60,11 +60,11 @@ def _at(point: Point) -> float:
     return 0.0 if point.load_sys is None else point.load_sys
 
 
-def _kind(drawn: Drawn) -> svg.Kind:
+def _kind(drawn: FigureData) -> svg.Kind:
     return "share" if drawn.measure in ("idle", "spread", "occupancy_mean", "fairness") else "number"
 
 
-def _single(drawn: Drawn, name: str) -> str:
+def _single(drawn: FigureData, name: str) -> str:
     """Of one point a bar a line."""
     groups: dict[str, dict[str, float | None]] = {}
     for panel in drawn.panels:
@@ -74,7 +74,7 @@ def _single(drawn: Drawn, name: str) -> str:
     return draw_bars(groups, title=name, kind=_kind(drawn))
 
 
-def _panels(drawn: Drawn, name: str) -> str:
+def _panels(drawn: FigureData, name: str) -> str:
     wide = _WIDE if len(drawn.panels) == 1 else _NARROW
     width = _LEFT + len(drawn.panels) * wide + (len(drawn.panels) - 1) * _GAP + _RIGHT
     labels = drawn.panels[0].labels if drawn.panels else []
@@ -216,7 +216,7 @@ def _legend(labels: Sequence[str], styles: Sequence[tuple[str, str, str]], width
     return "".join(parts), row + 1 if labels else 0
 
 
-def _said(panel: Panel, drawn: Drawn, kind: svg.Kind) -> str:
+def _said(panel: Panel, drawn: FigureData, kind: svg.Kind) -> str:
     """A panel in words: each line at its first and last load."""
     said = []
     for text, line in zip(panel.labels, panel.lines, strict=True):
