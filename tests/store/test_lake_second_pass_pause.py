@@ -60,7 +60,7 @@ def test_it_is_looked_for_less_and_less_while_it_does_not_pay(tmp_path: Path, mo
 
 def test_where_it_pays_all_rows_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrying, "_MANY_ROWS", 100)
-    monkeypatch.setattr(carrying, "bytes_of", lambda _, rows: rows.num_rows)  # files this small are mostly frame
+    monkeypatch.setattr(carrying, "measure_bytes", lambda _, rows: rows.num_rows)  # files this small are mostly frame
     looked: list[int] = []
     nothing = pa.Table.from_batches([batch_of(OP_GROUPS, {name: [] for name in OP_GROUPS.schema.names})])
 

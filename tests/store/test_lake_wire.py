@@ -338,7 +338,7 @@ def test_hot_rows_are_decoded_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
         decoded.append(1)
         return real(frame, strict=strict)
 
-    monkeypatch.setattr(tailing.fast_path, "load_of_frame", counting)
+    monkeypatch.setattr(tailing.hot, "load_of_frame", counting)
     with _writer(lake) as one:
         send(one, wire(1))
         for _ in range(3):

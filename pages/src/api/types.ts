@@ -56,18 +56,11 @@ export interface Amplification {
   write: number | null;
 }
 
-export interface Analysed {
+export interface AnalysisProgress {
   last_ns: number | null;
   ended: number;
   waiting: number;
   oldest_ns: number | null;
-}
-
-export interface Asked {
-  last?: string;
-  from?: string;
-  to?: string;
-  at?: string;
 }
 
 export interface AuditPage {
@@ -149,6 +142,17 @@ export interface Cdf {
   below_5_percent: number | null;
 }
 
+export interface ChangedCost {
+  name: string;
+  user: string | null;
+  jobs: number;
+  before_core_hours: number;
+  after_core_hours: number;
+  saved_core_hours: number;
+  before_s: number;
+  after_s: number;
+}
+
 export interface Check {
   name: string;
   jobs: number;
@@ -206,7 +210,7 @@ export interface ComponentHealth {
   past: Incident[];
   durations: Durations[];
   courses: Course[];
-  findings: Told[];
+  findings: StoredFinding[];
   missing: string[];
 }
 
@@ -377,14 +381,14 @@ export interface Evidence {
 
 export interface Explanation {
   schema: string;
-  told: Told;
+  told: StoredFinding;
   withdrawn: boolean;
   made_ns: number;
   analysis_version: number;
   courses: Course[];
   usual: Usual[];
   incidents: Incident[];
-  related: Told[];
+  related: StoredFinding[];
   missing: string[];
 }
 
@@ -445,7 +449,7 @@ export interface Findings {
   from_ns: number;
   to_ns: number;
   total: number;
-  findings: Told[];
+  findings: StoredFinding[];
   older: number;
   by_severity: Record<string, number>;
   by_rule: Record<string, number>;
@@ -829,6 +833,14 @@ export interface LoadAsked {
   peak?: number | null;
 }
 
+export interface LostTime {
+  who: string;
+  what: string;
+  seconds: number | null;
+  confidence: number;
+  finding: string;
+}
+
 export interface Mds {
   schema: string;
   from_ns: number;
@@ -872,17 +884,6 @@ export interface ModeLine {
   share: number | null;
   mean_read_bytes: number | null;
   mean_write_bytes: number | null;
-}
-
-export interface Moved {
-  name: string;
-  user: string | null;
-  jobs: number;
-  before_core_hours: number;
-  after_core_hours: number;
-  saved_core_hours: number;
-  before_s: number;
-  after_s: number;
 }
 
 export interface MyJob {
@@ -970,7 +971,7 @@ export interface OwnHealth {
   taken: SentRows;
   silences: SilentHours;
   lake: LakeHeld | null;
-  analysis: Analysed;
+  analysis: AnalysisProgress;
   missing: string[];
 }
 
@@ -1279,8 +1280,8 @@ export interface SharedLine {
 
 export interface Sides {
   kind: string;
-  winners: Moved[];
-  losers: Moved[];
+  winners: ChangedCost[];
+  losers: ChangedCost[];
   won: number | null;
   lost: number | null;
   same: number | null;
@@ -1318,6 +1319,15 @@ export interface SourceSeen {
   lost_batches: number | null;
   clock_offset_ns: number | null;
   why: string;
+}
+
+export interface StoredFinding {
+  schema: string;
+  finding: Finding;
+  cluster: string | null;
+  job_id: string | null;
+  user: string | null;
+  components: Subject[];
 }
 
 export interface Subject {
@@ -1360,14 +1370,6 @@ export interface TableHeld {
   keeps: Tier[];
 }
 
-export interface Taken {
-  who: string;
-  what: string;
-  seconds: number | null;
-  confidence: number;
-  finding: string;
-}
-
 export interface TargetSpace {
   id: string;
   used_bytes: number | null;
@@ -1394,6 +1396,13 @@ export interface Targets {
 export interface Tier {
   tier: string;
   days: number | null;
+}
+
+export interface TimeParameters {
+  last?: string;
+  from?: string;
+  to?: string;
+  at?: string;
 }
 
 export interface Timeline {
@@ -1425,15 +1434,6 @@ export interface TokenMade {
 export interface Tokens {
   schema: string;
   tokens: Token[];
-}
-
-export interface Told {
-  schema: string;
-  finding: Finding;
-  cluster: string | null;
-  job_id: string | null;
-  user: string | null;
-  components: Subject[];
 }
 
 export interface Top {
@@ -1645,8 +1645,8 @@ export interface Why {
   expected_s: number | null;
   lost_s: number | null;
   usual: Usual[];
-  taken: Taken[];
-  findings: Told[];
+  taken: LostTime[];
+  findings: StoredFinding[];
   advice: Advice[];
   hurt: Hurt[];
   runs: RunsOfProgram | null;
@@ -1715,7 +1715,7 @@ export interface Parameters {
   layer_component: ComponentAsked;
   layer: LayerAsked;
   own_health: OwnHealthAsked;
-  volumes: Asked;
+  volumes: TimeParameters;
   jobs: JobsAsked;
   why: WhyAsked;
   job: JobAsked;
@@ -1725,7 +1725,7 @@ export interface Parameters {
   system: PageAsked;
   node: PageAsked;
   cdf: LoadAsked;
-  targets: Asked;
+  targets: TimeParameters;
   target: PageAsked;
   mds: MdsAsked;
   heatmap: LoadAsked;

@@ -87,7 +87,7 @@ def test_the_load_of_others_explains_the_slow_phases(tmp_path: Path, capsys: pyt
     assert main(asked) == 0
     assert "bandwidth contention" in capsys.readouterr().out
     assert main([*asked, "--user", "nobody"]) == 0
-    assert "cannot be told" in capsys.readouterr().out
+    assert "unknown: too few runs" in capsys.readouterr().out
 
 
 def test_files_and_a_lake_together_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -458,7 +458,7 @@ def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path
         with pytest.raises(InputError):
             take_site(writer, str(tmp_path / "none.toml"))
     routes = build_intervals(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
-    assert routes.at(pa.array(["n1", "n4", "n5"]), np.full(3, S)).to_pylist() == ["f1", "f2", None]
+    assert routes.look_up(pa.array(["n1", "n4", "n5"]), np.full(3, S)).to_pylist() == ["f1", "f2", None]
 
 
 def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:

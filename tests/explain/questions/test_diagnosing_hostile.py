@@ -61,7 +61,7 @@ def test_names_that_are_markup_or_commands_change_nothing(tmp_path: Path, play: 
     evil = "<b>'; DROP TABLE jobs; --\x1b[2J$(id)" + "x" * 5000
     broken = play
     for column in ("user", "program", "name", "project"):
-        broken = said(broken, "job", "list", column, [evil + str(one) for one in play["jobs"][column].to_pylist()])
+        broken = said(broken, "jobs", column, [evil + str(one) for one in play["jobs"][column].to_pylist()])
     lake, plain = lake_of(tmp_path / "lake", broken), lake_of(tmp_path / "plain", play)
     look(lake, later(play))
     look(plain, later(play))
@@ -73,7 +73,7 @@ def test_names_that_are_markup_or_commands_change_nothing(tmp_path: Path, play: 
 def test_accounting_told_twice_is_one_job(tmp_path: Path, play: Tables) -> None:
     jobs = play["jobs"]
     longer = [None if end is None else end + 7 * S for end in jobs["end_ns"].to_pylist()]
-    twice = pa.concat_tables([jobs, jobs, said(play, "job", "list", "end_ns", longer)["jobs"]])
+    twice = pa.concat_tables([jobs, jobs, said(play, "jobs", "end_ns", longer)["jobs"]])
     lake = lake_of(tmp_path / "lake", {**play, "jobs": twice})
     look(lake, later(play) + 7 * S)
     assert [(row["job_id"], row["culprits"]) for row in kept(lake)] == [(VICTIM, [f"job:{CULPRIT}"])]

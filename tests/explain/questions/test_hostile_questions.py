@@ -194,7 +194,7 @@ def test_the_terminal_shows_names_inert(lake: Lake, capsys: pytest.CaptureFixtur
     from fairlead.cli.main import main
 
     span = ["--from", "2025-10-09T08:00:00", "--to", "2025-10-09T09:00:00"]
-    for asked in (["system"], ["node", "n1"], ["jobs"]):
+    for asked in (["system", "show"], ["node", "show", "n1"], ["job", "list"]):
         code = main([*asked, *span, "--lake", str(lake.place.root)])
         shown = capsys.readouterr()
         assert code == 0, shown.err

@@ -5,7 +5,7 @@ import { usePath } from "@/api/answer";
 import { Refused, queryOf, request } from "@/api/client";
 import type { Words } from "@/api/client";
 import { may, seesAll } from "@/api/session";
-import type { Acknowledgement, Acknowledgements, Told } from "@/api/types";
+import type { Acknowledgement, Acknowledgements, StoredFinding } from "@/api/types";
 
 export interface Takings {
   of: (id: string) => Acknowledgement | null;
@@ -48,7 +48,7 @@ export function useTakings(words: () => Words | null): Takings {
 const acts = may("act");
 
 /** Whether the reader may take this on: support any, a user what is about a job. */
-export const mayTake = (about: Told | null): boolean => acts.value && (seesAll.value || (about?.job_id ?? null) !== null);
+export const mayTake = (about: StoredFinding | null): boolean => acts.value && (seesAll.value || (about?.job_id ?? null) !== null);
 export const maySilence = computed(() => acts.value && seesAll.value);
 
 export const AGES: { word: string; said: string }[] = [

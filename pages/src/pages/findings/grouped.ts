@@ -1,12 +1,12 @@
 // Findings that say the same of the same are one line that opens.
-import type { Subject, Told } from "@/api/types";
+import type { Subject, StoredFinding } from "@/api/types";
 import { subjectSaid } from "@/pages/job/run";
 import { count, seconds } from "@/words/format";
 
 export interface Group {
   key: string;
-  first: Told;
-  rest: Told[];
+  first: StoredFinding;
+  rest: StoredFinding[];
   /** Seconds lost by all of them; null where none is known. */
   cost: number | null;
   from: number | null;
@@ -16,11 +16,11 @@ export interface Group {
 const named = (one: Subject): string => `${one.kind}:${one.id}`;
 
 /** The component that is blamed, where no job is. */
-const toBlame = ({ finding, job_id }: Told): Subject[] => (job_id !== null && finding.culprits.every((one) => one.kind !== "job") ? finding.culprits : []);
+const toBlame = ({ finding, job_id }: StoredFinding): Subject[] => (job_id !== null && finding.culprits.every((one) => one.kind !== "job") ? finding.culprits : []);
 
 /** Jobs for which the same component is blamed, however grave for each; else the same rule, as grave, about the same
  *  component, or about one user's jobs at the same components. */
-function keyOf(told: Told): string {
+function keyOf(told: StoredFinding): string {
   const { finding } = told;
   const blamed = toBlame(told);
   if (blamed.length) return [finding.rule, told.cluster ?? "", ...blamed.map(named).sort()].join("|");
@@ -28,7 +28,7 @@ function keyOf(told: Told): string {
   return [finding.severity, finding.rule, told.cluster ?? "", whose].join("|");
 }
 
-export function grouped(list: Told[]): Group[] {
+export function grouped(list: StoredFinding[]): Group[] {
   const groups = new Map<string, Group>();
   for (const told of list) {
     const key = keyOf(told);
