@@ -36,7 +36,7 @@ def mounted(tree: Mounted, request: pytest.FixtureRequest) -> Path:
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Runs a program to its end; what it said, if it failed."""
+    """Runs a program to its end; what it said, if it failed. A mount in this process may hold our own umask at 0."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -46,6 +46,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
         text=True,
         timeout=DEADLINE_S,
         check=False,
+        umask=0o022,
     )
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout
@@ -63,6 +64,7 @@ def some_files(folder: Path, count: int = 40) -> None:
         path = folder / f"part{number % 5}" / f"level{number % 3}" / f"file{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(hashlib.sha256(b"%d" % number).digest() * (number * 37))
+        path.chmod(0o644)
     (folder / "link").symlink_to("part0/level0/file0.txt")
     (folder / "run").write_text("#!/bin/sh\necho ran\n")
     (folder / "run").chmod(0o755)
