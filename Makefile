@@ -48,7 +48,7 @@ format: $(VENV)/dev.stamp  ## ruff: put the tree in its format
 types: $(VENV)/dev.stamp  ## mypy, strict
 	@$(BIN)/mypy
 
-imports: $(VENV)/dev.stamp  ## import-linter: the rooms point down to model
+imports: $(VENV)/dev.stamp  ## import-linter: what each room may import
 	@$(BIN)/lint-imports --no-cache
 
 docs: $(VENV)/dev.stamp  ## the documentation site, into site/
