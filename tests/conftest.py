@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
@@ -30,6 +31,18 @@ def pytest_configure(config: pytest.Config) -> None:
     same = "not slow" in config.option.markexpr
     settings.register_profile("fairlead", deadline=None, derandomize=same, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("fairlead")
+
+
+def _read_umask() -> str:
+    return next(line for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if "Umask" in line)
+
+
+@pytest.fixture(autouse=True)
+def _umask_is_given_back() -> Iterator[None]:
+    """A tree holds this process's umask at 0 until it is closed: one left open would change the files of later tests."""
+    before = _read_umask()
+    yield
+    assert _read_umask() == before, "close the tree"
 
 
 @pytest.fixture(scope="session")

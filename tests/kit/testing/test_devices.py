@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -18,8 +19,15 @@ from fairlead.steer.fs.trees.open_tree import open_export
 MS = 1_000_000
 
 
-def test_each_operation_takes_its_time(tmp_path: Path) -> None:
-    tree = simulated_device(DirectoryTree(tmp_path), Timing(metadata_ns=3 * MS, read_ns=5 * MS, write_ns=4 * MS))
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[DirectoryTree]:
+    tree = DirectoryTree(tmp_path)
+    yield tree
+    tree.close()
+
+
+def test_each_operation_takes_its_time(directory: DirectoryTree) -> None:
+    tree = simulated_device(directory, Timing(metadata_ns=3 * MS, read_ns=5 * MS, write_ns=4 * MS))
     began = monotonic_ns()
     node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
     created = monotonic_ns()
@@ -37,16 +45,16 @@ def test_each_operation_takes_its_time(tmp_path: Path) -> None:
     assert bytes(buffer[:3]) == b"abc"
 
 
-def test_an_operation_that_fails_takes_its_time_too(tmp_path: Path) -> None:
-    tree = simulated_device(DirectoryTree(tmp_path), Timing(metadata_ns=3 * MS))
+def test_an_operation_that_fails_takes_its_time_too(directory: DirectoryTree) -> None:
+    tree = simulated_device(directory, Timing(metadata_ns=3 * MS))
     began = monotonic_ns()
     with pytest.raises(FileNotFoundError):
         tree.lookup(ROOT, b"none")
     assert monotonic_ns() - began >= 3 * MS
 
 
-def test_bandwidth_is_shared(tmp_path: Path) -> None:
-    tree = simulated_device(DirectoryTree(tmp_path), Timing(bandwidth=50e6))
+def test_bandwidth_is_shared(directory: DirectoryTree) -> None:
+    tree = simulated_device(directory, Timing(bandwidth=50e6))
     files = [tree.create(ROOT, b"f%d" % number, os.O_RDWR, 0o644)[2] for number in range(4)]
     data = memoryview(bytes(1_000_000))
     began = monotonic_ns()
@@ -60,8 +68,8 @@ def test_bandwidth_is_shared(tmp_path: Path) -> None:
     assert tree.device.bytes == 4_000_000
 
 
-def test_what_is_not_timed_is_the_real_thing(tmp_path: Path) -> None:
-    tree = simulated_device(DirectoryTree(tmp_path), Timing())
+def test_what_is_not_timed_is_the_real_thing(directory: DirectoryTree) -> None:
+    tree = simulated_device(directory, Timing())
     node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
     other = tree.create(ROOT, b"b", os.O_RDWR, 0o644)[2]
     assert file.descriptor is None
@@ -75,13 +83,13 @@ def test_what_is_not_timed_is_the_real_thing(tmp_path: Path) -> None:
     assert again.read_into(memoryview(bytearray(9)), 0) == 7
     for one in (file, other, again):
         one.close()
-    tree.close()
 
 
 def test_it_says_that_it_is_simulated(tmp_path: Path) -> None:
     tree = open_export(f"slow:metadata=2ms,read=8ms,bandwidth=100M:{tmp_path}")
     assert tree.name == f"{tmp_path} (simulated device: metadata 2 ms, read 8 ms, 100 MB/s)"
     assert Timing().describe() == "simulated device: takes no time"
+    tree.close()
 
 
 def test_timings_are_read() -> None:
