@@ -85,7 +85,7 @@ def _steady(means: list[FloatArray]) -> list[float]:
         return []
     if not clear and not _together(quiet):
         return []
-    wider = [mean[mark_full_windows(quiet, 2 << level)] for level, mean in enumerate(means[1:])]
+    wider = [mean[_mark_full_windows(quiet, 2 << level)] for level, mean in enumerate(means[1:])]
     return [threshold, *(FLOOR_MARGIN * float(part.max(initial=top)) for part in wider)]
 
 
@@ -139,7 +139,7 @@ def mark_bursts(means: list[FloatArray], thresholds: list[float]) -> BoolArray:
     bursts: BoolArray = rates > (thresholds[0] if thresholds else 0.0)
     for level in range(1, len(thresholds)):
         width = 1 << level
-        found = (means[level] > thresholds[level]) & mark_full_windows(~bursts, width)
+        found = (means[level] > thresholds[level]) & _mark_full_windows(~bursts, width)
         bursts |= cover_windows(found, width, len(rates)) & (rates > 0.0)
     return bursts
 
@@ -160,7 +160,7 @@ def cover_windows(windows: BoolArray, width: int, bins: int) -> BoolArray:
     return np.asarray(np.cumsum(steps)[:bins] > 0)
 
 
-def mark_full_windows(mask: BoolArray, width: int) -> BoolArray:
+def _mark_full_windows(mask: BoolArray, width: int) -> BoolArray:
     """Windows [i, i + width) that are true throughout."""
     if width == 1:
         return mask

@@ -71,7 +71,7 @@ def compute_costs(view: JobView, times: IoTimes, metrics: dict[str, Value], refe
     }
     rates: dict[str, Rate] = {}
     for d in ("read", "write"):
-        rates[d] = rate, ground = estimate_needed_rate(view, d, reference, times.active, metrics)
+        rates[d] = rate, ground = _estimate_needed_rate(view, d, reference, times.active, metrics)
         spent = times.read_s if d == "read" else times.write_s
         small_s, small_bytes = _small(view, d, times)
         out[f"small_{d}s"] = _beyond(small_s, small_bytes, times.active, rate, ground)
@@ -100,7 +100,7 @@ def compute_costs(view: JobView, times: IoTimes, metrics: dict[str, Value], refe
     return out
 
 
-def estimate_needed_rate(
+def _estimate_needed_rate(
     view: JobView, direction: str, reference: Reference, active: int, metrics: dict[str, Value]
 ) -> Rate:
     """Bytes per second one of `active` processes reaches with large requests, and where that is taken from."""

@@ -52,17 +52,17 @@ class FileCounters:
         return size
 
     def add(self, name: str, rows: IntArray, values: FloatArray | IntArray) -> None:
-        column = grow_column(self.sums.get(name), len(self.index), 0.0)
+        column = _grow_column(self.sums.get(name), len(self.index), 0.0)
         np.add.at(column, rows, values)
         self.sums[name] = column
 
     def add_first(self, name: str, rows: IntArray, values: IntArray) -> None:
-        column = grow_column(self.firsts.get(name), len(self.index), np.iinfo(np.int64).max)
+        column = _grow_column(self.firsts.get(name), len(self.index), np.iinfo(np.int64).max)
         np.minimum.at(column, rows, values)
         self.firsts[name] = column
 
     def add_last(self, name: str, rows: IntArray, values: IntArray) -> None:
-        column = grow_column(self.lasts.get(name), len(self.index), np.iinfo(np.int64).min)
+        column = _grow_column(self.lasts.get(name), len(self.index), np.iinfo(np.int64).min)
         np.maximum.at(column, rows, values)
         self.lasts[name] = column
 
@@ -78,14 +78,14 @@ class FileCounters:
         floats = {"read_time_s", "write_time_s", "meta_time_s"}
         extras: dict[str, FloatArray] = {}
         for name, values in self.sums.items():
-            full = grow_column(values, size, 0.0)[:size]
+            full = _grow_column(values, size, 0.0)[:size]
             if name.startswith("extra:"):
                 extras[name[6:]] = full
             else:
                 columns[name] = full if name in floats else full.astype(np.int64)
         none_first, none_last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         for name, bounds in (*self.firsts.items(), *self.lasts.items()):
-            full = grow_column(bounds, size, none_first if name in self.firsts else none_last)[:size]
+            full = _grow_column(bounds, size, none_first if name in self.firsts else none_last)[:size]
             columns[name] = pa.array(full, mask=(full == none_first) | (full == none_last))
         for kind, name in ((READ, "read_sizes"), (WRITE, "write_sizes")):
             flat = pa.array(self.sizes[:size, kind].reshape(-1))
@@ -101,7 +101,7 @@ class FileCounters:
         return pa.Table.from_batches([batch_of(FILE_COUNTERS, columns)])
 
 
-def grow_column(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:
+def _grow_column(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:
     """Return `column` with at least `size` rows, new ones set to `fill`. It at least doubles, so appending is cheap."""
     if column is None:
         return np.full(max(size, 16), fill, np.float64 if isinstance(fill, float) else np.int64)

@@ -79,7 +79,7 @@ class JobPath(msgspec.Struct, frozen=True, kw_only=True):
 def build_job_paths(tables: Mapping[str, pa.Table], facts: Facts) -> list[JobPath]:
     """Return the path of every job that any layer knows, sorted by job number."""
     ops = tables.get("ops")
-    clients = build_client_layers(ops, count_processes(tables)) if ops is not None and ops.num_rows else {}
+    clients = _build_client_layers(ops, count_processes(tables)) if ops is not None and ops.num_rows else {}
     seen = {job for flow in (*facts.forwarders, *facts.targets) for job in flow.jobs} | set(clients)
     names = _names(tables.get("jobs"))
     return [_path(job, names.get(job), clients.get(job), facts) for job in sorted(seen - {NO_JOB}, key=_by_number)]
@@ -170,7 +170,7 @@ def _largest(values: Floats) -> float | None:
     return float(known.max()) if len(known) else None
 
 
-def build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLayer]:
+def _build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLayer]:
     """Sum the operations of each job. A row of `ops` is a run of `count` operations of `size` bytes."""
     kind = drop_dictionary(ops["op"])
     count = pc.cast(ops["count"], pa.int64())

@@ -35,7 +35,7 @@ DOCS: Metrics = {
 }
 
 
-def count_metadata_ops(view: JobView) -> int:
+def _count_metadata_ops(view: JobView) -> int:
     """Metadata operations at the lowest interface, standard streams apart."""
     counters = view.counters
     rows = counters.lowest
@@ -63,7 +63,7 @@ def compute_namespace_metrics(
     opens, stats = (int(np.maximum(counters.read_ints(c), 0)[rows].sum()) for c in ("opens", "stats"))
     syncs = sum(int(np.maximum(counters.read_ints(c), 0)[rows].sum()) for c in ("fsyncs", "fdatasyncs"))
     seeks = int(np.maximum(counters.read_ints("seeks"), 0)[rows].sum())
-    total, seconds = count_metadata_ops(view), compute_io_seconds(view, timeline)
+    total, seconds = _count_metadata_ops(view), _compute_io_seconds(view, timeline)
     moved = read + written
     small = int(((moved > 0) & (moved <= SMALL_FILE_BYTES)).sum())
     writes = int(counters.read_ints("writes")[rows].sum())
@@ -94,7 +94,7 @@ def compute_namespace_metrics(
     )
 
 
-def compute_io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
+def _compute_io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
     """Seconds in which the job did I/O: from the first to the last recorded activity, less the empty stretches of the
     timeline where there is one. None when no times were recorded."""
     counters = view.counters

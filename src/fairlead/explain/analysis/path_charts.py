@@ -29,7 +29,7 @@ def build_path_charts(
     if axis is None:
         return {"start_ns": None, "window_s": None, "count": 0, "jobs": [], "targets": [], "forwarders": []}
     fold = -(-axis.count // MAX_POINTS)
-    clients = build_client_series(tables.get("ops"), axis)
+    clients = _build_client_series(tables.get("ops"), axis)
     return {
         "start_ns": axis.start_ns,
         "window_s": axis.window_s * fold,
@@ -51,7 +51,7 @@ def build_path_charts(
     }
 
 
-def build_client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
+def _build_client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
     """By job the bytes per window that its applications read and wrote; a run counts where it begins."""
     if ops is None or not ops.num_rows:
         return {}

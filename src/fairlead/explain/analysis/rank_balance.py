@@ -42,7 +42,7 @@ def balance_metrics(view: JobView, times: IoTimes) -> dict[str, Value]:
     out["busiest_rank_bytes_share"] = (
         None if moved is None or moved.sum() == 0 else float(moved.sum(axis=0).max() / moved.sum())
     )
-    out["data_straggler_files"], out["time_straggler_files"] = count_straggler_files(view)
+    out["data_straggler_files"], out["time_straggler_files"] = _count_straggler_files(view)
     mean, slowest = times.mean_s, times.slowest_s
     out["time_rank_imbalance"] = None if slowest <= 0 else max(0.0, (slowest - mean) / slowest)
     out["straggler_ranks"] = None if times.per_rank_s is None else len(find_stragglers(times.per_rank_s))
@@ -64,7 +64,7 @@ def _spread(per_rank: FloatArray) -> float | None:
     return float((busy.max() - busy.min()) / busy.max()) if busy.size > 1 else None
 
 
-def count_straggler_files(view: JobView) -> tuple[int | None, int | None]:
+def _count_straggler_files(view: JobView) -> tuple[int | None, int | None]:
     """Shared files with a data and with a time straggler (Drishti's P18 and P19)."""
     data, time = find_straggler_rows(view)
     rows = view.counters.lowest & view.counters.shared

@@ -128,7 +128,7 @@ def _against_peers(values: Floats, least: int) -> Floats:
     return _divided(values, usual, usual > 0)
 
 
-def find_stretches(marked: Bools, against: Bools, gap: int) -> list[Ints]:
+def _find_stretches(marked: Bools, against: Bools, gap: int) -> list[Ints]:
     """Groups of marked windows with at most `gap` windows that are not marked between two of them. A window
     `against` counts double: silence is not a denial."""
     groups: list[list[int]] = []
@@ -150,7 +150,7 @@ def _judged(flows: Sequence[Flow], index: int, ratios: _Ratios, limits: SlowLimi
     slow = (ratio >= limits.window_ratio) & (ratios.excess_s[index] >= limits.excess_s)
     fine = np.isfinite(ratio) & ~slow
     best: SlowTarget | None = None
-    for windows in find_stretches(slow, fine, limits.gap):
+    for windows in _find_stretches(slow, fine, limits.gap):
         one = _stretch(flows, index, windows, ratios, fine, limits)
         if one is not None and (best is None or one.windows > best.windows):
             best = one

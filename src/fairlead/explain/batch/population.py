@@ -124,36 +124,36 @@ def compute_population(
             done(count, 2 * len(cut))
 
     firsts: list[DayJobs] = []
-    for _, one in workers.each(scan_jobs_of_day, cut, root=root, memory=memory):
+    for _, one in workers.each(_scan_jobs_of_day, cut, root=root, memory=memory):
         firsts.append(one)
         tell(one)
     peaks = [one.peak for one in firsts if one.peak is not None]
     peak = peak_bytes_per_s if peak_bytes_per_s is not None else max(peaks, default=None)
     names = sorted(frozenset().union(*(one.targets for one in firsts)))
-    servers = list_watching_nodes(open_piece_lake(root, memory), names)
+    servers = _list_watching_nodes(open_piece_lake(root, memory), names)
     seconds: list[DayTargets] = []
-    for _, two in workers.each(scan_targets_of_day, cut, root=root, memory=memory, peak=peak, servers=servers):
+    for _, two in workers.each(_scan_targets_of_day, cut, root=root, memory=memory, peak=peak, servers=servers):
         seconds.append(two)
         tell(two)
     basis = "given" if peak_bytes_per_s is not None else "highest of the span"
-    targets, counts = compute_utilisation_cdf(wide, seconds, len(names), peak, basis)
+    targets, counts = _compute_utilisation_cdf(wide, seconds, len(names), peak, basis)
     jobs = _added([one.jobs for one in firsts], _KEYS, sums=_SUMS, largest=("read_max", "write_max"))
     speeds = _added([one.bandwidths for one in firsts], ("class", "direction", "bin"), sums=("jobs",))
-    classes = compute_volumes_by_core_hours(jobs, speeds)
+    classes = _compute_volumes_by_core_hours(jobs, speeds)
     return Population(
         from_ns=wide.from_ns,
         to_ns=wide.to_ns,
         jobs=sum(one.jobs for one in classes),
         nontrivial=sum(one.nontrivial for one in classes),
         classes=classes,
-        modes=count_jobs_by_mode(jobs),
+        modes=_count_jobs_by_mode(jobs),
         layers=_layers(_added([one.layers for one in firsts], ("date", "layer"), sums=VALUES)),
         targets=targets,
         target_quantiles=_quantiles(counts, [k / BINS for k in range(BINS + 1)]),
     )
 
 
-def scan_jobs_of_day(span: Span, *, root: str, memory: str | None) -> DayJobs:
+def _scan_jobs_of_day(span: Span, *, root: str, memory: str | None) -> DayJobs:
     """One day: jobs, layers, the busiest target and its names. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     named = query_lake(
@@ -242,7 +242,7 @@ def _bandwidths_sql(span: Span) -> str:
     return " UNION ALL ".join(parts)
 
 
-def scan_targets_of_day(
+def _scan_targets_of_day(
     span: Span, *, root: str, memory: str | None, peak: float | None, servers: Sequence[str]
 ) -> DayTargets:
     """One day: its minutes of targets by utilisation, and who was watched. Runs where a worker is."""
@@ -269,7 +269,7 @@ def scan_targets_of_day(
     return DayTargets(counts, int(counts.sum()), by_node)
 
 
-def list_watching_nodes(lake: Tables, targets: Sequence[str]) -> list[str]:
+def _list_watching_nodes(lake: Tables, targets: Sequence[str]) -> list[str]:
     """Nodes whose agents count for targets: their servers, and targets that are named as nodes."""
     found = lake.query(
         "SELECT DISTINCT b FROM mapping WHERE kind IN (SELECT unnest($kinds))", {"kinds": list(SERVED_BY)}
@@ -277,7 +277,7 @@ def list_watching_nodes(lake: Tables, targets: Sequence[str]) -> list[str]:
     return sorted({*found.column("b").to_pylist(), *targets})
 
 
-def compute_utilisation_cdf(
+def _compute_utilisation_cdf(
     span: Span, seconds: Iterable[DayTargets], components: int, peak: float | None, basis: str
 ) -> tuple[Cdf, NDArray[np.int64]]:
     """How busy targets were (the answer of `questions.distributions.build_utilisation_cdf`), and the counts it is made
@@ -323,7 +323,7 @@ def _added(
     return found.rename_columns([*keys, *(name for name, _ in wanted)])
 
 
-def compute_volumes_by_core_hours(jobs: pa.Table, bandwidths: pa.Table) -> list[ClassVolume]:
+def _compute_volumes_by_core_hours(jobs: pa.Table, bandwidths: pa.Table) -> list[ClassVolume]:
     """Volumes by class of core-hours, smallest first; those of unknown class last."""
     by_class = _added([jobs], ("class",), sums=_SUMS, largest=("read_max", "write_max"))
     order = [name for _, name in CORE_HOURS] + [LARGEST, None]
@@ -368,7 +368,7 @@ def _quantiles(counts: NDArray[np.int64], edges: Sequence[float]) -> dict[str, f
     return {f"{share:g}": edges[int(np.searchsorted(upto, share * total, side="left"))] for share in QUANTILES}
 
 
-def count_jobs_by_mode(jobs: pa.Table) -> list[ModeVolume]:
+def _count_jobs_by_mode(jobs: pa.Table) -> list[ModeVolume]:
     """Jobs and bytes by I/O mode, most jobs first."""
     found = []
     for way in ("read", "write"):

@@ -53,7 +53,7 @@ class SummaryBatch:
     kept: int
 
 
-def label_of_this() -> str:
+def _label_of_this() -> str:
     """The label of a run that is to be done once by each version."""
     return f"{fairlead.__version__}-{ANALYSIS_VERSION}"
 
@@ -76,7 +76,7 @@ def reanalyse_jobs(
 
     Raises LakeBusyError when another run writes `shard`, LakeError, and what workers raise.
     """
-    label = label or label_of_this()
+    label = label or _label_of_this()
     lake = open_piece_lake(root, memory)
     with lake.writer(shard, wait_s=wait_s) as writer:
         cut = find_job_stretches(lake, span)

@@ -61,7 +61,7 @@ class DiagnosisBatch:
     kept: int = 0
 
 
-def label_of_this() -> str:
+def _label_of_this() -> str:
     """The label of a run that is to be done once by each version."""
     return f"{fairlead.__version__}-{DIAGNOSIS_VERSION}"
 
@@ -83,20 +83,20 @@ def rediagnose_jobs(
 
     Raises LakeBusyError when another run writes `shard`, LakeError, and what workers raise.
     """
-    label = label or label_of_this()
+    label = label or _label_of_this()
     lake = open_piece_lake(root, memory)
     counts = {"jobs": 0, "phases": 0, "findings": 0, "withdrawn": 0, "kept": 0}
     with lake.writer(shard, wait_s=wait_s) as writer:
         cut = find_job_stretches(lake, span)
         before = 0
-        for half, (name, work) in enumerate((("phases", detect_stretch_phases), ("findings", judge_stretch_phases))):
-            wanted = [one for one in cut if not writer.known(stream_of(name, label, one))]
+        for half, (name, work) in enumerate((("phases", _detect_stretch_phases), ("findings", _judge_stretch_phases))):
+            wanted = [one for one in cut if not writer.known(_stream_of(name, label, one))]
             before = len(cut) - len(wanted)
             count = half * len(cut) + before
             if done is not None:
                 done(count, 2 * len(cut))
             for one, made in workers.each(work, wanted, root=root, memory=memory, now_ns=now_ns + half):
-                batch = writer.batch(stream_of(name, label, one), source="rediagnosis", path=label)
+                batch = writer.batch(_stream_of(name, label, one), source="rediagnosis", path=label)
                 batch.fallback_ns = one.from_ns
                 for table in made.tables:
                     batch.add(table)
@@ -123,12 +123,12 @@ def rediagnose_jobs(
     )
 
 
-def stream_of(what: str, label: str, stretch: Span) -> str:
+def _stream_of(what: str, label: str, stretch: Span) -> str:
     """What names a piece's batch for ever."""
     return f"rediagnosis/{what}/{label}/{stretch.from_ns}/{stretch.to_ns}"
 
 
-def detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
+def _detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
     """Phases of the jobs that began in one stretch, not judged yet. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
@@ -138,7 +138,7 @@ def detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_n
     return DiagnosisBatch((made,) if made.num_rows else (), kept=len(there - new))
 
 
-def judge_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
+def _judge_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> DiagnosisBatch:
     """What is to be said of the phases of the jobs that began in one stretch. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)

@@ -83,18 +83,18 @@ def diagnose_phases(
     told: list[StoredFinding] = []
     if phases.num_rows:
         history = History(lake, phases)
-        said = judge_jobs(history)
+        said = _judge_jobs(history)
         phases = with_judgement(phases, said)
         advise = Advising(lake, phases, history, load_advice())
         told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
-    withdrawn = find_obsolete_findings(lake, jobs if again is None else again, {one.finding.id for one in told})
+    withdrawn = _find_obsolete_findings(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [build_finding_rows(told, now_ns)] if told else []
     rows += [build_finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
     return StepResult(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
 
 
-def judge_jobs(history: History) -> PhaseJudgement:
+def _judge_jobs(history: History) -> PhaseJudgement:
     """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
     parts = [judge_phases(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
     names = PhaseJudgement.__dataclass_fields__
@@ -110,7 +110,7 @@ def with_judgement(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
     return conform_table(phases, PHASE, strict=True)
 
 
-def select_reportable(said: PhaseJudgement, limits: Limits) -> list[int]:
+def _select_reportable(said: PhaseJudgement, limits: Limits) -> list[int]:
     """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
     lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
     enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
@@ -128,7 +128,7 @@ def _told(
     advise: Advise,
     history: History,
 ) -> list[StoredFinding]:
-    rows = select_reportable(said, limits)
+    rows = _select_reportable(said, limits)
     if not rows:
         return []
     usual = [compute_usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
@@ -142,7 +142,7 @@ def _told(
     return sorted(told, key=lambda one: one.finding.id)
 
 
-def find_obsolete_findings(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[StoredFinding]:
+def _find_obsolete_findings(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[StoredFinding]:
     """Findings of this version that the lake holds of these jobs' own I/O and that are not among `still`."""
     if not jobs:
         return []

@@ -42,11 +42,11 @@ def select_complete_jobs(lake: Tables, now_ns: int, *, within_ns: int, most: int
         return []
     return [
         {**job, "recorded": True}
-        for job in filter_complete_jobs(ended, *_last_words(lake, ended, first - _BEFORE_NS, now_ns))
+        for job in _filter_complete_jobs(ended, *_last_words(lake, ended, first - _BEFORE_NS, now_ns))
     ]
 
 
-def filter_complete_jobs(
+def _filter_complete_jobs(
     jobs: Sequence[Mapping[str, Any]],
     nodes: Mapping[str, int],
     servers: Mapping[str, Sequence[tuple[str, str]]],
@@ -66,7 +66,7 @@ def filter_complete_jobs(
 def _last_words(
     lake: Tables, jobs: Sequence[Mapping[str, Any]], first: int, now_ns: int
 ) -> tuple[dict[str, int], dict[str, list[tuple[str, str]]], dict[tuple[str, str], int]]:
-    """What `filter_complete_jobs` wants to know, of the times from `first` to now."""
+    """What `_filter_complete_jobs` wants to know, of the times from `first` to now."""
     when = f"ts_ns > {first} AND ts_ns <= {now_ns} AND {build_day_condition(first, now_ns)}"
     counted = lake.query(
         f"SELECT kind, id, list(DISTINCT job_id) AS jobs, max(ts_ns) AS ts_ns FROM rollup WHERE {when}"

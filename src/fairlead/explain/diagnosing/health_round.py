@@ -53,7 +53,7 @@ def build_health_limits(settings: Diagnosis) -> HealthLimits:
     return HealthLimits(share=settings.share, minimum_s=minimum_s, window_s=window_s)
 
 
-def compute_health_span(now_ns: int, limits: HealthLimits) -> Span:
+def _compute_health_span(now_ns: int, limits: HealthLimits) -> Span:
     """What a look at this time looks at: whole windows."""
     window_ns = int(limits.window_s * NS_PER_S)
     end = now_ns // window_ns * window_ns
@@ -62,7 +62,7 @@ def compute_health_span(now_ns: int, limits: HealthLimits) -> Span:
 
 def compute_learning_end(now_ns: int, settings: Diagnosis) -> int:
     """What a look at this time knows of the days before ends here: the whole hour before it begins."""
-    return compute_health_span(now_ns, build_health_limits(settings)).from_ns // HOUR_NS * HOUR_NS
+    return _compute_health_span(now_ns, build_health_limits(settings)).from_ns // HOUR_NS * HOUR_NS
 
 
 def run_health_round(
@@ -77,15 +77,15 @@ def run_health_round(
 ) -> int:
     """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
     `read_past_peaks` before `compute_learning_end`, read here unless given; `span`: what is looked at (default:
-    `compute_health_span`). Raises LakeError."""
+    `_compute_health_span`). Raises LakeError."""
     limits = build_health_limits(settings)
     before = compute_learning_end(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
-    span = compute_health_span(now_ns, limits) if span is None else span
+    span = _compute_health_span(now_ns, limits) if span is None else span
     end = span.to_ns
     if past is None:
         past = read_past_peaks(lake, before)
     told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
-    known = read_known_incidents(lake, span.from_ns, end)
+    known = _read_known_incidents(lake, span.from_ns, end)
     given = read_component_loads(lake, span)
     health = assess_health(
         given.loads,
@@ -100,7 +100,7 @@ def run_health_round(
         canaries=given.canaries,
     )
     told = build_health_findings(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
-    return write_health(
+    return _write_health(
         writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True))
     )
 
@@ -114,7 +114,7 @@ def _sizes(nodes: Mapping[str, int]) -> pa.Table:
     return conform_table(rows, JOBS, strict=True)
 
 
-def read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
+def _read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
     """Incidents told before: open ones, and those of the last weeks."""
     found = lake.query(
         f"SELECT detail FROM incident WHERE NOT coalesce(withdrawn, false) AND from_ns < {end}"
@@ -128,7 +128,7 @@ def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | N
     return build_advice(load_advice(), rule, verdict, facts, layer=layer)
 
 
-def write_health(
+def _write_health(
     writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, StoredFinding]
 ) -> int:
     """Rows of what is new or says something else than before, with its finding; nothing is written twice."""

@@ -125,7 +125,7 @@ def build_windows(victims: Sequence[Victim]) -> list[Window]:
     return windows
 
 
-def collect_component_names(victims: Sequence[Victim]) -> dict[str, list[str]]:
+def _collect_component_names(victims: Sequence[Victim]) -> dict[str, list[str]]:
     """Names of the components of these victims by kind."""
     names = {"forwarder": "forwarders", "target": "targets", "mds": "mds"}
     return {kind: sorted({name for v in victims for name in getattr(v, names[kind])}) for kind in KINDS}
@@ -134,13 +134,13 @@ def collect_component_names(victims: Sequence[Victim]) -> dict[str, list[str]]:
 def _around(
     lake: Tables, window: Window, victims: Sequence[Victim], own: pa.Table | None, peaks: Mapping[str, float]
 ) -> Around:
-    served = collect_component_names(victims)
-    at_components = read_component_loads(lake, window.from_ns, window.to_ns, window.interval_ns, served)
+    served = _collect_component_names(victims)
+    at_components = _read_component_loads(lake, window.from_ns, window.to_ns, window.interval_ns, served)
     mine = {victim.job_id for victim in victims}
     neighbours = _neighbours(at_components, mine)
     names = sorted(mine | set(neighbours))
     loads = pa.concat_tables(
-        [at_components, read_job_loads(lake, window.from_ns, window.to_ns, window.interval_ns, names)]
+        [at_components, _read_job_loads(lake, window.from_ns, window.to_ns, window.interval_ns, names)]
     )
     phases = _phases(lake, window, names)
     if own is not None:
@@ -161,7 +161,7 @@ def build_scene(victim: Victim, window: Window, around: Around) -> Scene:
     """What of a window's surroundings belongs to one victim: its own components, and the jobs that were at them."""
     length = min(max(victim.end_ns - victim.start_ns, LEAST_AROUND_NS), MOST_AROUND_NS)
     begin = (victim.start_ns - length) // window.interval_ns * window.interval_ns
-    served = {(kind, name) for kind, names in collect_component_names([victim]).items() for name in names}
+    served = {(kind, name) for kind, names in _collect_component_names([victim]).items() for name in names}
     loads = around.loads
     when = pc.and_(pc.greater_equal(loads["ts_ns"], begin), pc.less(loads["ts_ns"], victim.end_ns + length))
     loads = loads.filter(when)
@@ -177,7 +177,7 @@ def build_scene(victim: Victim, window: Window, around: Around) -> Scene:
         victim=victim,
         loads=loads.filter(pa.array(here | of_job)),
         interval_ns=window.interval_ns,
-        neighbours=build_neighbour_phases(phases, summaries),
+        neighbours=_build_neighbour_phases(phases, summaries),
         jobs=around.jobs.filter(pc.is_in(around.jobs["job_id"], pa.array(sorted(beside), pa.string()))),
         incidents=[
             one
@@ -188,7 +188,7 @@ def build_scene(victim: Victim, window: Window, around: Around) -> Scene:
         ],
         peaks={key: value for key, value in around.peaks.items() if key in served},
         usual_wait_s={key: value for key, value in around.waits.items() if key in served},
-        missing=list_missing_sources(victim, here, kinds, parts),
+        missing=_list_missing_sources(victim, here, kinds, parts),
     )
 
 
@@ -207,7 +207,7 @@ _ALIKE = (
 )
 
 
-def build_neighbour_phases(phases: pa.Table, summaries: pa.Table) -> pa.Table:
+def _build_neighbour_phases(phases: pa.Table, summaries: pa.Table) -> pa.Table:
     """Phases of neighbours, and of those that have none a row of what their summary says, in the schema of phases: one
     for reading, one for writing, one for metadata, as long as the job."""
     rows = []
@@ -236,7 +236,7 @@ def build_neighbour_phases(phases: pa.Table, summaries: pa.Table) -> pa.Table:
     return pa.concat_tables([phases, conform_table(pa.Table.from_pylist(rows, _plain(PHASE)), PHASE, strict=True)])
 
 
-def list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[str | None]) -> list[str]:
+def _list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[str | None]) -> list[str]:
     """What of the victim's surroundings nothing was recorded of."""
     missing = []
     if not victim.forwarders:
@@ -246,7 +246,7 @@ def list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts:
     if victim.kind == "metadata" and not victim.mds:
         missing.append("mds: none is known to have served this job")
     present = {kind for kind, mine in zip(kinds, here, strict=True) if mine}
-    for kind, names in collect_component_names([victim]).items():
+    for kind, names in _collect_component_names([victim]).items():
         if names and kind not in present:
             missing.append(f"{kind}: no counters of {', '.join(names[:3])} at that time")
     by_job = {kind for kind, mine, job in zip(kinds, here, parts, strict=True) if mine and job is not None}
@@ -254,7 +254,7 @@ def list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts:
     return missing
 
 
-def read_component_loads(
+def _read_component_loads(
     lake: Tables, from_ns: int, to_ns: int, interval_ns: int, served: Mapping[str, Sequence[str]]
 ) -> pa.Table:
     """Rows of ROLLUP of these components, whole and by job, one a key, in a fixed order."""
@@ -265,7 +265,7 @@ def read_component_loads(
     return read_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
 
 
-def read_job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
+def _read_job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
     """Rows of ROLLUP of these jobs, by layer."""
     return read_rollup(
         lake,

@@ -414,10 +414,10 @@ def answer_question(
     NotForYouError, LakeError."""
     wanted = list_questions()[question]
     must_be_for(question, name, sight, None if question in QUESTIONS else wanted.decision)
-    return wanted.run(narrow_asking(asking, sight, now_ns), name, asked, sight, now_ns)
+    return wanted.run(_narrow_asking(asking, sight, now_ns), name, asked, sight, now_ns)
 
 
-def narrow_asking(asking: Asking, sight: Sight, now_ns: int) -> Asking:
+def _narrow_asking(asking: Asking, sight: Sight, now_ns: int) -> Asking:
     """What this reader's questions are asked of."""
     if sight.everything:
         return asking

@@ -149,7 +149,7 @@ def describe_component(
         to_ns=span.to_ns,
         row=row,
         timeline=mask_timeline(build_timeline(steps, found, cover), seen),
-        who=list_job_shares(lake, kind, name, span, limit),
+        who=_list_job_shares(lake, kind, name, span, limit),
         hidden=not sight.everything,
         gaps=cover.gaps,
     )
@@ -167,7 +167,7 @@ def _load(found: pa.Table, steps: Steps, layer: str) -> dict[str, Any] | None:
     return sums | {"peak": float(moved.max()) * 1e9 / steps.step_ns, "busy": int((moved > 0).sum()) / steps.count}
 
 
-def list_job_shares(lake: Tables, kind: str, name: str, span: Span, limit: int) -> list[Share]:
+def _list_job_shares(lake: Tables, kind: str, name: str, span: Span, limit: int) -> list[Share]:
     """Jobs by their part in what one component did. `share` is of the whole."""
     added = ", ".join(f"TRY_CAST(sum({value}) AS BIGINT) AS {value}" for value in VALUES)
     columns = f"job_id, layer, {', '.join(VALUES)}"

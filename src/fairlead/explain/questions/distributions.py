@@ -45,7 +45,7 @@ _LEFT_OUT = {
 """Ids that are no component of their kind: LNet's sums over interfaces, room on file systems."""
 
 
-def get_load_unit(kind: str) -> str:
+def _get_load_unit(kind: str) -> str:
     """What the load of a kind of component is counted in, of rows of the rollup: bytes, or metadata operations."""
     return "metadata_ops" if kind == "mds" else "coalesce(read_bytes, 0) + coalesce(write_bytes, 0)"
 
@@ -157,7 +157,7 @@ def _left_out(kind: str) -> str:
 def _minutes(span: Span, kind: str) -> str:
     """Bytes (operations) a second of each component in each minute of the span."""
     return (
-        f"SELECT id, ts_ns, sum({get_load_unit(kind)}) / 60.0 AS rate FROM rollup"
+        f"SELECT id, ts_ns, sum({_get_load_unit(kind)}) / 60.0 AS rate FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL{_left_out(kind)}"
         f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY id, ts_ns"
     )
@@ -216,7 +216,7 @@ def find_highest_load(lake: Tables, span: Span, kept: DistributionCache, now_ns:
     # The busiest hours are looked for first: the busiest minute is among the busiest of them, or close to it.
     rows = query_lake(
         lake,
-        f"SELECT id, ts_ns, sum({get_load_unit(kind)}) AS moved FROM rollup"
+        f"SELECT id, ts_ns, sum({_get_load_unit(kind)}) AS moved FROM rollup"
         f" WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL{_left_out(kind)}"
         f" AND ts_ns >= {week.from_ns} AND ts_ns < {week.to_ns} AND {build_day_filter(week)} GROUP BY id, ts_ns"
         " ORDER BY moved DESC LIMIT 32",

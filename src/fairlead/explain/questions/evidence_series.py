@@ -33,7 +33,7 @@ def widen_span(from_ns: int, to_ns: int) -> Span:
     return Span(from_ns - pad, to_ns + pad)
 
 
-def get_rate_unit(kind: str) -> str:
+def _get_rate_unit(kind: str) -> str:
     """The unit of a phase's rate."""
     return "operations/s" if kind == "metadata" else "bytes/s"
 
@@ -58,7 +58,7 @@ def build_job_course(
         inside = (steps.starts() + steps.step_ns > phase[0]) & (steps.starts() < phase[1])
         lines.append(CourseLine(name="usual", role="usual", values=[usual_per_s if one else None for one in inside]))
     title = {"read": "read", "write": "wrote", "metadata": "asked of the metadata servers"}[kind]
-    return _course(steps, f"What job {job_id} {title}", get_rate_unit(kind), lines, phase)
+    return _course(steps, f"What job {job_id} {title}", _get_rate_unit(kind), lines, phase)
 
 
 def build_component_courses(

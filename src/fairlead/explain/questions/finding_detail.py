@@ -36,8 +36,8 @@ def explain_finding(lake: Tables, name: str, sight: Sight, now_ns: int) -> Expla
     whole, row = kept.find_finding(lake, name)
     [told] = redact_findings(lake, [whole], sight)
     begin, end = compute_finding_span(whole, now_ns)
-    parts = list_components(whole)
-    incidents = read_incidents_at(lake, [part.id for part in parts], Span(begin, end))
+    parts = _list_components(whole)
+    incidents = _read_incidents_at(lake, [part.id for part in parts], Span(begin, end))
     courses: list[Course] = []
     usual = []
     missing: list[str] = []
@@ -49,7 +49,7 @@ def explain_finding(lake: Tables, name: str, sight: Sight, now_ns: int) -> Expla
         else:
             usual = compare_with_usual(lake, phase["table"])
     else:
-        courses = build_component_peak_courses(lake, parts, incidents, (begin, end), now_ns)
+        courses = _build_component_peak_courses(lake, parts, incidents, (begin, end), now_ns)
     if not courses:
         missing.append("courses: no sums by second or minute of that time are in the lake any more")
     return Explanation(
@@ -76,7 +76,7 @@ def compute_finding_span(told: StoredFinding, now_ns: int) -> tuple[int, int]:
     return begin, max(begin + 1, finding.to_ns if finding.to_ns is not None else now_ns)
 
 
-def list_components(told: StoredFinding) -> list[Subject]:
+def _list_components(told: StoredFinding) -> list[Subject]:
     """The components that play a part, those accused first."""
     finding = told.finding
     named = [*([finding.subject] if finding.subject.kind in COMPONENTS else []), *finding.culprits, *told.components]
@@ -116,7 +116,7 @@ def build_job_courses(
     culprits = [who.id for who in told.finding.culprits if who.kind == "job"][:MOST_CULPRITS]
     name = _namer(lake, told, culprits, sight)
     courses = [first] if first is not None else []
-    for part in list_components(told)[:MOST_COMPONENTS]:
+    for part in _list_components(told)[:MOST_COMPONENTS]:
         courses += build_component_courses(
             lake, (part.kind, part.id), phase["kind"], told.job_id, culprits, span, now_ns, name=name
         )
@@ -132,7 +132,7 @@ def _namer(lake: Tables, told: StoredFinding, culprits: list[str], sight: Sight)
     return lambda text: text if text.removeprefix("job ") in shown else ANOTHER_JOB
 
 
-def build_component_peak_courses(
+def _build_component_peak_courses(
     lake: Tables, parts: list[Subject], incidents: list[Incident], span: tuple[int, int], now_ns: int
 ) -> list[Course]:
     """The course of each component against its known peak, with its incidents marked."""
@@ -146,7 +146,7 @@ def build_component_peak_courses(
     return courses
 
 
-def read_incidents_at(lake: Tables, components: list[str], span: Span) -> list[Incident]:
+def _read_incidents_at(lake: Tables, components: list[str], span: Span) -> list[Incident]:
     """Incidents of these components that touch the span, in the order of time."""
     if not components:
         return []

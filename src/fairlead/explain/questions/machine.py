@@ -94,15 +94,15 @@ def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, poi
         jobs_ended=ended,
         layers=by_day,
         totals=totals_,
-        amplification=compute_amplification(totals_),
+        amplification=_compute_amplification(totals_),
         timeline=build_timeline(steps, series, _anyone(lake, steps)),
         sources=told.nodes,
         silent=silent[:_MOST_SILENT],
-        events=list_events(lake, span, sight),
+        events=_list_events(lake, span, sight),
     )
 
 
-def compute_amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
+def _compute_amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
     """Bytes each layer moved for a byte of the layer above it that moved any."""
     top = "mount" if "mount" in sums else "client"  # a tracer follows some jobs only, a mount all of them
     layers = [name for name in (top, "forwarder", "pfs_client", "target") if name in sums]
@@ -150,7 +150,7 @@ def count_jobs(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int |
     return (row["running"], row["ended"]) if row["told"] else (None, None)
 
 
-def list_events(lake: Tables, span: Span, sight: Sight, components: list[str] | None = None) -> list[Event]:
+def _list_events(lake: Tables, span: Span, sight: Sight, components: list[str] | None = None) -> list[Event]:
     """What happened in the span, latest first. A reader with a user sees neither texts (they may name others) nor what
     is told of jobs."""
     chosen = " AND component IN (SELECT unnest($components))" if components is not None else ""
@@ -205,7 +205,7 @@ def describe_node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int
         timeline=replace(drawn, from_ns=drawn.from_ns + off),
         clock=ClockShift(source=name, offset_ns=off) if off else None,
         gaps=cover.gaps,
-        events=list_events(lake, span, sight, [name]),
+        events=_list_events(lake, span, sight, [name]),
         devices=own,
     )
 

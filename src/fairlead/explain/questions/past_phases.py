@@ -49,8 +49,8 @@ def read_past_phases(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, r
         {"programs": named["program"], "users": named["user"]},
         began=span,
     )
-    again = set(iterate_runs(phases))
-    others = pa.array([run not in again for run in iterate_runs(found)], pa.bool_())
+    again = set(_iterate_runs(phases))
+    others = pa.array([run not in again for run in _iterate_runs(found)], pa.bool_())
     return conform_table(found.filter(others), PHASE, strict=True)
 
 
@@ -62,7 +62,7 @@ class History:
         """`phases`: rows of PHASE, of one job after the other, that the lake need not hold yet. Raises LakeError."""
         self._phases = phases
         pool = pa.concat_tables([read_past_phases(lake, phases, most=MOST_FETCHED), phases]).unify_dictionaries()
-        self._pool = sort_phases(pool)
+        self._pool = _sort_phases(pool)
         self._starts = self._pool["start_ns"].to_numpy()
         self._named = {name: self._pool[name].combine_chunks() for name in ("program", "user")}
         kind = self._pool["kind"].cast(pa.string())
@@ -70,7 +70,7 @@ class History:
 
     def jobs(self) -> Iterator[pa.Table]:
         """The phases asked for, job by job."""
-        runs = list(iterate_runs(self._phases))
+        runs = list(_iterate_runs(self._phases))
         first = 0
         for at in range(1, len(runs) + 1):
             if at == len(runs) or runs[at] != runs[first]:
@@ -96,7 +96,7 @@ class History:
         return self._pool.take(pa.array(np.sort(rows[rank < MOST_RUNS])))
 
 
-def sort_phases(phases: pa.Table) -> pa.Table:
+def _sort_phases(phases: pa.Table) -> pa.Table:
     """Rows of PHASE in a fixed order: by when they began, then by job, kind and number."""
     names = ("start_ns", "cluster", "job_id", "kind", "number")
     words = {name: phases[name].cast(pa.string()) if name in ("cluster", "kind") else phases[name] for name in names}
@@ -113,7 +113,7 @@ def _codes(columns: list[pa.ChunkedArray]) -> np.ndarray:
     return key
 
 
-def iterate_runs(phases: pa.Table) -> Iterator[Run]:
+def _iterate_runs(phases: pa.Table) -> Iterator[Run]:
     """Of each row of PHASE what names its job: cluster, number, start."""
     return zip(*(phases[name].to_pylist() for name in ("cluster", "job_id", "job_start_ns")), strict=True)
 

@@ -92,7 +92,7 @@ def build_estimated_series(steps: Steps, layer: str, read: Line, write: Line) ->
     )
 
 
-def fill_columns(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
+def _fill_columns(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
     """Values by step of rows that have one row a step; NaN where there is none."""
     at = read_integers(found, "step")
     return {name: fill_steps(steps, at, read_floats(found, name)) for name in names}

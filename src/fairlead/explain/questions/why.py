@@ -74,13 +74,13 @@ def explain_job(
     return Why(
         job=job,
         verdict=verdict,
-        headline=build_headline(verdict, job_id, told, lost, expected),
+        headline=_build_headline(verdict, job_id, told, lost, expected),
         summary=summary,
         phases=lines,
         expected_s=expected,
         lost_s=lost,
         usual=usual,
-        taken=rank_losses(told),
+        taken=_rank_losses(told),
         findings=told,
         advice=_advice(told),
         hurt=_hurt(lake, account, now_ns),
@@ -138,7 +138,7 @@ def _verdict(running: bool, phases: pa.Table, told: Sequence[StoredFinding]) -> 
     return "usual" if judged else "unknown"
 
 
-def build_headline(
+def _build_headline(
     verdict: str, job_id: str, told: Sequence[StoredFinding], lost: float | None, expected: float | None
 ) -> str:
     """The page in one line."""
@@ -157,7 +157,7 @@ def build_headline(
     return f"Job {job_id} went as usual"
 
 
-def rank_losses(told: Sequence[StoredFinding]) -> list[LostTime]:
+def _rank_losses(told: Sequence[StoredFinding]) -> list[LostTime]:
     """Who or what took time, the most first; what cannot be told in seconds last."""
     rows = []
     for one in told:

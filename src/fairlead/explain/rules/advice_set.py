@@ -55,18 +55,18 @@ def load_advice(site: Path | None = None) -> AdviceSet:
         return built_in
     found = dict(built_in)
     for file in list_toml_files(folder):
-        one = read_file(file)
-        found[one.rule] = merge_entries(found.get(one.rule, []), one)
+        one = _read_file(file)
+        found[one.rule] = _merge_entries(found.get(one.rule, []), one)
     return found
 
 
 @cache
 def read_builtin_advice() -> dict[str, AdviceFile]:
     """Rule → the file fairlead comes with."""
-    return {one.rule: one for one in map(read_file, list_toml_files(files("fairlead.explain.rules") / "advice"))}
+    return {one.rule: one for one in map(_read_file, list_toml_files(files("fairlead.explain.rules") / "advice"))}
 
 
-def merge_entries(base: list[Entry], site: AdviceFile) -> list[Entry]:
+def _merge_entries(base: list[Entry], site: AdviceFile) -> list[Entry]:
     """`base` with a site's entries."""
     if site.add:
         return [*base, *site.advice]
@@ -85,13 +85,13 @@ def check_advice(folder: Path) -> tuple[list[str], list[ConfigError]]:
     faults: list[ConfigError] = []
     for file in list_toml_files(folder):
         try:
-            sound.append(read_file(file).rule)
+            sound.append(_read_file(file).rule)
         except ConfigError as fault:
             faults.append(fault)
     return sound, faults
 
 
-def read_file(file: Traversable | Path) -> AdviceFile:
+def _read_file(file: Traversable | Path) -> AdviceFile:
     """One file. Raises ConfigError."""
     where = str(file)
     try:

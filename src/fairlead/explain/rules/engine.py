@@ -144,7 +144,7 @@ def _covering(finding: Finding, below: list[Finding]) -> Finding:
 # -- one finding -------------------------------------------------------------------------------------------------------
 
 
-def determine_severity(rule: Rule, metrics: Mapping[str, Value]) -> Severity:
+def _determine_severity(rule: Rule, metrics: Mapping[str, Value]) -> Severity:
     """The first step whose condition holds, else the rule's own severity."""
     for step in rule.steps:
         if compile_condition(step.when).holds(metrics):
@@ -165,7 +165,7 @@ def cap_severity(severity: Severity, at_most_s: float | None, run_time_s: float 
 def _finding(rule: Rule, metrics: Mapping[str, Value], profile: JobProfile) -> Finding:
     job = profile.view.job
     cost = profile.costs[rule.cost] if rule.cost else None
-    severity = determine_severity(rule, metrics)
+    severity = _determine_severity(rule, metrics)
     if not rule.burdens_others:
         # What has no price of its own cannot cost more than all the I/O of the slowest process.
         bound = cost.seconds if cost and cost.seconds is not None else profile.times.slowest_s

@@ -19,7 +19,7 @@ def load_rules(site: Path | None = None) -> dict[str, Rule]:
     same id replaces the keys it gives (so `id` and `enabled = false` turn one off). Raises ConfigError for the first
     fault of the folder, naming file, key and remedy; a faulty plug-in is reported and left out."""
     rules = _read(files("fairlead.explain.rules") / "builtin", {})
-    added, faults = load_plugin_rules(rules)
+    added, faults = _load_plugin_rules(rules)
     rules |= added
     report_faults(faults)
     if site is not None:
@@ -29,7 +29,7 @@ def load_rules(site: Path | None = None) -> dict[str, Rule]:
     return rules
 
 
-def load_plugin_rules(built_in: Mapping[str, Rule]) -> tuple[dict[str, Rule], list[PluginError]]:
+def _load_plugin_rules(built_in: Mapping[str, Rule]) -> tuple[dict[str, Rule], list[PluginError]]:
     """Rules of the packages that entry points of `fairlead.rules` name, and the errors of those left out: one faulty
     rule, and none of its package is taken."""
     packages, faults = load_extensions(GROUP)

@@ -63,7 +63,7 @@ def judge_phases(
     """
     limits = limits or ExpectedLimits()
     result = PhaseJudgement.build_unknown(phases.num_rows)
-    compared = find_comparable(phases, history)
+    compared = _find_comparable(phases, history)
     if compared is None:
         return result
     mine, others = compared.mine, compared.others
@@ -152,7 +152,7 @@ class ComparablePhases:
         return low, high
 
 
-def find_comparable(phases: pa.Table, history: pa.Table) -> ComparablePhases | None:
+def _find_comparable(phases: pa.Table, history: pa.Table) -> ComparablePhases | None:
     """Code both tables alike; None where either has no usable row. Of history rows that occur more than once (the same
     phase of the same job) the newest counts; those without a rate are left out."""
     if not phases.num_rows or not history.num_rows:

@@ -197,7 +197,7 @@ def _while_busy(cells: Cells, peaks: list[Peak], limits: HealthLimits) -> Floats
     return np.where(enough & (share >= limits.share), np.minimum(share, 1.0), np.nan)
 
 
-def pair_targets_with_devices(targets: Cells, devices: Cells | None) -> dict[int, int]:
+def _pair_targets_with_devices(targets: Cells, devices: Cells | None) -> dict[int, int]:
     """Which device holds which target, both by place: the ones that moved the same bytes in the same intervals.
 
     The most alike first, each once; of several that are just as alike, in the order of their names: then it makes no
@@ -233,7 +233,7 @@ def _target(
 ) -> JudgedCells:
     axis = cells.axis
     devices = build_cells(loads, "device", axis)
-    pairs = pair_targets_with_devices(cells, devices)
+    pairs = _pair_targets_with_devices(cells, devices)
     named_pairs = {cells.names[place]: devices.names[held] for place, held in pairs.items()} if devices else {}
     busy_s = np.full(len(cells), np.nan)
     if devices is not None and pairs:
@@ -245,7 +245,7 @@ def _target(
     share = find_best_nearby(cells, share_of(cells, known), _steady(axis, limits))
     busy = np.nan_to_num(busy_s) >= limits.device_busy * axis.window_s
     asked = busy & mark_steady_cells(cells, busy, _steady(axis, limits))
-    named = find_target_servers(cells, servers, devices, pairs)
+    named = _find_target_servers(cells, servers, devices, pairs)
     full = np.zeros(len(cells), np.bool_)
     if named is not None:
         share, full = _by_server(cells, share, asked, named, known, peaks, limits)
@@ -265,7 +265,7 @@ def _target(
     )
 
 
-def find_target_servers(
+def _find_target_servers(
     cells: Cells, servers: Mapping[str, str], devices: Cells | None = None, pairs: Mapping[int, int] | None = None
 ) -> Ints | None:
     """The server of each target by number, as told or by where its device is; None where neither is known."""

@@ -69,9 +69,9 @@ def code_fields(phases: pa.Table) -> dict[str, I64]:
         "scale": scale_of(read_floats(phases, "nodes_count")),
         "kind": kind,
         "mode": read_codes(phases, "mode"),
-        "request": classify_octaves(read_floats(phases, "request_bytes"), 2.0),
-        "volume": classify_octaves(volume, 3.0),
-        "processes": classify_octaves(processes, 2.0),
+        "request": _classify_octaves(read_floats(phases, "request_bytes"), 2.0),
+        "volume": _classify_octaves(volume, 3.0),
+        "processes": _classify_octaves(processes, 2.0),
         "first": np.where(number > 0, 1, 0).astype(np.int64),
     }
 
@@ -100,7 +100,7 @@ def scale_of(nodes: NDArray[np.float64]) -> I64:
     return np.where(known, np.exp2(np.rint(np.log2(np.where(known, nodes, 1.0)))), NONE).astype(np.int64)
 
 
-def classify_octaves(values: NDArray[np.float64], wide: float) -> I64:
+def _classify_octaves(values: NDArray[np.float64], wide: float) -> I64:
     """Classes `wide` doublings wide; NONE where not known or not above 0."""
     known = values > 0
     logs = np.log2(np.where(known & np.isfinite(values), values, 1.0))

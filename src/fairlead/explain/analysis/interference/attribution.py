@@ -73,7 +73,7 @@ def attribute_phase(scene: Scene, limits: Limits | None = None) -> Attribution:
     """Who or what took the time of the scene's victim. Nothing known gives `unknown`; it never raises for what is
     missing."""
     limits = limits or Limits()
-    case, missing, trust = build_case(scene, limits)
+    case, missing, trust = _build_case(scene, limits)
     lost = float(case.found.lost.sum())
     if lost <= 0 or not case.found.held:
         own = _own_change(scene.victim, limits)
@@ -120,7 +120,7 @@ def attribute_phase(scene: Scene, limits: Limits | None = None) -> Attribution:
     )
 
 
-def build_case(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
+def _build_case(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
     """All evidence of a scene; what was missing; how far confidence is to be trusted for that, in [0, 1]."""
     victim = scene.victim
     others = (
@@ -148,7 +148,7 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
     blame, loads = case.blame, case.loads
     if len(loads.jobs) < 2:
         return []
-    likely = trust * score.compute_scores(build_score_inputs(case))
+    likely = trust * score.compute_scores(_build_score_inputs(case))
     lost = float(case.found.lost.sum())
     some = [job for job in range(1, len(loads.jobs)) if blame.jobs[job] > LEAST_TOLD * lost]
     made = []
@@ -168,7 +168,7 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
     return made
 
 
-def build_score_inputs(case: Case) -> score.Inputs:
+def _build_score_inputs(case: Case) -> score.Inputs:
     """What the score is made of, by neighbour."""
     lost = max(float(case.found.lost.sum()), 1e-9)
     costs = case.blame.jobs[1:]

@@ -46,7 +46,7 @@ def assign_blame(loads: Loads, found: Congestion) -> Blame:
     loss = np.minimum(found.loss, min(mean, found.lost_share))
     shares = []
     for row, held in enumerate(found.held):
-        share = compute_held_shares(loads.components[held.place], held)
+        share = _compute_held_shares(loads.components[held.place], held)
         shares.append(share)
         others = share.sum(axis=0) - share[0]
         fault = _fault_share(held, share[0], others)
@@ -75,7 +75,7 @@ def assign_blame(loads: Loads, found: Congestion) -> Blame:
     )
 
 
-def compute_held_shares(one: Component, held: ComponentCongestion) -> F64:
+def _compute_held_shares(one: Component, held: ComponentCongestion) -> F64:
     """How much of what was had of a component each job had, by interval (J, T); columns add up to 1 or are 0."""
     by_cost = _shares(np.nan_to_num(compute_use(one.parts, one.kind)))
     busy = np.nan_to_num(one.parts.busy_s)

@@ -66,7 +66,7 @@ class Congestion:
     missing: list[str] = field(default_factory=list)
 
 
-def select_amounts(measures: Measures, kind: str) -> F64:
+def _select_amounts(measures: Measures, kind: str) -> F64:
     """Return what a phase of this kind is measured by: bytes read or written, or metadata operations."""
     names = {"read": "read_bytes", "write": "write_bytes", "metadata": "metadata_ops"}
     values: F64 = getattr(measures, names[kind]) if kind in names else measures.moved
@@ -132,7 +132,7 @@ def find_last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -
     here = np.flatnonzero(inside > 0)
     ends: dict[int, int] = {}
     for place in places:
-        amount = np.nan_to_num(select_amounts(loads.components[place].parts.select_job(0), kind))[here]
+        amount = np.nan_to_num(_select_amounts(loads.components[place].parts.select_job(0), kind))[here]
         total = float(amount.sum())
         if total > 0:
             ends[place] = int(np.searchsorted(np.cumsum(amount), LAST_OF * total))
@@ -146,15 +146,15 @@ def find_last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -
 def _rate(loads: Loads, victim: Victim, path: Sequence[int], last: Sequence[int]) -> F64:
     if last:
         return np.asarray(
-            np.nansum([select_amounts(loads.components[p].parts.select_job(0), victim.kind) for p in last], axis=0)
+            np.nansum([_select_amounts(loads.components[p].parts.select_job(0), victim.kind) for p in last], axis=0)
             / loads.axis.interval_s
         )
-    own = select_amounts(loads.own.select_job(0), victim.kind)
+    own = _select_amounts(loads.own.select_job(0), victim.kind)
     if np.isnan(own).all():
         best = own
         for kind in ("forwarder", "target", "mds"):
             rows = [
-                select_amounts(loads.components[p].parts.select_job(0), victim.kind)
+                _select_amounts(loads.components[p].parts.select_job(0), victim.kind)
                 for p in path
                 if loads.components[p].kind == kind and loads.components[p].counted
             ]

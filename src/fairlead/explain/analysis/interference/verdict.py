@@ -44,7 +44,7 @@ class Case:
 def classify_load(case: Case, job: int, part: float) -> str:
     """The category of what a neighbour (by place) did where it cost the victim time. `mixed`: two or more kinds of load
     make up `part` of it each."""
-    weights = sum_by_category(case, job)
+    weights = _sum_by_category(case, job)
     total = sum(weights.values())
     if total <= 0:
         shown = case.features[job - 1].list_conspicuous(case.limits)
@@ -53,12 +53,12 @@ def classify_load(case: Case, job: int, part: float) -> str:
     return counting[0] if len(counting) == 1 else "mixed"
 
 
-def sum_by_category(case: Case, job: int) -> dict[str, float]:
+def _sum_by_category(case: Case, job: int) -> dict[str, float]:
     """Seconds of the victim by category of load: second by second, what the neighbour did then."""
     loads, found = case.loads, case.found
     weights = dict.fromkeys(("n_to_1", "high_mdops", "high_bandwidth", "high_iops"), 0.0)
     told = case.features[job - 1].n_to_1
-    n_to_1 = is_likely_shared(case, job) if told is None else told
+    n_to_1 = _is_likely_shared(case, job) if told is None else told
     for row, held in enumerate(found.held):
         one = loads.components[held.place]
         if case.blame.where[row, job] <= 0:
@@ -85,7 +85,7 @@ def sum_by_category(case: Case, job: int) -> dict[str, float]:
     return weights
 
 
-def is_likely_shared(case: Case, job: int) -> bool:
+def _is_likely_shared(case: Case, job: int) -> bool:
     """Whether a job whose mode nobody recorded looks like many processes in one file: at a forwarder far from its peak,
     a byte of it keeps workers many times as long as a byte of the others, for they wait for the file's lock."""
     for held in case.found.held:

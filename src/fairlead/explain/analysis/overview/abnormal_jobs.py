@@ -15,7 +15,7 @@ from fairlead.explain.analysis.overview.jobs import mark_nontrivial, select_late
 OF_JOBS = ("job.interference", "job.slow_component", "job.slow_unexplained", "job.own_change")
 
 
-def select_current_rows(rows: pa.Table) -> pa.Table:
+def _select_current_rows(rows: pa.Table) -> pa.Table:
     """Rows of FINDING or INCIDENT that count: of each id the highest version, then the latest, if not withdrawn."""
     order = [("id", "ascending"), ("analysis_version", "ascending"), ("made_ns", "ascending")]
     rows = rows.sort_by(order)
@@ -29,7 +29,7 @@ def count_abnormal_jobs(findings: pa.Table, jobs: pa.Table) -> pa.Table:
     without any non-trivial job."""
     some = select_latest(jobs)
     some = some.filter(pa.array(mark_nontrivial(some)))
-    rows = select_current_rows(findings)
+    rows = _select_current_rows(findings)
     rows = rows.filter(pc.is_in(rows["rule"].cast(pa.string()), pa.array(OF_JOBS)))
     rows = rows.filter(pc.is_in(rows["job_id"], some["job_id"].combine_chunks()))
     by_job: dict[str, tuple[float, str]] = {}

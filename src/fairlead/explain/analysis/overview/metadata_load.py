@@ -19,7 +19,7 @@ EDGES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _VALUES = ("read_bytes", "write_bytes", "metadata_ops")
 
 
-def sum_minutes(rollup: pa.Table, kind: str, layer: str) -> pa.Table:
+def _sum_minutes(rollup: pa.Table, kind: str, layer: str) -> pa.Table:
     """`id`, `ts_ns` and sums of components of a kind, of the whole (not of parts by job)."""
     chosen = (
         (pc.field("interval_ns") == MINUTE_NS)
@@ -42,7 +42,9 @@ def compute_metadata_load(
     `watched`: server-minutes that were monitored; those without rows count as idle. None: only minutes with rows count,
     which makes servers look busier than they are.
     """
-    rate = read_floats(sum_minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
+    rate = (
+        read_floats(_sum_minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
+    )
     rate = rate[~np.isnan(rate)]
     idle = max(0, (watched or 0) - len(rate))
     known = len(rate) + idle

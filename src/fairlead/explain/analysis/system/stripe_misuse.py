@@ -42,7 +42,7 @@ def stripe_misuse(scope: Scope, limits: StripeLimits) -> SystemFindings:
     layouts = scope.get_table("layouts")
     if not layouts.num_rows:
         return build_empty_findings("system.stripe_misuse: how files are striped (layouts)")
-    sizes = measure_file_sizes(scope)
+    sizes = _measure_file_sizes(scope)
     if sizes is None:
         return build_empty_findings("system.stripe_misuse: sizes of files (operations or counters of jobs)")
     plain = layouts.group_by("file_id").aggregate([("stripe_count", "max"), ("component", "count")])
@@ -123,7 +123,7 @@ def _jobs(files: pa.Table) -> list[tuple[str, int]]:
     return sorted(told, key=lambda one: (-one[1], one[0]))[:8]
 
 
-def measure_file_sizes(scope: Scope) -> pa.Table | None:
+def _measure_file_sizes(scope: Scope) -> pa.Table | None:
     """`file_id`, `size` (the furthest byte any process reached), `sharing` (processes), `job_id` (one of them), from
     `ops` and `file_counters`; None where neither tells."""
     parts = [part for part in (_of_ops(scope), _of_counters(scope)) if part is not None]

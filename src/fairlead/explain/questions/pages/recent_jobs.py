@@ -71,7 +71,7 @@ def list_recent_jobs(asking: Asking, name: str, asked: Any, sight: Sight, now_ns
     lost = _lost(asking.lake, rows)
     found = _found(asking.lake, rows, sight, now_ns)
     shown = [
-        _shown(row, spark, lost.get(build_run_key(row)), found.get(build_run_key(row)))
+        _shown(row, spark, lost.get(_build_run_key(row)), found.get(_build_run_key(row)))
         for row, spark in zip(rows, sparks, strict=True)
     ]
     missing = [] if rows else ["jobs: the scheduler has told of none in this time"]
@@ -90,7 +90,7 @@ def _told_apart(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> Tables:
     return lift_restrictions(lake)
 
 
-def build_run_key(row: JobRow) -> Key:
+def _build_run_key(row: JobRow) -> Key:
     """What tells runs apart."""
     return row.cluster, row.job_id, row.start_ns or 0
 
@@ -244,7 +244,7 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     )
     of_run: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
-        key = build_run_key(row)
+        key = _build_run_key(row)
         if row.start_ns is None:
             continue
         end = row.end_ns if row.end_ns is not None else now_ns
