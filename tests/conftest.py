@@ -39,7 +39,7 @@ def _read_umask() -> str:
 
 @pytest.fixture(autouse=True)
 def _umask_is_given_back() -> Iterator[None]:
-    """A tree holds this process's umask at 0 until it is closed: one left open would change the files of later tests."""
+    """A tree holds the process's umask at 0 until closed: one left open would change the files of later tests."""
     before = _read_umask()
     yield
     assert _read_umask() == before, "close the tree"
