@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "fairlead"
+from package_modules import MODULES, PACKAGE, name_of, read_module
+
 UNNAMED = {
     "core": 9,
     "store": 19,
@@ -80,36 +77,19 @@ PARTICIPLES = frozenset(
 """Words that name nothing as a module or class."""
 
 
-def _functions(room: str) -> Iterator[tuple[str, str, bool]]:
-    """(where, name, is a method) of all public functions of a room."""
-    for path in sorted((PACKAGE / room).rglob("*.py")):
-        for node, inside in _definitions(ast.parse(path.read_text(encoding="utf-8")).body, inside=False):
-            decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
-            if not any(word in decorators for word in ("property", ".setter", "overload", "override")):
-                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.name, inside
-
-
-def _definitions(
-    body: list[ast.stmt], *, inside: bool
-) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
-    for node in body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield from _definitions(node.body, inside=True)
-        elif isinstance(node, ast.If | ast.Try):
-            yield from _definitions(node.body, inside=inside)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(("_", "visit_")):
-            yield node, inside
-
-
 @pytest.mark.parametrize("room", UNNAMED)
 def test_a_function_is_a_verb_and_its_object(room: str) -> None:
     nameless = []
     seen = 0
-    for where, name, method in _functions(room):
-        seen += 1
-        first, _, rest = name.partition("_")
-        if first not in VERBS or not (rest or method or name in ALONE):
-            nameless.append(f"{where} {name}")
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        for line, name, is_method, decorators in read_module(path).functions:
+            if any(word in decorators for word in ("property", ".setter", "overload", "override")):
+                continue
+            seen += 1
+            first, _, rest = name.partition("_")
+            known = first in VERBS and (rest or is_method or name in ALONE)
+            if not (known or name.startswith("visit_")):
+                nameless.append(f"{name_of(path)}:{line} {name}")
     assert seen > 20
     assert len(nameless) <= UNNAMED[room], (
         nameless,
@@ -118,9 +98,11 @@ def test_a_function_is_a_verb_and_its_object(room: str) -> None:
 
 
 def test_modules_and_classes_are_nouns() -> None:
-    nameless = [str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if path.stem in PARTICIPLES]
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES:
-                nameless += [f"{path.relative_to(PACKAGE)}: {node.name}"]
+    nameless = [name_of(path) for path in MODULES if path.stem in PARTICIPLES]
+    nameless += [
+        f"{name_of(path)}: {name}"
+        for path in MODULES
+        for name in read_module(path).classes
+        if name.strip("_").lower() in PARTICIPLES
+    ]
     assert not nameless, "say what it holds"

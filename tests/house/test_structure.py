@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -10,10 +9,8 @@ import tomllib
 from pathlib import Path
 
 import fairlead
+from package_modules import MODULES, PACKAGE, ROOT, name_of, read_module
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "fairlead"
-MODULES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 600
 LONG = {"core/model/tables.py"}
 """A column of a record a line; in two files one would have to guess which."""
@@ -25,10 +22,6 @@ HEAVY = {"numba", "scipy", "sklearn", "pandas", "duckdb", "deltalake", "matplotl
 KERNELS = {"kernel", "kernels", "kernel_memory"}
 """Modules of compiled loops: they may import numba at their top, and are themselves imported by functions only."""
 SIBLINGS = {"docs", "tests", "benchmarks", "examples", "tools"}
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
 
 
 def test_contract_house_page_and_readme_name_the_same_rooms() -> None:
@@ -60,12 +53,8 @@ def test_import_contracts_hold() -> None:
     assert "0 broken" in done.stdout
 
 
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def test_every_module_can_be_read_in_one_sitting() -> None:
-    lengths = {_name(path): path.read_text(encoding="utf-8").count("\n") for path in MODULES}
+    lengths = {name_of(path): path.read_text(encoding="utf-8").count("\n") for path in MODULES}
     assert not {name: lines for name, lines in lengths.items() if lines >= MAX_LINES and name not in LONG}, (
         "they are two things each"
     )
@@ -74,72 +63,47 @@ def test_every_module_can_be_read_in_one_sitting() -> None:
 def test_every_module_opens_with_what_it_is_for() -> None:
     silent = []
     for path in MODULES:
-        tree = _tree(path)
-        first = (ast.get_docstring(tree) or "").partition("\n\n")[0].splitlines()
-        if not tree.body or tree.body[0].lineno != 1 or not 1 <= len(first) <= MAX_OPENING_LINES:
-            silent.append(_name(path))
+        module = read_module(path)
+        first = module.docstring.partition("\n\n")[0].splitlines()
+        if module.first_line != 1 or not 1 <= len(first) <= MAX_OPENING_LINES:
+            silent.append(name_of(path))
     assert not silent, f"their first paragraph is absent or longer than {MAX_OPENING_LINES} lines"
 
 
 def test_public_functions_and_classes_have_docstrings() -> None:
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    silent = [
-        f"{_name(path)}: {node.name}"
-        for path in MODULES
-        for node in _tree(path).body
-        if isinstance(node, kinds) and not node.name.startswith("_") and not ast.get_docstring(node)
-    ]
+    silent = [f"{name_of(path)}: {name}" for path in MODULES for name in read_module(path).undocumented]
     assert not silent
 
 
 def test_no_name_without_meaning() -> None:
-    files = [_name(path) for path in MODULES if EMPTY_NAMES & set(path.stem.split("_"))]
+    files = [name_of(path) for path in MODULES if EMPTY_NAMES & set(path.stem.split("_"))]
     classes = [
-        f"{_name(path)}: {node.name}"
+        f"{name_of(path)}: {name}"
         for path in MODULES
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.ClassDef) and node.name.lower().endswith(EMPTY_ENDINGS)
+        for name in read_module(path).classes
+        if name.lower().endswith(EMPTY_ENDINGS)
     ]
     assert not files + classes, "name it after what it does"
 
 
 def test_nothing_heavy_is_imported_on_import() -> None:
-    heavy = []
-    for path in MODULES:
-        for node in _executed_on_import(_tree(path).body):
-            if isinstance(node, ast.Import):
-                names = {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names = {node.module or ""}
-            else:
-                continue
-            if path.stem in KERNELS:
-                continue
-            found = {n for n in names if n.rpartition(".")[2] in KERNELS or n.partition(".")[0] in HEAVY}
-            heavy += [f"{_name(path)}:{node.lineno}: {name}" for name in sorted(found)]
+    heavy = [
+        f"{name_of(path)}:{line}: {name}"
+        for path in MODULES
+        if path.stem not in KERNELS
+        for line, name, on_import in read_module(path).imports
+        if on_import and (name.rpartition(".")[2] in KERNELS or name.partition(".")[0] in HEAVY)
+    ]
     assert not heavy, "import it inside the function that needs it"
 
 
-def _executed_on_import(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements at module level, also those under `if` and `try`, but not under `if TYPE_CHECKING`."""
-    found: list[ast.stmt] = []
-    for node in body:
-        found.append(node)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            found += _executed_on_import(node.body + node.orelse)
-        elif isinstance(node, ast.Try):
-            found += _executed_on_import(node.body + node.orelse + node.finalbody)
-    return found
-
-
 def test_the_package_imports_nothing_that_is_not_installed_with_it() -> None:
-    outside = []
-    for path in MODULES:
-        for node in ast.walk(_tree(path)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module or "" if node.level == 0 else "."]
-            outside += [f"{_name(path)}: {name}" for name in names if name.partition(".")[0] in {"", *SIBLINGS}]
+    outside = [
+        f"{name_of(path)}: {name}"
+        for path in MODULES
+        for _, name, _ in read_module(path).imports
+        if name.partition(".")[0] in {"", *SIBLINGS}
+    ]
     assert not outside, "absolute imports of installed packages only"
 
 
