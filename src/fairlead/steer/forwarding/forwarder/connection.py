@@ -105,7 +105,8 @@ class Connection:
         self._buffers = buffers
         self._memory = bytearray(RECEIVE_BYTES)
         self._view = memoryview(self._memory)
-        self._filled = 0
+        self.filled = 0
+        """How far the memory is filled; 0: all frames in it were taken."""
         self._place = 0  # where the next frame begins
         self._large: bytearray | None = None  # a frame that is longer than what is left of the memory
         self._large_view = self._view
@@ -123,10 +124,10 @@ class Connection:
             try:
                 if large:
                     got = self.stream.receive_into(self._large_view[self._large_filled : self._large_need])
-                elif self._filled == RECEIVE_BYTES:
+                elif self.filled == RECEIVE_BYTES:
                     return True
                 else:
-                    got = self.stream.receive_into(self._view[self._filled :])
+                    got = self.stream.receive_into(self._view[self.filled :])
             except BlockingIOError:
                 return True
             if got == 0:
@@ -134,8 +135,8 @@ class Connection:
             if large:
                 self._large_filled += got
             else:
-                self._filled += got
-                if self._begins_large():
+                self.filled += got
+                if self.filled == RECEIVE_BYTES and self._begins_large():
                     continue  # the rest of it is most likely there
             if not self.stream.has_pending():
                 return True
@@ -145,27 +146,30 @@ class Connection:
         if self._large is not None:
             return self._finish_large() if self._large_filled == self._large_need else None
         view, place = self._view, self._place
-        left = self._filled - place
+        left = self.filled - place
         if left >= PREFIX_BYTES:
             length, flags, job, number, handle, slot, crc = REQUEST.unpack_from(view, place)
             if not _HEADER_BYTES <= length <= MAX_FRAME:
                 raise FrameError(f"a frame of {length} bytes")
             start = place + PREFIX_BYTES
             end = start + length
-            if end <= self._filled:
-                self._place = end
+            if end <= self.filled:
+                if end == self.filled:
+                    self._place = self.filled = 0
+                else:
+                    self._place = end
                 message = memoryview(bytes(view[start:end]))
                 return _new(Frame, (flags, job, number, handle, slot, crc, message, None))
             if self._begins_large():
                 return None
         if place:
-            self._memory[:left] = self._memory[place : self._filled]
-            self._place, self._filled = 0, left
+            self._memory[:left] = self._memory[place : self.filled]
+            self._place, self.filled = 0, left
         return None
 
     def _begins_large(self) -> bool:
         """Moves a frame that is too long for the memory to a buffer of its own."""
-        place, filled = self._place, self._filled
+        place, filled = self._place, self.filled
         if filled - place < PREFIX_BYTES:
             return False
         length, flags, job, number, handle, slot, crc = REQUEST.unpack_from(self._view, place)
@@ -173,7 +177,7 @@ class Connection:
         if start + length <= filled or not _LARGE < length <= MAX_FRAME:
             return False
         self._begin_large(length, self._view[start:filled], (flags, job, number, handle, slot, crc))
-        self._place = self._filled = 0
+        self._place = self.filled = 0
         return True
 
     def _begin_large(self, length: int, part: memoryview, prefix: tuple[int, int, int, int, int, int]) -> None:

@@ -23,7 +23,16 @@ from fairlead.steer.forwarding.forwarder.confinement import NAMED
 from fairlead.steer.forwarding.forwarder.exactly_once import GUARDED, Guard
 from fairlead.steer.forwarding.forwarder.intake import get_errno
 from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants, RunningRequest
-from fairlead.steer.forwarding.forwarder.request import HANDED, NAMING, OPENING, REPEATABLE, SILENT, UNLOCKING, Request
+from fairlead.steer.forwarding.forwarder.request import (
+    HANDED,
+    KNOWN,
+    NAMING,
+    OPENING,
+    REPEATABLE,
+    SILENT,
+    UNLOCKING,
+    Request,
+)
 from fairlead.steer.fs.fuse.abi import WRITE_OUT, Op
 from fairlead.steer.fs.fuse.messages import pack_attributes
 from fairlead.steer.fs.operations.dispatch import Operations
@@ -40,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fairlead.forwarder")
 _READ, _WRITE, _SETLKW, _RELEASE = int(Op.READ), int(Op.WRITE), int(Op.SETLKW), int(Op.RELEASE)
-_PLACE, _REOPEN, _OWN = int(Own.PLACE), int(Own.REOPEN), int(Own.JOB)
+_PLACE, _REOPEN = int(Own.PLACE), int(Own.REOPEN)
 _UNKNOWN_NODE, _UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
 _NOTHING = memoryview(b"")
 _write_out = WRITE_OUT.pack
@@ -71,8 +80,8 @@ class Execution:
     """The workers' part of a forwarder. `again` queues requests that were parked; `listen` hears a client again that
     had asked too much.
 
-    What a request needs is decided once, here: `_actions` has the method of each opcode, and `_carry_out` is the
-    counting variant only where there are records.
+    What a request needs is decided once, here: `_actions` has the method of each opcode, `_set_job` is None where the
+    tree does nothing by job.
     """
 
     def __init__(
@@ -91,7 +100,7 @@ class Execution:
         queue_length: Callable[[], int],
     ) -> None:
         self.operations = operations
-        self._execute = operations.execute
+        self._execute_operation = operations.execute
         self._buffers = buffers
         self._parked = parked
         self._lending = lending
@@ -105,24 +114,25 @@ class Execution:
         tree = operations.tree
         self._open_for: Callable[[str], None] | None = getattr(tree, "set_job", None)
         self._work_for = identity.set_job if hasattr(tree, "take_by_job") else None
+        by_job = self._open_for is not None or self._work_for is not None
+        self._set_job = self._set_job_of if by_job else None
         self._actions: dict[int, Callable[[Request], bytes | memoryview]] = {
+            **dict.fromkeys(KNOWN, self._execute),
+            **(dict.fromkeys(map(int, GUARDED), self._execute_once) if guard is not None else {}),
             _READ: self._read,
             _WRITE: self._write,
             _PLACE: self._place,
             _REOPEN: self._reopen,
         }
-        self._carry_out: Callable[[Request, int], object] = self._run
-        if records is not None:
-            self._records = records
-            self._carry_out = self._run_counted
+        self._records = records
 
     def carry_out(self, request: Request) -> None:
         """Carries it out and answers, with those that go along; never raises."""
         if request.along:
             self._carry_out_together([request, *request.along])
             request.along = ()
-            return
-        self._carry_out(request, 0)
+        else:
+            self._carry_out(request)
 
     def _carry_out_together(self, requests: Sequence[Request]) -> None:
         began_ns = monotonic_ns()
@@ -132,22 +142,22 @@ class Execution:
         try:
             session = first.session
             identity.switch_user(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
-            if self._work_for is not None:
-                self._work_for(_name(first.job))
+            if self._set_job is not None:
+                self._set_job(first)
             self._aggregation.write(requests)
         except Exception:  # each is carried out alone then
             log.exception("%d writes could not be made one: a defect of fairlead", len(requests))
         for request in requests:
             self._carry_out(request, began_ns)
 
-    def _run_counted(self, request: Request, began_ns: int) -> None:
+    def _carry_out(self, request: Request, began_ns: int = 0) -> None:
         """As `_run`, and counts the request unless it was given up or parked."""
         records = self._records
-        if not records.on:
-            self._run(request, began_ns)
+        if records is None or not records.on:
+            self._run(request)
             return
         started_ns = began_ns or monotonic_ns()
-        error = self._run(request, began_ns)
+        error = self._run(request)
         if error is None:
             return
         wait_ns = started_ns - request.arrived_ns
@@ -158,7 +168,7 @@ class Execution:
         if not done & 15:
             records.look(self._queue_length(), done)
 
-    def _run(self, request: Request, _began_ns: int) -> int | None:
+    def _run(self, request: Request) -> int | None:
         """Carry out one request and answer it. Return its error (0, -errno or a Refusal), None if nothing was answered:
         its client is gone, or it waits for a lock."""
         op, session, lending = request.op, request.session, self._lending
@@ -172,10 +182,16 @@ class Execution:
         error = 0
         body: bytes | memoryview = b""
         try:
-            self._become_user(request)
+            if session.authority.uid < 0:
+                identity.switch_user(request.uid, request.gid)
+            else:
+                identity.switch_user(request.uid, session.group(request.gid))
+                confinement.confine_request(request)
+            if self._set_job is not None:
+                self._set_job(request)
             if lending is not None and op not in SILENT:
                 begun = lending.begin(request)
-            body = self._actions.get(op, self._execute_body)(request)
+            body = self._actions[op](request)
         except BlockingIOError as held:
             if op != _SETLKW:
                 error = get_errno(held)
@@ -206,14 +222,8 @@ class Execution:
                 self._again(ready)
         return error
 
-    def _become_user(self, request: Request) -> None:
-        """This thread acts as the request's user and job, and only on nodes its session may name."""
-        session = request.session
-        if session.authority.uid < 0:
-            identity.switch_user(request.uid, request.gid)
-        else:
-            identity.switch_user(request.uid, session.group(request.gid))
-            confinement.confine_request(request)
+    def _set_job_of(self, request: Request) -> None:
+        """From now on this thread works for the request's job."""
         if self._work_for is not None:
             self._work_for(_name(request.job))
         if self._open_for is not None and request.op in OPENING:
@@ -227,7 +237,9 @@ class Execution:
             buffer = self._buffers.take(request.size)
             data = memoryview(buffer)[: request.size]
         try:
-            count = self._execute(request.session.handles, _READ, request.node, request.handle, request.body, data)
+            count = self._execute_operation(
+                request.session.handles, _READ, request.node, request.handle, request.body, data
+            )
         except BaseException:
             if buffer is not None:
                 self._buffers.give(buffer)
@@ -241,20 +253,25 @@ class Execution:
         return b""
 
     def _write(self, request: Request) -> bytes | memoryview:
-        body = _write_out(request.size, 0) if request.written else self._execute_body(request)
+        body = _write_out(request.size, 0) if request.written else self._execute_once(request)
         request.moved = request.size
         return body
 
-    def _execute_body(self, request: Request) -> bytes | memoryview:
+    def _execute_once(self, request: Request) -> bytes | memoryview:
+        """A request of the kernel that must not be carried out twice."""
+        intents = request.session.intents
+        if intents is None or self._guard is None:
+            return self._execute(request)
+        reply = self._guard.execute(intents, request)
+        assert not isinstance(reply, int)
+        return reply
+
+    def _execute(self, request: Request) -> bytes | memoryview:
         """Any request of the kernel but READ."""
-        op, session = request.op, request.session
-        if op >= _OWN:
-            return b""
-        if session.intents is not None and op in GUARDED and self._guard is not None:
-            reply = self._guard.execute(session.intents, request)
-        else:
-            data = request.data if request.data is not None else _NOTHING
-            reply = self._execute(session.handles, op, request.node, request.handle, request.body, data)
+        data = request.data if request.data is not None else _NOTHING
+        reply = self._execute_operation(
+            request.session.handles, request.op, request.node, request.handle, request.body, data
+        )
         assert not isinstance(reply, int)
         return reply
 

@@ -43,9 +43,9 @@ _offset_of = Struct("<8xQ").unpack_from
 _SLOT, _CHECKSUM, _RETRY = int(Flag.SLOT), int(Flag.CHECKSUM), int(Flag.RETRY)
 _READ, _WRITE, _INTERRUPT, _DESTROY = int(Op.READ), int(Op.WRITE), int(Op.INTERRUPT), int(Op.DESTROY)
 _LISTED = frozenset({int(Op.READDIR), int(Op.READDIRPLUS)})
-_REFUSED = frozenset(
+_ACCEPTED = KNOWN - {
     int(op) for op in (Op.INIT, Op.IOCTL, Op.POLL, Op.NOTIFY_REPLY, Op.BMAP, Op.SETUPMAPPING, Op.REMOVEMAPPING)
-)
+}
 _RELEASE = int(Op.RELEASE)
 _JOB, _PING, _RELEASE_LEASE = int(Own.JOB), int(Own.PING), int(Own.RELEASE_LEASE)
 _MOVING = frozenset({_READ, _WRITE})
@@ -87,7 +87,7 @@ class Intake:
         error = 0
         if size > MAX_WRITE:
             error = -EINVAL
-        elif op not in KNOWN or op in _REFUSED:
+        elif op not in _ACCEPTED:
             error = -ENOSYS
         elif name is None:
             error = int(Refusal.UNKNOWN_JOB)

@@ -181,6 +181,8 @@ class Listeners:
     def _forget(self, fd: int) -> None:
         del self._arrivals[fd]
         self._epoll.unregister(fd)
+        if not self._arrivals:
+            self.next_deadline_ns = None
 
     def _greet(self, fd: int) -> None:
         arrival = self._arrivals[fd]

@@ -275,6 +275,8 @@ class Server:
             request = accept(connection, frame, now)
             if request is not None:
                 requests.append(request)
+            if not connection.filled:
+                return
         with connection.lock:
             connection.backlog = True
             if connection.listening:

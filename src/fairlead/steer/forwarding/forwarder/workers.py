@@ -138,31 +138,33 @@ class WorkerPool:
             self._gathering.wake()
 
     def _work(self, me: _Worker) -> None:
-        carry_out, gathering, mean_ns = self._carry_out, self._gathering, self._mean_ns
+        lock, queued, running, mean_ns = self._lock, self.queued, self.running, self._mean_ns
+        carry_out, gathering = self._carry_out, self._gathering
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
         identity.limit_powers()
         while True:
-            with self._lock:
+            with lock:
                 now = monotonic_ns()
                 if done is not None:
-                    self.running.ended(done)
-                    self.queued.done(done, now)
+                    running.ended(done)
+                    queued.done(done, now)
                     kind = done.op_class + 3 if done.size >> _LARGE_SHIFT else done.op_class
                     mean_ns[kind] += (now - began_ns - mean_ns[kind]) >> 3
                     done = None
                 for request in arrived:
-                    self.queued.add(request, now)
+                    queued.add(request, now)
                 if self._stopping:
                     return
                 if self._leader is None:
                     self._leader = me
                 leading = self._leader is me
-                chosen = self._choose(now, leading, looked_ns)
+                waiting = len(queued)
+                chosen = self._choose(waiting, now, leading, looked_ns) if waiting else None
                 timeout_ns = None
                 if chosen is None:
-                    timeout_ns = self._rest(me, now, leading, looked_ns)
+                    timeout_ns = self._rest(me, waiting, now, leading, looked_ns)
             arrived = []
             if chosen is not None:
                 began_ns = now
@@ -182,13 +184,12 @@ class WorkerPool:
             else:
                 me.wake.acquire()
 
-    def _choose(self, now: int, leading: bool, looked_ns: int) -> Request | None:
-        """The request to carry out now, entered as running; None when there is none, or the leader should look for new
-        ones first. The lock is held."""
+    def _choose(self, waiting: int, now: int, leading: bool, looked_ns: int) -> Request | None:
+        """The one of the `waiting` requests to carry out now, entered as running; None when none may run, or the leader
+        should look for new ones first. The lock is held."""
         queued, running = self.queued, self.running
-        waiting = len(queued)
         # Invariant "at most `size`": checked and entered under one lock.
-        if not waiting or running.total >= self._size or (leading and now - looked_ns > _LOOK_NS):
+        if running.total >= self._size or (leading and now - looked_ns > _LOOK_NS):
             return None
         request: Request | None = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
         if request is None:
@@ -209,12 +210,11 @@ class WorkerPool:
                     self._watch.release()
         return request
 
-    def _rest(self, me: _Worker, now: int, leading: bool, looked_ns: int) -> int | None:
+    def _rest(self, me: _Worker, waiting: int, now: int, leading: bool, looked_ns: int) -> int | None:
         """How long the leader waits in `gather` (ns; None: until something comes); any other worker becomes idle. The
         lock is held."""
-        waiting, free = len(self.queued), self.running.total < self._size
         if not leading:
-            wake = self.queued.wake_ns(now) if waiting and free else None
+            wake = self.queued.wake_ns(now) if waiting and self.running.total < self._size else None
             if wake is not None:
                 self.wait_less(wake)
             self._idle.append(me)
@@ -224,7 +224,7 @@ class WorkerPool:
         if waiting and now - looked_ns > _LOOK_NS:
             timeout_ns = 0
         elif waiting:
-            wake = self.queued.wake_ns(now) if free else None
+            wake = self.queued.wake_ns(now) if self.running.total < self._size else None
             timeout_ns = None if wake is None else max(0, wake - now)
         self._sleeps_until = None if timeout_ns is None else now + timeout_ns
         return timeout_ns

@@ -60,6 +60,8 @@ class UnreadMessage(NamedTuple):
     error: int
 
 
+_new = tuple.__new__
+"""Makes a named tuple at the price of a tuple."""
 _Event: TypeAlias = tuple[int, NameChange | UnreadMessage]
 """What is learnt of names, with its place in the ring."""
 
@@ -137,7 +139,7 @@ class Trace:
             # A name takes a place in the ring even while nothing is recorded: places order names and requests.
             recorded = op if self.on else NO_RECORD
             place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
-            self._events.append((place, UnreadMessage(op, node, bytes(message), bytes(body[:8]), error)))
+            self._events.append((place, _new(UnreadMessage, (op, node, bytes(message), bytes(body[:8]), error))))
         elif self.on:
             offset, size = read_extent(op, message) if op in MEASURED else (-1, 0)
             self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)

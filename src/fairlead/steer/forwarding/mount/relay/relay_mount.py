@@ -251,7 +251,7 @@ class RelayMount:
         """Reads a batch of requests from the kernel; each is answered here or goes to the forwarder."""
         free, requests, ledger = self._free, self.ledger.requests, self.ledger
         views, vectors, known = self._views, self._vectors, self.jobs.known
-        fd, link, opened_by, dirty = self._fd, self.outlet, self._opened_by, self._effects.dirty
+        fd, link, opened_by, effects = self._fd, self.outlet, self._opened_by, self._effects
         urgent = released = False
         for _ in range(_BATCH):
             if not free:
@@ -259,6 +259,8 @@ class RelayMount:
             slot = free[-1]
             try:
                 length = os.readv(fd, vectors[slot])
+            except BlockingIOError:
+                break
             except OSError as error:
                 if self._ends_batch(error):
                     break
@@ -266,8 +268,13 @@ class RelayMount:
             view = views[slot]
             _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
             treatment = TREATMENTS[op] if op < OPCODES else COPIED
-            if treatment >= LOCAL:
-                if self._answer_here(treatment, op, unique, node, view[:length]):
+            if treatment == LOCAL:
+                self._no_reply.handle_request(op, unique, node, view[:length])
+                continue
+            if treatment > LOCAL:
+                answer = effects.answer_locally(op, node, view[:length])
+                if answer is not None:
+                    self.answer(unique, *answer)
                     continue
                 treatment = HANDLE if treatment == CLOSED else COPIED
             now = monotonic_ns()
@@ -282,7 +289,7 @@ class RelayMount:
                 number = next(ledger.ids)
                 requests[number] = _new(Entry, (unique, op, slot, node, handle, offset, size, now, job, None))
                 if op == _WRITE:
-                    dirty.add(handle)
+                    effects.dirty.add(handle)
                 if link is None:
                     ledger.unsent[number] = None
                 elif link.slots is not None:
@@ -306,24 +313,12 @@ class RelayMount:
             link.flush()
 
     def _ends_batch(self, error: OSError) -> bool:
-        """Whether nothing more can be read now: nothing is there, or the mount is gone. Raises what else broke."""
+        """Whether nothing more can be read: the mount is gone. Raises what else broke."""
         if error.errno in (errno.EINTR, errno.ENOENT):  # ENOENT: the request was interrupted while it was read
             return False
-        if error.errno == errno.ENODEV:
-            self._ended = True
-        elif error.errno != errno.EAGAIN:
+        if error.errno != errno.ENODEV:
             raise error
-        return True
-
-    def _answer_here(self, treatment: int, op: int, unique: int, node: int, message: memoryview) -> bool:
-        """Whether the request needs no forwarder; it is answered then, if the kernel expects an answer."""
-        if treatment == LOCAL:
-            self._no_reply.handle_request(op, unique, node, message)
-            return True
-        answer = self._effects.answer_locally(op, node, message)
-        if answer is None:
-            return False
-        self.answer(unique, *answer)
+        self._ended = True
         return True
 
     def _send_message(
@@ -380,10 +375,10 @@ class RelayMount:
             if entry is None or error > 0 or not entry.unique:
                 self._take_special(number, entry, error, view[begin:stop])
                 continue
-            unique, op, slot, node, handle, offset, size, started, job, _ = entry
-            if slot < 0:
+            if entry.slot < 0:
                 self._finish_message(link, entry, flags, error, begin, stop)
                 continue
+            unique, op, slot, node, handle, offset, size, started, job, _ = entry
             if flags & _SLOT and op == _READ:
                 if count > size:
                     raise LinkLostError("a reply with more data than was asked for")
