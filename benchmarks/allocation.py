@@ -27,14 +27,14 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.core.model.site import Layer
-from fairlead.decide import registry
+from fairlead.decide import policy_registry
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Policy, Running, build_pool
 from fairlead.decide.policies.allocation.joint import Joint, Tuning
-from fairlead.decide.sim.cycles.measures import compute_measures
-from fairlead.decide.sim.cycles.model import Window, run
+from fairlead.decide.sim.cycles.cycle_measures import compute_measures
+from fairlead.decide.sim.cycles.cycle_model import Window, run
 from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import Profiles, draw_osts, read_forge
-from fairlead.decide.sim.workloads.published import DrawnSet, draw_set
+from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_set
 
 LEFT_OUT = ("mckp-direct", "oracle")
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)
@@ -121,8 +121,8 @@ def planned(
 
 def published() -> list[str]:
     """Names of all pairs that are peers."""
-    allocations = [name for name in registry.ALLOCATIONS if name not in LEFT_OUT]
-    return [f"{allocation}+{placing}" for allocation in allocations for placing in registry.PLACINGS]
+    allocations = [name for name in policy_registry.ALLOCATIONS if name not in LEFT_OUT]
+    return [f"{allocation}+{placing}" for allocation in allocations for placing in policy_registry.PLACINGS]
 
 
 def contenders(rows: list[dict[str, object]]) -> dict[int, tuple[str, ...]]:
@@ -166,16 +166,16 @@ def done(task: Task) -> dict[str, object]:
     known, pool = told(task.variant, drawn), build_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:
-        decision = registry.find_policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
+        decision = policy_registry.find_policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
         figures[name] = simulated(drawn, decision)
     began = time.process_time()
-    ours = registry.find_policy("joint").decide(known, pool, np.random.default_rng([task.seed, 1]))
+    ours = policy_registry.find_policy("joint").decide(known, pool, np.random.default_rng([task.seed, 1]))
     spent = time.process_time() - began
     figures["joint"] = simulated(drawn, ours)
     if task.everyone:
-        light = registry.find_policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
+        light = policy_registry.find_policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
         figures["joint-light"] = simulated(drawn, light)
-        online = one_by_one(registry.find_policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
+        online = one_by_one(policy_registry.find_policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
         figures["joint one by one"] = simulated(drawn, online)
     out: dict[str, object] = {
         "key": task.key,

@@ -19,9 +19,9 @@ from rich.table import Table
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Running, build_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
-from fairlead.decide.registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_policy
+from fairlead.decide.policy_registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_policy
 from fairlead.decide.sim.workloads.profiles import read_forge
-from fairlead.decide.sim.workloads.published import DrawnSet, draw_set
+from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_set
 
 RUNNING, RESOURCES, CORES, LOAD = 10_000, 1_000, 24_000.0, 0.8
 PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2700.0

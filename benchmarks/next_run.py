@@ -22,7 +22,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide import registry
+from fairlead.decide import policy_registry
 from fairlead.decide.policies.next_run.accuracy import score_predictor
 from fairlead.decide.policies.next_run.behaviours import classify_behaviours, compute_figures
 from fairlead.decide.policies.next_run.contract import Run
@@ -138,9 +138,9 @@ def main() -> int:
             title=f"{name}: {len(runs)} runs of {categories} categories",
         )
         rows: dict[str, object] = {"runs": len(runs), "categories": categories}
-        for predictor in registry.PREDICTORS:
+        for predictor in policy_registry.PREDICTORS:
             began = time.perf_counter()
-            found = score_predictor(registry.build_predictor(predictor), runs)
+            found = score_predictor(policy_registry.build_predictor(predictor), runs)
             each = (time.perf_counter() - began) / len(runs) * 1e3
             share = found.right / max(found.asked, 1)
             table.add_row(

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths.contract import ExpectedJob
-from fairlead.decide.registry import path_policy
+from fairlead.decide.policy_registry import path_policy
 
 COMPONENTS = 1000
 TARGET_MS = {"joint": 100.0}

@@ -18,10 +18,10 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide.registry import path_policy
+from fairlead.decide.policy_registry import path_policy
 from fairlead.decide.sim.platform import build_taihulight
-from fairlead.decide.sim.replay.measures import summarize_jobs
 from fairlead.decide.sim.replay.replay import replay_jobs
+from fairlead.decide.sim.replay.replay_measures import summarize_jobs
 from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, draw_season
 
 WANTED_S = 600.0

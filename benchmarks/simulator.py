@@ -17,7 +17,7 @@ import _history
 import numpy as np
 import simpy
 
-from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Window, run
 from fairlead.decide.sim.engine import Engine, Phases
 from fairlead.decide.sim.platform import build_taihulight
 

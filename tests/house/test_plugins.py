@@ -19,7 +19,7 @@ from fairlead.core.errors import PluginError, SourceDefectError
 from fairlead.core.extensions import KINDS, find_extensions
 from fairlead.core.model.tables import TABLES, batch_of
 from fairlead.decide.policies.allocation.contract import Applications, Running, build_pool
-from fairlead.decide.registry import find_policy, list_policies
+from fairlead.decide.policy_registry import find_policy, list_policies
 from fairlead.explain.questions.catalog import QUESTIONS, answer_question, list_questions, parse_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking

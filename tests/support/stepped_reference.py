@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.model import Cycles, Sharing, Speeds
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Sharing, Speeds
 
 
 def stepped(

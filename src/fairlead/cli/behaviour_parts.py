@@ -18,7 +18,7 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
 
     from fairlead.core.model import units
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.behaviour import build_headline, list_facts
+    from fairlead.show.report.diagnosis.behaviour_page import build_headline, list_facts
 
     parts: list[RenderableType] = [Text(escape_text(build_headline(answer)), style="bold")]
     parts += [Text(line, style="dim") for line in list_facts(answer)]
@@ -83,7 +83,7 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.core.model import units
-    from fairlead.show.report.diagnosis.behaviour import format_trend
+    from fairlead.show.report.diagnosis.behaviour_page import format_trend
 
     return fitted(
         [

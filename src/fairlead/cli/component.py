@@ -35,7 +35,7 @@ def list_components(request: Request, everything: bool) -> None:
 
     A component with no requests is idle, one without any data is unknown: neither is called healthy.
     """
-    from fairlead.show.report.diagnosis.page import build_health_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_health_page
 
     request.show("component_health", parts=health_parts, page=build_health_page, all=everything)
 
@@ -45,7 +45,7 @@ def list_components(request: Request, everything: bool) -> None:
 @question_options(html=True)
 def show_component(request: Request, name: str) -> None:
     """Show one component: its state, its load against its known peak, its incidents."""
-    from fairlead.show.report.diagnosis.page import build_health_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_health_page
 
     request.show("component_health", parts=health_parts, page=build_health_page, component=name)
 
@@ -58,7 +58,7 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.finding import finding_table
     from fairlead.core.model import units
-    from fairlead.show.report.diagnosis.parts import format_rate
+    from fairlead.show.report.diagnosis.html_parts import format_rate
 
     sick = sum(one.state in ("sick", "dead") for one in answer.components)
     said = f"{sick:,} sick component{'' if sick == 1 else 's'}" if sick else "No component is known to be sick"

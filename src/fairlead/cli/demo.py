@@ -139,7 +139,7 @@ def _fuse_works() -> bool:
 
 
 def _page(outcome: Outcome) -> str:
-    from fairlead.show.report.path.page import render_path_page
+    from fairlead.show.report.path.path_page import render_path_page
 
     lead = f"fairlead demo, seed {outcome.seed}: three jobs did real I/O through two forwarders on four targets."
     missing = []

@@ -19,7 +19,7 @@ from fairlead.core.model.finding import Advice, Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
-from fairlead.show.report.diagnosis.parts import AUDIENCE, format_rate, format_span, format_usual_rates
+from fairlead.show.report.diagnosis.html_parts import AUDIENCE, format_rate, format_span, format_usual_rates
 
 ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
 

@@ -53,7 +53,7 @@ def list_findings(request: Request, since: str, offset: int, **words: Any) -> No
 
     Covers the last day unless you ask for another time. `fairlead finding show ID` shows the evidence.
     """
-    from fairlead.show.report.diagnosis.page import build_findings_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_findings_page
 
     if since and (request.when["last"] or request.when["from_"]):
         raise UsageError("--since, --last and --from all set the start", remedy="give one of them")
@@ -71,7 +71,7 @@ def show_finding(request: Request, name: str) -> None:
 
     FINDING is an id from `fairlead finding list`, or the first characters of one.
     """
-    from fairlead.show.report.diagnosis.page import build_explanation_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_explanation_page
 
     request.show("finding", name, parts=finding_parts, page=build_explanation_page)
 
@@ -82,7 +82,7 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
 
     from fairlead.core.model import units
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.page import format_older_line
+    from fairlead.show.report.diagnosis.diagnosis_pages import format_older_line
 
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
     span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
@@ -126,7 +126,7 @@ def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.core.model import units
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.parts import format_span
+    from fairlead.show.report.diagnosis.html_parts import format_span
 
     finding = answer.told.finding
     facts = [format_span(finding.from_ns, finding.to_ns), f"{finding.confidence:.0%} sure"]

@@ -95,7 +95,7 @@ def explain_job(request: Request, job_id: str, cluster: str) -> None:
     this number, the latest is shown, or the one that ran at --at.
     """
     from fairlead.cli.job_parts import explained_parts
-    from fairlead.show.report.diagnosis.page import build_why_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_why_page
 
     request.show("why", job_id, parts=explained_parts, page=build_why_page, cluster=cluster)
 
@@ -113,6 +113,6 @@ def describe_behaviour(request: Request, **words: Any) -> None:
     Without --user, --program or --project it also shows how busy the machine was. `--html FILE` draws all of it.
     """
     from fairlead.cli.behaviour_parts import behaviour_parts
-    from fairlead.show.report.diagnosis.behaviour import build_behaviour_page
+    from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_page
 
     request.show("behaviour", parts=behaviour_parts, page=build_behaviour_page, **words)

@@ -130,8 +130,13 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted, program_of
     from fairlead.core.model import units
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.page import VERDICTS, format_runs_line
-    from fairlead.show.report.diagnosis.parts import build_evidence_heading, format_lost_time, format_rate, format_span
+    from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_runs_line
+    from fairlead.show.report.diagnosis.html_parts import (
+        build_evidence_heading,
+        format_lost_time,
+        format_rate,
+        format_span,
+    )
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
     style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")

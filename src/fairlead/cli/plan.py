@@ -354,7 +354,7 @@ def _lake(root: Path | None) -> Lake:
 def _site(file: Path | None) -> SiteFile | None:
     if file is None:
         return None
-    from fairlead.decide.planning.components import read_site
+    from fairlead.decide.planning.site_components import read_site
 
     return read_site(file)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairlead.core.model.job import Job
     from fairlead.explain.analysis.verdict import Verdict
     from fairlead.see.sources.inputs import Failure, JobInput
-    from fairlead.show.report.build import Report, Setup
+    from fairlead.show.report.report_builder import Report, Setup
 
 SHOWN_FAILURES = 20
 
@@ -73,7 +73,7 @@ def report(
     """
     leave_pandas_alone()
     from fairlead.cli import terminal
-    from fairlead.show.report import build as reporting
+    from fairlead.show.report import report_builder as reporting
 
     setup = reporting.load_setup(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
@@ -144,7 +144,7 @@ class _Run:
     def find(self, paths: list[Path]) -> list[JobInput]:
         """The jobs of these inputs; what cannot be read is kept for the end, accounting is read."""
         from fairlead.see.sources import inputs
-        from fairlead.show.report import build as reporting
+        from fairlead.show.report import report_builder as reporting
 
         found, failures = inputs.discover_files(paths)
         self._failures += failures
@@ -156,7 +156,7 @@ class _Run:
 
     def build(self, before: list[JobInput], after: list[JobInput], html: Path | None) -> None:
         """Analyse all jobs, show them, write their pages."""
-        from fairlead.show.report import build as reporting
+        from fairlead.show.report import report_builder as reporting
 
         progress = _Progress(before + after)
         kept: list[Report] | None = []
@@ -186,7 +186,7 @@ class _Run:
 
     def _pass(self, one: Report, html: Path | None) -> None:
         """What needs a whole report, before only its verdict is kept."""
-        from fairlead.show.report import build as reporting
+        from fairlead.show.report import report_builder as reporting
 
         if self._screen is not None:
             self._screen.passing(one)
@@ -194,7 +194,7 @@ class _Run:
             self._save(self._page_name(html, one), reporting.build_report_page(one).encode(), page=True)
 
     def _write_pages(self, reports: list[Report], html: Path | None) -> None:
-        from fairlead.show.report import build as reporting
+        from fairlead.show.report import report_builder as reporting
 
         if html is None:
             return
@@ -217,7 +217,7 @@ class _Run:
 
     def write_json(self, out: str | None) -> None:
         """The verdicts as JSON, unless there are none."""
-        from fairlead.show.report import build as reporting
+        from fairlead.show.report import report_builder as reporting
 
         if out is None or not self._verdicts:
             return

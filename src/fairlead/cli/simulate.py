@@ -15,8 +15,8 @@ from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
 
 if TYPE_CHECKING:
+    from fairlead.decide.sim.experiments.experiment_spec import Experiment
     from fairlead.decide.sim.experiments.results import SimulationAnswer
-    from fairlead.decide.sim.experiments.spec import Experiment
 
 F = TypeVar("F", bound=Callable[..., Any])
 _lake_option = click.option(
@@ -116,7 +116,7 @@ def run_spec(
     """An experiment of your own. `fairlead simulate SPEC.toml` is the same."""
     import msgspec
 
-    from fairlead.decide.sim.runs.run import read_spec
+    from fairlead.decide.sim.runs.run_experiments import read_spec
 
     experiment = read_spec(spec)
     changed: dict[str, int] = {}
@@ -160,8 +160,8 @@ def scheduling_study(
 
     Says of each conclusion whether it comes out, and the figures it rests on.
     """
+    from fairlead.decide.sim.experiments.experiment_spec import check_experiment
     from fairlead.decide.sim.experiments.scheduling_study import build_study
-    from fairlead.decide.sim.experiments.spec import check_experiment
 
     windows = ("steady", "study") if window == "both" else (window,)
     experiments = build_study(figure=figure, sets=sets, seed=seed, windows=windows, applications=applications)
@@ -197,8 +197,8 @@ def run_ours(
     """
     import msgspec
 
+    from fairlead.decide.sim.experiments.experiment_spec import check_experiment
     from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment
-    from fairlead.decide.sim.experiments.spec import check_experiment
 
     found = build_own_experiment()
     workload = msgspec.structs.replace(found.workload, applications=applications) if applications else found.workload
@@ -214,7 +214,7 @@ def _paper(name: str) -> click.Command:
 
     def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
         from fairlead.cli.simulate_shown import paper_shown
-        from fairlead.decide.sim.runs.run import compare_paper
+        from fairlead.decide.sim.runs.run_experiments import compare_paper
 
         with _progress(name) as tell:
             told = compare_paper(name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell)
@@ -265,7 +265,7 @@ def trace(
     On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
     """
     from fairlead.cli.simulate_shown import paper_shown
-    from fairlead.decide.sim.runs.run import replay_trace
+    from fairlead.decide.sim.runs.run_experiments import replay_trace
 
     chosen = policies or ("static-map", "dfra")
     with _progress(file.name) as tell:
@@ -291,8 +291,8 @@ def trace(
 def list_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_shown import listed
-    from fairlead.decide.registry import list_policies
-    from fairlead.decide.sim.runs.results import list_results
+    from fairlead.decide.policy_registry import list_policies
+    from fairlead.decide.sim.runs.stored_results import list_results
 
     kept = list_results(root)
     if as_json:
@@ -345,7 +345,7 @@ def _run(
     *,
     concluding: bool = False,
 ) -> None:
-    from fairlead.decide.sim.runs.run import open_crew, simulate_experiments
+    from fairlead.decide.sim.runs.run_experiments import open_crew, simulate_experiments
     from fairlead.decide.sim.runs.summary import summarize_experiments
 
     with open_crew(dask, jobs) as workers, _progress(name) as tell:

@@ -226,7 +226,7 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
 
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import screen
-    from fairlead.decide.registry import ALLOCATIONS, PLACINGS, list_policies
+    from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, list_policies
     from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
     from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment, list_figures
 

@@ -27,7 +27,7 @@ from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compile_condition
 from fairlead.explain.rules.engine import build_namespace, format_metric
 from fairlead.explain.rules.rule import Rule
-from fairlead.show.report.build import Report, Setup, compare_reports
+from fairlead.show.report.report_builder import Report, Setup, compare_reports
 
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 READ, WRITE, META = "dodger_blue1", "dark_orange", "medium_purple1"

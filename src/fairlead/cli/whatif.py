@@ -104,11 +104,11 @@ def whatif(
     and of a change of the map, meets what was measured.
     """
     from fairlead.core import clock
-    from fairlead.decide.whatif.evaluate import WhatIfRequest
-    from fairlead.decide.whatif.evaluate import evaluate_whatif as answered
+    from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest
+    from fairlead.decide.whatif.whatif_evaluation import evaluate_whatif as answered
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import parse_span
-    from fairlead.show.report.whatif.page import build_whatif_page
+    from fairlead.show.report.whatif.whatif_page import build_whatif_page
     from fairlead.store.folder import find_default_lake
     from fairlead.store.lake import Lake
 
@@ -150,7 +150,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.whatif.page import (
+    from fairlead.show.report.whatif.whatif_page import (
         BASES,
         HOW,
         format_dropped,
@@ -192,7 +192,7 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
     from fairlead.core.model import units
-    from fairlead.show.report.whatif.page import format_core_hours, format_signed_share, format_slowdown
+    from fairlead.show.report.whatif.whatif_page import format_core_hours, format_signed_share, format_slowdown
 
     most = max(one.io_core_hours for one in answer.scenarios) or 1.0
     money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
@@ -216,7 +216,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted, word
     from fairlead.core.model import units
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.whatif.page import format_core_hours
+    from fairlead.show.report.whatif.whatif_page import format_core_hours
 
     title = (
         f"{side.kind}s with {best.name}: {side.won or 0:,} win, {side.lost or 0:,} lose, {side.same or 0:,} as before"

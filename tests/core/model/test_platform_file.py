@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.errors import ConfigError
 from fairlead.core.model.platform import FileSystem, Layer, Platform
-from fairlead.show.report.build import read_platform
+from fairlead.show.report.report_builder import read_platform
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "platform.md"
 

@@ -17,8 +17,8 @@ from fairlead.core.model.diagnosis import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import MAPPING, batch_of
 from fairlead.decide.planning import plan_jobs as planning
-from fairlead.decide.planning.components import read_site
 from fairlead.decide.planning.live_site import find_live_site
+from fairlead.decide.planning.site_components import read_site
 from fairlead.decide.policies.paths.contract import Grant
 from fairlead.store.lake import Lake
 from planning_lake import FORWARDERS, RATES, SITE, TARGETS, build, incidents, site_file

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
 from fairlead.core.model.plan import Plans
 from fairlead.decide.planning.arriving_jobs import read_jobs
-from fairlead.decide.planning.components import read_site
 from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound
 from fairlead.decide.planning.render import FORMS, render_plans
+from fairlead.decide.planning.site_components import read_site
 from planning_lake import build, site_file
 from questions_site import NOW
 

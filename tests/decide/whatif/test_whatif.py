@@ -13,10 +13,10 @@ from diagnosed_lake import fill, later, look
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
-from fairlead.decide.whatif.evaluate import WhatIfRequest, evaluate_whatif, format_span
+from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest, evaluate_whatif, format_span
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.show.report.whatif.page import build_whatif_page
+from fairlead.show.report.whatif.whatif_page import build_whatif_page
 from fairlead.store.lake import Lake
 from whatif_lake import BROKEN, ORIGIN_NS, SPAN, S, lake_of, plays
 

@@ -13,7 +13,7 @@ from fairlead.core.model.tables import JOBS, OPS, batch_of
 from fairlead.explain.analysis.culprits import judge_tables
 from fairlead.explain.analysis.job_path import build_job_paths, list_differences
 from fairlead.explain.analysis.path_charts import build_path_charts
-from fairlead.show.report.path.page import render_path_page
+from fairlead.show.report.path.path_page import render_path_page
 from path_simulation import EDGES_NS, MIB, START_NS, Plane, checkpoints, flood, metadata
 
 SECONDS = 16

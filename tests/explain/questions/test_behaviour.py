@@ -16,7 +16,7 @@ from fairlead.explain.questions.behaviour import MOST_POINTS, describe_behaviour
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.span import Span
-from fairlead.show.report.diagnosis.behaviour import build_behaviour_page
+from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_page
 from fairlead.store.lake import Lake
 from questions_site import DAY, NOW, T0, S, build, columns, put
 

@@ -14,7 +14,7 @@ import pytest
 
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.see.sources import inputs
-from fairlead.show.report import build as reporting
+from fairlead.show.report import report_builder as reporting
 
 ROOT = Path(__file__).resolve().parents[3]
 

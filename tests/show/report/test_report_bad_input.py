@@ -21,7 +21,7 @@ import pytest
 import dftracer_writing as pfw
 from darshan_writing import START_S
 from fairlead.cli import terminal
-from fairlead.show.report import build as reporting
+from fairlead.show.report import report_builder as reporting
 from report_inputs import LOGS, SMALL, STRIDED, Done, renumbered, report, started, written
 
 Capture = pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from fairlead.cli.main import main
 from fairlead.core.model.job import Job
 from fairlead.see.sources import inputs
-from fairlead.show.report import build as reporting
+from fairlead.show.report import report_builder as reporting
 from report_inputs import LOGS, ROOT, SMALL, STRIDED, renumbered, report, started
 
 Capture = pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ import pytest
 from fairlead.explain.analysis.profile import METRICS
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.show.report import schema as report_contract
-from fairlead.show.report.build import ComparedReports, ReportList
+from fairlead.show.report.report_builder import ComparedReports, ReportList
 from report_inputs import LOGS, ROOT, SMALL, STRIDED, report, written
 
 Capture = pytest.CaptureFixture[str]

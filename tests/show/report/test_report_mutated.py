@@ -22,7 +22,7 @@ from darshan_bytes import HEADER, repacked
 from fairlead.cli.terminal import Screen
 from fairlead.core.safe_text import escape_undecodable_within, escape_within
 from fairlead.see.sources import inputs
-from fairlead.show.report import build as reporting
+from fairlead.show.report import report_builder as reporting
 from report_inputs import LOGS, ROOT
 
 DOUBLES = (float("nan"), float("inf"), -1e30, 1e300, 5.5)

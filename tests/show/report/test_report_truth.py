@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.see.sources import inputs
-from fairlead.show.report import build as reporting
-from fairlead.show.report.build import Report
+from fairlead.show.report import report_builder as reporting
+from fairlead.show.report.report_builder import Report
 
 pytestmark = pytest.mark.shared_data
 

@@ -17,7 +17,7 @@ from fairlead.decide.planning.live_site import Live
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
-from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
+from fairlead.decide.policies.paths.path_from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
 
 MOST_ENTERED = 2000
 """So many running jobs are told of one by one; of more, only the sums."""

@@ -16,7 +16,7 @@ import numpy as np
 from fairlead.core.model.plan import Plan
 from fairlead.core.model.site import F64, Layer, Site
 from fairlead.core.model.site_file import SiteFile
-from fairlead.decide.planning.components import NO_FILE, describe_site, expand_barred, list_mounts
+from fairlead.decide.planning.site_components import NO_FILE, describe_site, expand_barred, list_mounts
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.questions.freshness import shift_to_rollup_end

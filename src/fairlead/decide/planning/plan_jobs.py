@@ -17,7 +17,7 @@ from fairlead.core.errors import UnsoundPlanError, UsageError
 from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason, Plans
 from fairlead.core.model.site import Site
 from fairlead.core.model.site_file import SiteFile
-from fairlead.decide import registry
+from fairlead.decide import policy_registry
 from fairlead.decide.planning.commitments import Course, add_grant, build_course, reserve_forwarders
 from fairlead.decide.planning.expectations import Arriving, find_earlier_runs, predict_job
 from fairlead.decide.planning.live_site import Live, find_live_site, select_plans_in_force
@@ -42,12 +42,15 @@ class PlanOutcome:
 def find_path_policy(name: str) -> PathPolicy:
     """The path policy of a name. Raises UsageError for an unknown one."""
     try:
-        return registry.path_policy(name)
+        return policy_registry.path_policy(name)
     except KeyError:
         from fairlead.explain.questions.lake_queries import find_similar_names
 
-        known = [*registry.list_path_policies(), *registry.list_policies()]
-        like = find_similar_names(name, known) or [*registry.list_path_policies(), *registry.list_policies()[:3]]
+        known = [*policy_registry.list_path_policies(), *policy_registry.list_policies()]
+        like = find_similar_names(name, known) or [
+            *policy_registry.list_path_policies(),
+            *policy_registry.list_policies()[:3],
+        ]
         raise UsageError(f"no policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ...") from None
 
 

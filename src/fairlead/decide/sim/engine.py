@@ -105,9 +105,9 @@ class Engine:
     """
 
     def __init__(self, capacity: ArrayLike, changes: Changes | None = None) -> None:
-        from fairlead.decide.sim import kernel
+        from fairlead.decide.sim import engine_kernel
 
-        self._kernel = kernel
+        self._kernel = engine_kernel
         resources = np.array(capacity, np.float64)
         if not (resources >= 0).all():
             raise UsageError(

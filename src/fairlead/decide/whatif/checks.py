@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from fairlead.core.model.units import NS_PER_S, format_time
 from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, build_jobs, build_phases
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
-from fairlead.decide.whatif.history import Past
-from fairlead.decide.whatif.replays import AS_IT_WAS, NamedReplay, build_recorded, replay_past
-from fairlead.decide.whatif.site import build_past_site, find_known_site
+from fairlead.decide.whatif.past_jobs import Past
+from fairlead.decide.whatif.past_replays import AS_IT_WAS, NamedReplay, build_recorded, replay_past
+from fairlead.decide.whatif.past_site import build_past_site, find_known_site
 from fairlead.explain.questions.answers_whatif import Check, HeldOut
 from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.span import Span

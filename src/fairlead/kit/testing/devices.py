@@ -74,7 +74,7 @@ class Timing:
 
 def timing(text: str) -> Timing:
     """From `metadata=2ms,read=8ms,write=8ms,sync=20ms,bandwidth=100M`. ConfigError names the part that is wrong."""
-    from fairlead.decide.policies.requests.spec import parse_rate
+    from fairlead.decide.policies.requests.discipline_spec import parse_rate
 
     values: dict[str, Any] = {}
     for part in filter(None, text.split(",")):

@@ -23,7 +23,7 @@ import msgspec
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError, UsageError
-from fairlead.decide.whatif.request import check_request, format_command
+from fairlead.decide.whatif.whatif_request import check_request, format_command
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun, WhatIfRuns
 from fairlead.run.config import Config
 from fairlead.run.whatif.run_files import RunFolder

@@ -134,7 +134,7 @@ class _Web:
     async def policies(self, request: Request, person: Person) -> Response:
         """What there is to choose."""
         del request, person
-        from fairlead.decide.whatif.policies import list_policies
+        from fairlead.decide.whatif.whatif_policies import list_policies
 
         return _json(await run_in_threadpool(list_policies))
 

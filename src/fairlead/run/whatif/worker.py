@@ -70,8 +70,8 @@ def main() -> int:
 
 def _run(task: Task) -> None:
     from fairlead.core.safe_text import escape_undecodable_within
-    from fairlead.decide.whatif.evaluate import Stage, evaluate_whatif
-    from fairlead.decide.whatif.request import check_request
+    from fairlead.decide.whatif.whatif_evaluation import Stage, evaluate_whatif
+    from fairlead.decide.whatif.whatif_request import check_request
     from fairlead.explain.diagnosing.site_file import read_site_facts
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import Span

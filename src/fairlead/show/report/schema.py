@@ -17,7 +17,7 @@ from fairlead.core.model.phase import Phase
 from fairlead.explain.analysis import verdict as parts
 from fairlead.explain.analysis.modes import Mode
 from fairlead.explain.analysis.verdict_comparison import Comparison, FindingChange, Row
-from fairlead.show.report.build import COMPARISON_SCHEMA, REPORTS_SCHEMA, ComparedReports, ReportList
+from fairlead.show.report.report_builder import COMPARISON_SCHEMA, REPORTS_SCHEMA, ComparedReports, ReportList
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 GRADES = ("A", "B", "C", "D", "F")

@@ -15,7 +15,7 @@ from fairlead.decide.policies.allocation.contract import Applications, Decision,
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_items
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
-from fairlead.decide.registry import ALLOCATIONS, PLACINGS, find_policy
+from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, find_policy
 
 RNG = np.random.default_rng(0)
 

@@ -9,11 +9,11 @@ import pytest
 
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_pool
 from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_slowdowns
-from fairlead.decide.registry import find_policy
-from fairlead.decide.sim.cycles.model import Window
+from fairlead.decide.policy_registry import find_policy
+from fairlead.decide.sim.cycles.cycle_model import Window
 from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, draw_osts, read_forge
-from fairlead.decide.sim.workloads.published import draw_set
+from fairlead.decide.sim.workloads.published_sets import draw_set
 
 QUICK = Tuning(trials=40, least_trials=1500)
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)

@@ -13,7 +13,7 @@ from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_it
 from fairlead.decide.policies.allocation.published import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
-from fairlead.decide.registry import ALLOCATIONS, PLACINGS, find_policy, list_policies
+from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, find_policy, list_policies
 
 RNG = np.random.default_rng(0)
 COUNTS = [1, 2, 4, 8]

@@ -11,7 +11,7 @@ from fairlead.decide.policies.next_run.contract import Category, Prediction, Pre
 from fairlead.decide.policies.next_run.learned import LearnedPredictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.next_run.simple import LastRun, MostFrequent
-from fairlead.decide.registry import PREDICTORS, build_predictor
+from fairlead.decide.policy_registry import PREDICTORS, build_predictor
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.decide.policies.next_run.accuracy import score_predictor
 from fairlead.decide.policies.next_run.contract import Category, Run
-from fairlead.decide.registry import build_predictor
+from fairlead.decide.policy_registry import build_predictor
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)

@@ -14,7 +14,7 @@ from fairlead.decide.policies.paths.aiot import Aiot
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import find_bucket
-from fairlead.decide.policies.paths.from_allocation import (
+from fairlead.decide.policies.paths.path_from_allocation import (
     FORWARDERS,
     TARGETS,
     PathFromAllocation,
@@ -23,7 +23,7 @@ from fairlead.decide.policies.paths.from_allocation import (
     list_counts,
 )
 from fairlead.decide.policies.paths.static_map import StaticMap
-from fairlead.decide.registry import path_policy
+from fairlead.decide.policy_registry import path_policy
 
 RNG = np.random.default_rng(0)
 GB = 1e9

@@ -15,7 +15,7 @@ from fairlead.decide.policies.paths.contract import ExpectedJob, PathPolicy
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import Weights, compute_capacity, find_flow
 from fairlead.decide.policies.paths.static_map import StaticMap
-from fairlead.decide.registry import path_policy
+from fairlead.decide.policy_registry import path_policy
 
 POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), path_policy("best-bandwidth+greedy-clairvoyant"))
 

@@ -11,7 +11,7 @@ import pytest
 from fairlead.core.errors import UsageError
 from fairlead.decide.policies.requests import METADATA, WRITE, Running, Waiting, discipline
 from fairlead.decide.policies.requests.fluid_limits import Streams, build_limited, build_sharing, compute_flow_weights
-from fairlead.decide.sim.cycles.model import Cycles, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, run
 from fairlead.decide.sim.engine import Engine, Phases
 
 S = 1_000_000_000

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Speeds, Window, run
 from fairlead.decide.sim.engine import Changes, Engine, Phases
 from stepped_reference import stepped
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.cycles.measures import compute_measures
-from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
+from fairlead.decide.sim.cycles.cycle_measures import compute_measures
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Speeds, Window, run
 
 EXACT = {"rtol": 1e-9, "atol": 0.0}
 TO_THE_END = Window(until_s=np.inf)

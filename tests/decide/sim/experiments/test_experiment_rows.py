@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.decide.sim.experiments import pieces, spec
+from fairlead.decide.sim.experiments import experiment_spec, pieces
 from fairlead.decide.sim.workloads.profiles import count_best, read_forge
 
 SPEC = """
@@ -34,7 +34,7 @@ KNOWN = {
 def test_a_small_experiment_gives_the_known_rows() -> None:
     made = [
         row
-        for one in pieces.cut_pieces(pieces.list_keys([spec.read_experiment(SPEC, "x")]))
+        for one in pieces.cut_pieces(pieces.list_keys([experiment_spec.read_experiment(SPEC, "x")]))
         for row in pieces.work_piece(one)
     ]
     found = {

@@ -15,9 +15,9 @@ from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision
 from fairlead.decide.sim.experiments import (
     conclusions,
+    experiment_spec,
     papers,
     pieces,
-    spec,
 )
 from fairlead.decide.sim.experiments import (
     results as answer,
@@ -28,8 +28,8 @@ from fairlead.decide.sim.experiments import (
 from fairlead.decide.sim.experiments.cases import MEASURES, Row, build_case, build_rows, prepare_set
 from fairlead.decide.sim.experiments.disturbances import compute_speeds
 from fairlead.decide.sim.experiments.summary import Results
-from fairlead.show.report.simulation.page import build_paper_page, build_simulation_page
 from fairlead.show.report.simulation.pictures import draw_picture
+from fairlead.show.report.simulation.simulation_page import build_paper_page, build_simulation_page
 
 DRAWN = """
 name = "small"
@@ -64,8 +64,8 @@ bandwidth_bytes_per_s = [1e9, 1.5e9, 1.4e9]
 """
 
 
-def experiment(text: str = DRAWN) -> spec.Experiment:
-    return spec.read_experiment(text, "test.toml")
+def experiment(text: str = DRAWN) -> experiment_spec.Experiment:
+    return experiment_spec.read_experiment(text, "test.toml")
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def experiment(text: str = DRAWN) -> spec.Experiment:
 def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, str], named: str | None) -> None:
     changed = text.replace(*change)
     if named is None:
-        assert spec.read_experiment(changed, "test.toml").chosen
+        assert experiment_spec.read_experiment(changed, "test.toml").chosen
         return
     with pytest.raises(ConfigError) as refusal:
-        spec.read_experiment(changed, "test.toml")
+        experiment_spec.read_experiment(changed, "test.toml")
     assert re.search(named, str(refusal.value), re.DOTALL), str(refusal.value)
     assert refusal.value.where == "test.toml"
 
@@ -132,7 +132,7 @@ def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, st
 def test_an_empty_history_is_refused() -> None:
     text = LISTED.partition("[[workload.rows]]")[0] + "rows = []\n"
     with pytest.raises(ConfigError, match=r"workload\.rows: no application: the history is empty"):
-        spec.read_experiment(text, "test.toml")
+        experiment_spec.read_experiment(text, "test.toml")
 
 
 def test_the_studys_figures_are_sound_and_share_their_runs() -> None:
@@ -156,7 +156,7 @@ def test_pieces_hold_what_is_left_once_each() -> None:
 
 
 def test_a_row_depends_on_nothing_else_that_is_run() -> None:
-    from fairlead.decide.registry import find_policy
+    from fairlead.decide.policy_registry import find_policy
 
     case = build_case(experiment())
     both = [(name, "exact", find_policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
@@ -166,7 +166,7 @@ def test_a_row_depends_on_nothing_else_that_is_run() -> None:
 
 
 def test_written_down_applications_run_and_disturbances_slow_them() -> None:
-    from fairlead.decide.registry import find_policy
+    from fairlead.decide.policy_registry import find_policy
 
     name = "static+greedy-clairvoyant"
     sound = experiment(LISTED)
@@ -174,7 +174,7 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
         LISTED + "[noise]\nshare = 0.3\n[faults]\nper_day = 20\n[[degraded]]\nresource = 0\nspeed = 0.5\n"
     )
 
-    def slowdown(one: spec.Experiment) -> float:
+    def slowdown(one: experiment_spec.Experiment) -> float:
         row = next(build_rows(build_case(one), 2, None, 0, [(name, "exact", find_policy(name))]))
         assert row.slowdown_mean is not None
         return row.slowdown_mean
@@ -195,10 +195,10 @@ def test_who_is_granted_nothing_does_no_io_for_free() -> None:
 
 def test_disturbances_multiply_and_end() -> None:
     slow = [
-        spec.Degradation(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
-        spec.Degradation(resource=1, speed=0.5, from_s=20.0),
+        experiment_spec.Degradation(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
+        experiment_spec.Degradation(resource=1, speed=0.5, from_s=20.0),
     ]
-    found = compute_speeds(2, 100.0, spec.Noise(), spec.Faults(), slow, (1,))
+    found = compute_speeds(2, 100.0, experiment_spec.Noise(), experiment_spec.Faults(), slow, (1,))
     assert found is not None
     assert found.initial.tolist() == [1.0, 1.0]
     assert list(zip(found.time_s, found.resource, found.speed, strict=True)) == [
@@ -206,11 +206,11 @@ def test_disturbances_multiply_and_end() -> None:
         (20.0, 1, 0.25),
         (30.0, 1, 0.5),
     ]
-    assert compute_speeds(2, 100.0, spec.Noise(), spec.Faults(), [], (1,)) is None
+    assert compute_speeds(2, 100.0, experiment_spec.Noise(), experiment_spec.Faults(), [], (1,)) is None
 
 
 def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
-    from fairlead.decide.registry import find_policy
+    from fairlead.decide.policy_registry import find_policy
 
     name = "best-bandwidth+greedy-clairvoyant"
     found = {}
@@ -369,18 +369,25 @@ def test_labels_leave_out_what_all_share() -> None:
 def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "reference" / "simulation-spec.md").read_text("utf-8")
     tables = {
-        "machine": spec.Machine,
-        "window": spec.Window,
-        "sharing": spec.Sharing,
-        "noise": spec.Noise,
-        "faults": spec.Faults,
-        "degraded": spec.Degradation,
-        "picture": spec.Picture,
+        "machine": experiment_spec.Machine,
+        "window": experiment_spec.Window,
+        "sharing": experiment_spec.Sharing,
+        "noise": experiment_spec.Noise,
+        "faults": experiment_spec.Faults,
+        "degraded": experiment_spec.Degradation,
+        "picture": experiment_spec.Picture,
     }
     names = [f"{table}.{key}" for table, kind in tables.items() for key in kind.__struct_fields__]
-    for kind in (spec.PublishedWorkload, spec.ListedWorkload, spec.Application, spec.Swf, spec.Table, spec.OwnPast):
+    for kind in (
+        experiment_spec.PublishedWorkload,
+        experiment_spec.ListedWorkload,
+        experiment_spec.Application,
+        experiment_spec.Swf,
+        experiment_spec.Table,
+        experiment_spec.OwnPast,
+    ):
         names += kind.__struct_fields__
-    names += [key for key in spec.Experiment.__struct_fields__ if key not in (*tables, "workload")]
+    names += [key for key in experiment_spec.Experiment.__struct_fields__ if key not in (*tables, "workload")]
     assert [name for name in (*names, *MEASURES) if f"`{name}`" not in text] == []
 
 

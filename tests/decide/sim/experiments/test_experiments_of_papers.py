@@ -9,7 +9,7 @@ from fairlead.cli.simulate_shown import paper_shown
 from fairlead.decide.policies.allocation.contract import Applications, build_pool
 from fairlead.decide.policies.placement.files import LeastOpen, RoundRobin
 from fairlead.decide.policies.requests.fluid_limits import Streams, build_sharing
-from fairlead.decide.sim.cycles.model import Cycles
+from fairlead.decide.sim.cycles.cycle_model import Cycles
 from fairlead.decide.sim.experiments import mckp, papers, set10, sunway
 from fairlead.decide.sim.workloads.profiles import count_best, read_forge
 

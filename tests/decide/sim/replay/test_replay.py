@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site, build_site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
-from fairlead.decide.sim.cycles.model import Cycles, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, run
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import build_small

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.decide.sim.experiments import dfra
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.replay.measures import (
+from fairlead.decide.sim.replay.replay_measures import (
     compute_change,
     compute_granted_part,
     compute_jain,

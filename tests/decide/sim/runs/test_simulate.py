@@ -15,8 +15,8 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment
-from fairlead.decide.sim.runs.results import read_rows
-from fairlead.decide.sim.runs.run import read_spec, simulate_experiments
+from fairlead.decide.sim.runs.run_experiments import read_spec, simulate_experiments
+from fairlead.decide.sim.runs.stored_results import read_rows
 from fairlead.explain.batch.workers import LocalWorkers
 from fairlead.store.lake import Lake
 
@@ -98,7 +98,7 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
         from multiprocessing import active_children
         from pathlib import Path
         from fairlead.decide.sim.runs.processes import start_processes
-        from fairlead.decide.sim.runs.run import read_spec, simulate_experiments
+        from fairlead.decide.sim.runs.run_experiments import read_spec, simulate_experiments
 
         def tell(done, whole):
             if done >= 30:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide import registry
+from fairlead.decide import policy_registry
 from fairlead.decide.policies.allocation.contract import build_pool
-from fairlead.decide.sim.cycles.measures import compute_measures
-from fairlead.decide.sim.cycles.model import Window, run
+from fairlead.decide.sim.cycles.cycle_measures import compute_measures
+from fairlead.decide.sim.cycles.cycle_model import Window, run
 from fairlead.decide.sim.workloads.profiles import read_forge
-from fairlead.decide.sim.workloads.published import CYCLE_S, DrawnSet, compute_ratio_bound, draw_set
+from fairlead.decide.sim.workloads.published_sets import CYCLE_S, DrawnSet, compute_ratio_bound, draw_set
 
 
 def io_share(drawn: DrawnSet) -> np.ndarray:
@@ -97,7 +97,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
             sets.append(drawn)
     window = Window(from_s=CYCLE_S, until_s=6 * CYCLE_S)
     for name, known in KNOWN[band].items():
-        policy = registry.find_policy(f"{name}+greedy-non-clairvoyant")
+        policy = policy_registry.find_policy(f"{name}+greedy-non-clairvoyant")
         found = []
         for number, drawn in enumerate(sets):
             a = drawn.applications
@@ -113,7 +113,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
 def test_the_study_s_own_window_is_measured_where_there_is_one() -> None:
     drawn = draw_set(read_forge(), 0.2, 30, (1, 3))
     a = drawn.applications
-    decision = registry.find_policy("best-bandwidth+greedy-non-clairvoyant").decide(
+    decision = policy_registry.find_policy("best-bandwidth+greedy-non-clairvoyant").decide(
         a, build_pool(20, drawn.cores), np.random.default_rng(1)
     )
     work = a.time_s[np.arange(30), decision.choice]

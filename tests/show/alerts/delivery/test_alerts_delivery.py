@@ -358,7 +358,7 @@ def test_a_wrong_setting_is_named(text: str, named: str) -> None:
 
 
 def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
-    from fairlead.show.alerts.delivery.base import build_tls_context
+    from fairlead.show.alerts.delivery.courier import build_tls_context
 
     context = build_tls_context(str(pair[0]))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2

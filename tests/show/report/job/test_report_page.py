@@ -19,9 +19,9 @@ import pytest
 
 import report_samples as samples
 from fairlead.core.model.missing import Missing
-from fairlead.show.report.job import page
+from fairlead.show.report.job import job_page
 
-FOLDER = Path(page.__file__).parent
+FOLDER = Path(job_page.__file__).parent
 SHELL = [
     "html",
     "head",
@@ -73,7 +73,7 @@ def _data(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", [*samples.SMALL, "big"])
 def test_embedded_data_is_what_was_given(name: str) -> None:
     given = getattr(samples, name)()
-    found = _data(page.render_job_page(given))
+    found = _data(job_page.render_job_page(given))
     assert found["verdict"] == given["verdict"]
     for section in ("time", "sizes", "patterns", "ranks", "heatmap", "costs"):
         assert found["charts"][section] == given["charts"][section], section
@@ -105,14 +105,14 @@ def test_embedded_data_is_what_was_given(name: str) -> None:
     ],
 )
 def test_strings_come_back_unchanged_and_hold_no_markup(text: str) -> None:
-    embedded = page.embed_json({"verdict": {"headline": text}, text: [text]})
+    embedded = job_page.embed_json({"verdict": {"headline": text}, text: [text]})
     assert json.loads(embedded)["verdict"]["headline"] == text
     assert json.loads(embedded)[text] == [text]
     assert not set(embedded) & set("<>&\u2028\u2029")
 
 
 def test_hostile_names_add_no_element_and_no_attribute() -> None:
-    text = page.render_job_page(samples.hostile())
+    text = job_page.render_job_page(samples.hostile())
     elements = _Elements(text)
     inside_noscript = {"h1", "p", "ol", "li"}
     assert [tag for tag, _ in elements.found if tag not in inside_noscript] == [*SHELL, "script", "script"]
@@ -124,7 +124,7 @@ def test_hostile_names_add_no_element_and_no_attribute() -> None:
 def test_a_placeholder_in_the_data_is_not_filled() -> None:
     data = samples.hostile()
     data["verdict"]["headline"] = "{{script}} {{data}}"
-    text = page.render_job_page(data)
+    text = job_page.render_job_page(data)
     assert _data(text)["verdict"]["headline"] == "{{script}} {{data}}"
     assert text.count("{{script}} {{data}}") == 2  # in the data, and in the plain verdict
 
@@ -134,13 +134,13 @@ def test_names_that_are_not_utf8_are_written_out(name: str) -> None:
     data = samples.eight_ranks()
     data["charts"]["files"]["rows"][0]["path"] = name
     data["verdict"]["headline"] = name
-    text = page.render_job_page(data)
+    text = job_page.render_job_page(data)
     text.encode("utf-8")
     assert _data(text)["verdict"]["headline"] in ("/scratch/caf\\xe9.h5", "\\ud800")
 
 
 def test_the_policy_allows_this_script_and_this_style_and_no_network() -> None:
-    elements = _Elements(page.render_job_page(samples.one_rank()))
+    elements = _Elements(job_page.render_job_page(samples.one_rank()))
     policy = next(
         a["content"] for t, a in elements.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
     )
@@ -167,7 +167,7 @@ def test_scripts_build_elements_and_never_markup() -> None:
 
 
 def test_every_script_is_part_of_the_page() -> None:
-    assert {path.stem for path in FOLDER.glob("scripts/*.js")} == set(page.SCRIPTS)
+    assert {path.stem for path in FOLDER.glob("scripts/*.js")} == set(job_page.SCRIPTS)
 
 
 def test_numbers_that_are_not_finite_become_null() -> None:
@@ -176,7 +176,7 @@ def test_numbers_that_are_not_finite_become_null() -> None:
     data["charts"]["bandwidth"]["read"][0] = float("inf")
     data["charts"]["timeline"]["segments"]["start_s"][0] = float("nan")
     data["charts"]["files"]["rows"][0]["read_time_s"] = float("nan")
-    found = _data(page.render_job_page(data))
+    found = _data(job_page.render_job_page(data))
     assert found["verdict"]["summary"]["average_iops"] is None
     assert found["charts"]["bandwidth"]["read"][0] is None
     assert found["charts"]["timeline"]["segments"]["start_s"][0] is None
@@ -193,13 +193,13 @@ def test_arrays_and_structs_are_accepted() -> None:
     rich["charts"]["bandwidth"]["write"] = np.array(rich["charts"]["bandwidth"]["write"], float)
     rich["verdict"]["totals"]["read_ops"] = np.int64(41_210)
     rich["verdict"]["missing"] = [Missing(**missing) for missing in rich["verdict"]["missing"]]
-    assert _data(page.render_job_page(rich)) == _data(page.render_job_page(plain))
+    assert _data(job_page.render_job_page(rich)) == _data(job_page.render_job_page(plain))
 
 
 def test_the_data_given_is_left_as_it_was() -> None:
     data = samples.compared()
     before = copy.deepcopy(data)
-    page.render_job_page(data)
+    job_page.render_job_page(data)
     assert data == before
 
 
@@ -212,13 +212,13 @@ def test_the_data_given_is_left_as_it_was() -> None:
     ],
 )
 def test_nothing_known_still_gives_a_page(data: dict[str, Any]) -> None:
-    text = page.render_job_page(data)
+    text = job_page.render_job_page(data)
     assert "<h1>fairlead report</h1>" in text
     assert "<title>fairlead report</title>" in text
 
 
 def test_without_scripts_the_verdict_is_readable() -> None:
-    text = page.render_job_page(samples.eight_ranks())
+    text = job_page.render_job_page(samples.eight_ranks())
     plain = text[text.index("<noscript>") : text.index("</noscript>")]
     assert "Grade D." in plain
     assert "98 % of the writes are smaller than 1 MiB" in plain
@@ -227,17 +227,17 @@ def test_without_scripts_the_verdict_is_readable() -> None:
 
 def test_a_value_that_cannot_be_shown_is_refused() -> None:
     with pytest.raises(TypeError, match="a object cannot be shown"):
-        page.render_job_page({"verdict": {"headline": "x"}, "charts": {"costs": object()}})
+        job_page.render_job_page({"verdict": {"headline": "x"}, "charts": {"costs": object()}})
 
 
 def test_size_of_the_page_and_of_what_it_carries() -> None:
-    assert len(page.render_job_page(samples.big()).encode()) < 2_000_000
+    assert len(job_page.render_job_page(samples.big()).encode()) < 2_000_000
     carried = sum(path.stat().st_size for path in [*FOLDER.glob("scripts/*.js"), FOLDER / "report.css"])
     assert carried < 105_000
 
 
 def test_rendering_imports_nothing_heavy() -> None:
-    program = "import sys, fairlead.show.report.job.page as p; p.render_job_page({}); print(*sys.modules)"
+    program = "import sys, fairlead.show.report.job.job_page as p; p.render_job_page({}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     assert not {"numpy", "pyarrow", "pandas", "duckdb", "numba", "scipy", "jinja2", "rich", "click"} & set(loaded)
 

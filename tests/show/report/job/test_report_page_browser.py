@@ -13,7 +13,7 @@ import pytest
 
 import report_samples as samples
 from fairlead.core.model import units
-from fairlead.show.report.job import page
+from fairlead.show.report.job import job_page
 
 pytestmark = pytest.mark.browser
 
@@ -36,7 +36,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Opened]:
 
     def opens(data: dict[str, Any], **options: Any) -> Any:
         path = tmp_path / "report.html"
-        path.write_text(page.render_job_page(data), "utf-8")
+        path.write_text(job_page.render_job_page(data), "utf-8")
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 900}, "offline": True} | options))
         contexts.append(context)
         tab = context.new_page()
@@ -153,7 +153,7 @@ def test_hostile_strings_stay_text(opened: Opened) -> None:
 def test_a_script_that_got_in_would_not_run(chromium: Any, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(
-        page.render_job_page({}).replace(
+        job_page.render_job_page({}).replace(
             "<main", "<script>window.hacked = 1</script><main onclick='window.hacked = 2'"
         ),
         "utf-8",
@@ -399,7 +399,7 @@ def test_all_controls_have_a_name(opened: Opened) -> None:
 
 def test_numbers_read_as_in_the_terminal(opened: Opened) -> None:
     tab = opened({})
-    script = (Path(page.__file__).parent / "scripts" / "format.js").read_text("utf-8")
+    script = (Path(job_page.__file__).parent / "scripts" / "format.js").read_text("utf-8")
     values = [
         0,
         1,

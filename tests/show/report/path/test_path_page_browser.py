@@ -10,7 +10,7 @@ import pytest
 from fairlead.explain.analysis.culprits import judge_tables
 from fairlead.explain.analysis.job_path import build_job_paths
 from fairlead.explain.analysis.path_charts import build_path_charts
-from fairlead.show.report.path.page import render_path_page
+from fairlead.show.report.path.path_page import render_path_page
 from path_simulation import EDGES_NS, MIB, Plane, checkpoints, flood, metadata
 
 pytestmark = pytest.mark.browser

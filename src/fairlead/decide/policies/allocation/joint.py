@@ -15,7 +15,7 @@ from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Running
 
 if TYPE_CHECKING:
-    from fairlead.decide.policies.allocation.kernel import Facts
+    from fairlead.decide.policies.allocation.joint_kernel import Facts
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -173,19 +173,19 @@ def estimate_slowdowns(
     applications: Applications, decision: Decision, pool: Layer, tuning: Tuning | None = None
 ) -> F64:
     """(K,): the slowdown each application of a decision is expected to have: I/O time over V / b(n_perf)."""
-    from fairlead.decide.policies.allocation import kernel
+    from fairlead.decide.policies.allocation import joint_kernel
 
     rows = np.arange(len(applications))
     slow = np.ones(len(applications))
     facts = _facts(applications, pool, np.zeros(len(pool)), tuning or Tuning())
-    kernel.estimate(facts, decision.choice, np.ascontiguousarray(decision.resources), slow)
+    joint_kernel.estimate(facts, decision.choice, np.ascontiguousarray(decision.resources), slow)
     best = applications.time_s.min(axis=1)
     granted = applications.time_s[rows, decision.choice]
     return np.asarray(slow * np.where(best > 0, granted / np.where(best > 0, best, 1.0), 1.0))
 
 
 def _facts(applications: Applications, pool: Layer, base: F64, tuning: Tuning) -> Facts:
-    from fairlead.decide.policies.allocation.kernel import Facts
+    from fairlead.decide.policies.allocation.joint_kernel import Facts
 
     best = applications.time_s.min(axis=1)
     held = max(float(applications.cores.sum()), 1e-9)
@@ -213,7 +213,7 @@ def _idle_share(applications: Applications, choice: I64, slow: F64) -> float:
 
 
 def _search(applications: Applications, pool: Layer, base: F64, seed: int, tuning: Tuning) -> tuple[I64, I64, F64]:
-    from fairlead.decide.policies.allocation import kernel
+    from fairlead.decide.policies.allocation import joint_kernel
 
     k = len(applications)
     facts = _facts(applications, pool, base, tuning)
@@ -222,18 +222,18 @@ def _search(applications: Applications, pool: Layer, base: F64, seed: int, tunin
     least_idle = np.inf
     for choice, resources in starts:
         slow = np.ones(k)
-        kernel.estimate(facts, choice, resources, slow)
+        joint_kernel.estimate(facts, choice, resources, slow)
         least_idle = min(least_idle, _idle_share(applications, choice, slow))
     facts = facts._replace(idle=facts.idle * max(1.0, tuning.hardly_idle / max(least_idle, 1e-3)))
     for choice, resources in starts:
         slow = np.ones(k)
-        found.append((float(kernel.estimate(facts, choice, resources, slow)), choice, resources, slow))
+        found.append((float(joint_kernel.estimate(facts, choice, resources, slow)), choice, resources, slow))
     found.sort(key=lambda start: start[0])
     chance = np.array([seed], np.uint64)
     trials = max(tuning.trials * k, tuning.least_trials) // tuning.starts
     top = found[0]
     for _, choice, resources, slow in found[: tuning.starts]:
-        cost = float(kernel.search(facts, choice, resources, tuning.heat, trials, chance, slow))
+        cost = float(joint_kernel.search(facts, choice, resources, tuning.heat, trials, chance, slow))
         if cost <= top[0]:
             top = cost, choice, resources, slow
     return top[1:]
@@ -292,7 +292,7 @@ def _spread(counts: I64, choice: I64, share: F64, pool: Layer, base: F64, clairv
 def _arrive(
     application: Applications, running: Running, pool: Layer, time: F64, best: F64, compute: F64, tuning: Tuning
 ) -> Decision:
-    from fairlead.decide.policies.allocation import kernel
+    from fairlead.decide.policies.allocation import joint_kernel
 
     width = int(application.counts.max())
     blank = np.full((1, width), NONE, np.int64)
@@ -309,7 +309,7 @@ def _arrive(
     cores = float(application.cores[0])
     usual = (running.cores_used + cores) / (len(running) + 1) if running.cores_used > 0 else cores
     weight = tuning.idle / max(usual, 1e-9)
-    kernel.prices(
+    joint_kernel.prices(
         rows,
         time,
         best,
@@ -322,7 +322,7 @@ def _arrive(
         met,
         price,
     )
-    column = kernel.beside(
+    column = joint_kernel.beside(
         application.time_s[0],
         float(application.time_s[0].min()),
         float(application.compute_s[0]),

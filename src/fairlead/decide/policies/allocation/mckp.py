@@ -76,8 +76,10 @@ def choose_items(weight: I64, value: F64, capacity: int) -> I64 | None:
     `capacity`; None where there is no way. Of equal items the first."""
     if not len(value):
         return np.zeros(0, np.int64)
-    from fairlead.decide.policies.allocation import kernels
+    from fairlead.decide.policies.allocation import mckp_kernel
 
     chosen = np.zeros(len(value), np.int64)
-    found = kernels.solve_knapsack(weight.astype(np.int64), np.ascontiguousarray(value, np.float64), capacity, chosen)
+    found = mckp_kernel.solve_knapsack(
+        weight.astype(np.int64), np.ascontiguousarray(value, np.float64), capacity, chosen
+    )
     return chosen if found else None

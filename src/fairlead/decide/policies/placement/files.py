@@ -99,7 +99,7 @@ class LeastOpen:
 
 def find_placement(name: str, *, seed: int = 0) -> Placement:
     """The placement of that name, of the registry or a plug-in. Raises ConfigError for an unknown one."""
-    from fairlead.decide.registry import find_placement_class, list_placements
+    from fairlead.decide.policy_registry import find_placement_class, list_placements
 
     if name not in list_placements():
         raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_placements())}")

@@ -4,8 +4,8 @@ Pure: no clock, no lock, no thread. The forwarder passes the time in and calls i
 """
 
 from fairlead.decide.policies.requests.contract import METADATA, READ, WRITE, Discipline, Running, Waiting
+from fairlead.decide.policies.requests.discipline_spec import discipline, parse_rate
 from fairlead.decide.policies.requests.limits import Limits, Rate
-from fairlead.decide.policies.requests.spec import discipline, parse_rate
 
 __all__ = [
     "METADATA",

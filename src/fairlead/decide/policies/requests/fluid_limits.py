@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
+from fairlead.decide.policies.requests.discipline_spec import discipline
 from fairlead.decide.policies.requests.fair import REQUEST_BYTES
 from fairlead.decide.policies.requests.limits import Bucket
-from fairlead.decide.policies.requests.spec import discipline
-from fairlead.decide.sim.cycles.model import Sharing
+from fairlead.decide.sim.cycles.cycle_model import Sharing
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -73,7 +73,7 @@ class FluidLimits:
 
 def build_sharing(order: str, streams: Streams) -> Sharing:
     """How applications that do I/O at the same time share the time of a resource under an order (`fifo`, `share:0.3`),
-    for `fairlead.decide.sim.cycles.model.run`. Raises UsageError for an order without a fluid limit.
+    for `fairlead.decide.sim.cycles.cycle_model.run`. Raises UsageError for an order without a fluid limit.
 
     - `fifo`: everybody's requests pass in turn: shares are as what each keeps under way, requests x seconds a request.
     - `job-fair`: equal service cost (bytes + 64 KiB a request); as time of the resource, seconds a request / cost.

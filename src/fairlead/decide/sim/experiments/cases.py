@@ -21,13 +21,12 @@ from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_pool
 from fairlead.decide.policies.requests.fluid_limits import Streams
 from fairlead.decide.policies.requests.fluid_limits import build_sharing as fluid_limit
-from fairlead.decide.sim.cycles.measures import Measures, compute_measures
-from fairlead.decide.sim.cycles.model import Cycles, Outcome, run
-from fairlead.decide.sim.cycles.model import Sharing as Shares
-from fairlead.decide.sim.cycles.model import Window as Measured
+from fairlead.decide.sim.cycles.cycle_measures import Measures, compute_measures
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, run
+from fairlead.decide.sim.cycles.cycle_model import Sharing as Shares
+from fairlead.decide.sim.cycles.cycle_model import Window as Measured
 from fairlead.decide.sim.experiments.disturbances import compute_speeds
-from fairlead.decide.sim.experiments.replay_spec import OwnPast, Replay, Swf, Table
-from fairlead.decide.sim.experiments.spec import (
+from fairlead.decide.sim.experiments.experiment_spec import (
     Degradation,
     Experiment,
     Faults,
@@ -38,8 +37,9 @@ from fairlead.decide.sim.experiments.spec import (
     Sharing,
     Window,
 )
+from fairlead.decide.sim.experiments.replay_spec import OwnPast, Replay, Swf, Table
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, Profiles, read_forge
-from fairlead.decide.sim.workloads.published import DrawnSet, draw_set
+from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_set
 
 F64 = NDArray[np.float64]
 MODEL = 1

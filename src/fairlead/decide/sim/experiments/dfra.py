@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
-from fairlead.decide.registry import path_policy
+from fairlead.decide.policy_registry import path_policy
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import build_taihulight
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
-from fairlead.decide.sim.replay.measures import HOUR_S, compute_change, compute_s, summarize_jobs
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.replay import replay_jobs
+from fairlead.decide.sim.replay.replay_measures import HOUR_S, compute_change, compute_s, summarize_jobs
 from fairlead.decide.sim.replay.solo_time import compute_best_alone
 from fairlead.decide.sim.workloads.sunway import MODES
 from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, Season, draw_season

@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.model import Speeds
-from fairlead.decide.sim.experiments.spec import Degradation, Faults, Noise
+from fairlead.decide.sim.cycles.cycle_model import Speeds
+from fairlead.decide.sim.experiments.experiment_spec import Degradation, Faults, Noise
 
 F64 = NDArray[np.float64]
 DAY_S = 86_400.0

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision
-from fairlead.decide.sim.cycles.measures import compute_measures
-from fairlead.decide.sim.cycles.model import Window, run
-from fairlead.decide.sim.workloads.published import DrawnSet
+from fairlead.decide.sim.cycles.cycle_measures import compute_measures
+from fairlead.decide.sim.cycles.cycle_model import Window, run
+from fairlead.decide.sim.workloads.published_sets import DrawnSet
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fairlead.decide.sim.experiments.cases import Case, Row, build_case, build_rows
+from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.replay_spec import Replay
-from fairlead.decide.sim.experiments.spec import Experiment
 
 SETS = 5
 """Sets of a piece: some hundred runs, a second or less."""
@@ -75,7 +75,7 @@ def cut_pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]
 
 def work_piece(piece: Piece) -> list[Row]:
     """All rows of a piece of sets of applications."""
-    from fairlead.decide.registry import find_policy
+    from fairlead.decide.policy_registry import find_policy
 
     rows: list[Row] = []
     for number in piece.sets:

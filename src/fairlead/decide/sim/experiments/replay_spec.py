@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from fairlead.decide.sim.experiments.spec import Refuse
+    from fairlead.decide.sim.experiments.experiment_spec import Refuse
 
 AS_IT_WAS = "as it was"
 """Of a site's own past: every job is granted what it was really granted."""

@@ -1,6 +1,6 @@
 """Replays of an experiment: jobs in, one row of measures a policy out, in the columns of sets of applications.
 
-What a measure means of jobs that come and go stands at `build_row`. Jobs are read by `sim.runs.replays`.
+What a measure means of jobs that come and go stands at `build_row`. Jobs are read by `sim.runs.replay_pieces`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim import platform
-from fairlead.decide.sim.cycles.measures import compute_jain
+from fairlead.decide.sim.cycles.cycle_measures import compute_jain
 from fairlead.decide.sim.experiments.cases import Case, Row, drop_nan
 from fairlead.decide.sim.experiments.dfra import predict_true_figures
 from fairlead.decide.sim.experiments.replay_spec import Swf, Table
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.replay.measures import (
+from fairlead.decide.sim.replay.replay import replay_jobs
+from fairlead.decide.sim.replay.replay_measures import (
     compute_granted_part,
     compute_slowdown,
     compute_stretch,
     compute_waiting_core_hours,
 )
-from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.workloads import swf, tables
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
 
@@ -71,7 +71,7 @@ def read_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where:
 
 
 def _policy(name: str) -> PathPolicy:
-    from fairlead.decide.registry import path_policy
+    from fairlead.decide.policy_registry import path_policy
 
     return path_policy(name)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.decide.sim.experiments.cases import MEASURES, build_case, read_curves
 from fairlead.decide.sim.experiments.conclusions import NAMES, PLACINGS, Conclusion
-from fairlead.decide.sim.experiments.spec import Experiment, ListedWorkload, Picture, PublishedWorkload
+from fairlead.decide.sim.experiments.experiment_spec import Experiment, ListedWorkload, Picture, PublishedWorkload
 from fairlead.decide.sim.experiments.summary import Course, Results
 from fairlead.decide.sim.workloads.profiles import count_best, read_forge
 

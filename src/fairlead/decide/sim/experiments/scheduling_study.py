@@ -13,7 +13,7 @@ from importlib.resources import files
 import msgspec
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.experiments.spec import Experiment, Window, read_experiment
+from fairlead.decide.sim.experiments.experiment_spec import Experiment, Window, read_experiment
 
 WINDOWS: dict[str, Window] = {"steady": Window(), "study": Window(kind="study", from_s=0.0)}
 """Steady state from 5,000 to 30,000 s, and the study's own: from when each application has completed a phase until the

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.decide.policies.requests.fluid_limits import Streams, build_sharing
-from fairlead.decide.sim.cycles.model import Cycles, Sharing, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Sharing, Window, run
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 
 F64 = NDArray[np.float64]

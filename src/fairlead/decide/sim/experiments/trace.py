@@ -11,12 +11,12 @@ from difflib import get_close_matches
 from functools import partial
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.registry import list_path_policies, list_policies, path_policy
+from fairlead.decide.policy_registry import list_path_policies, list_policies, path_policy
 from fairlead.decide.sim.experiments.dfra import predict_true_figures
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.platform import build_taihulight
-from fairlead.decide.sim.replay.measures import summarize_jobs
 from fairlead.decide.sim.replay.replay import replay_jobs
+from fairlead.decide.sim.replay.replay_measures import summarize_jobs
 from fairlead.decide.sim.workloads import swf, tables
 
 DAY_S = 86_400.0

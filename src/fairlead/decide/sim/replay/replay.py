@@ -15,7 +15,7 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
-from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
+from fairlead.decide.policies.paths.path_from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.replay.disturbances import Sickness, build_courses, find_sickness
@@ -129,9 +129,9 @@ class _Running:
     """The jobs that run now, where their phases are in the engine, and what the site was told of them."""
 
     def __init__(self, jobs: Jobs, site: Site, seed: int, default_targets: int, servers: bool) -> None:
-        from fairlead.decide.sim.replay import kernel
+        from fairlead.decide.sim.replay import replay_kernel
 
-        self.kernel = kernel
+        self.kernel = replay_kernel
         j = len(jobs)
         self.jobs, self.site, self.default_targets, self.servers = jobs, site, default_targets, servers
         self.server_cost = 1.0 / float(site.servers.bandwidth[0]) if servers else 0.0

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from fairlead.decide.sim.experiments.cases import build_case
 from fairlead.decide.sim.experiments.conclusions import Conclusion, draw_conclusions
+from fairlead.decide.sim.experiments.experiment_spec import Experiment, PublishedWorkload
 from fairlead.decide.sim.experiments.results import SimulationAnswer, draw_results
-from fairlead.decide.sim.experiments.spec import Experiment, PublishedWorkload
-from fairlead.decide.sim.runs.results import read_results
+from fairlead.decide.sim.runs.stored_results import read_results
 from fairlead.store.lake import Lake
 
 

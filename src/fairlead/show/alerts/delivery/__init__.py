@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairlead.show.alerts.delivery.alertmanager import ByAlertApi
-from fairlead.show.alerts.delivery.base import Courier
+from fairlead.show.alerts.delivery.courier import Courier
 from fairlead.show.alerts.delivery.mail import ByMail
 from fairlead.show.alerts.delivery.webhook import ToWebhook
 from fairlead.show.alerts.settings import Alerts, Mail, Webhook

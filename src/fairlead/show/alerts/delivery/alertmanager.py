@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.delivery.base import Post
+from fairlead.show.alerts.delivery.courier import Post
 from fairlead.show.alerts.messages import Message, build_link, shorten_text
 from fairlead.show.alerts.settings import AlertApi, Alerts, read_secret
 

@@ -15,7 +15,7 @@ from email.utils import format_datetime
 
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.core.safe_text import escape_text
-from fairlead.show.alerts.delivery.base import build_tls_context
+from fairlead.show.alerts.delivery.courier import build_tls_context
 from fairlead.show.alerts.messages import Message
 from fairlead.show.alerts.settings import ADDRESS, Mail, read_secret
 

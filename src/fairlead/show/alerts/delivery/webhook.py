@@ -11,7 +11,7 @@ import hmac
 
 import msgspec
 
-from fairlead.show.alerts.delivery.base import Post
+from fairlead.show.alerts.delivery.courier import Post
 from fairlead.show.alerts.messages import Message
 from fairlead.show.alerts.settings import Alerts, Webhook, read_secret
 

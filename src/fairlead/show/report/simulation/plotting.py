@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.registry import find_policy
+from fairlead.decide.policy_registry import find_policy
 from fairlead.decide.sim.experiments.cases import build_case, build_stream, prepare_set, simulate_decision
+from fairlead.decide.sim.experiments.experiment_spec import Experiment, ListedWorkload
 from fairlead.decide.sim.experiments.papers import STUDY, PaperReport
 from fairlead.decide.sim.experiments.scheduling_study import list_figures
-from fairlead.decide.sim.experiments.spec import Experiment, ListedWorkload
-from fairlead.decide.sim.runs import results as kept
-from fairlead.decide.sim.runs.run import read_spec
+from fairlead.decide.sim.runs import stored_results as kept
+from fairlead.decide.sim.runs.run_experiments import read_spec
 from fairlead.decide.sim.runs.summary import summarize_experiments
 from fairlead.show.report.diagnosis.svg import build_svg_file
-from fairlead.show.report.simulation.page import build_paper_page, build_simulation_page
 from fairlead.show.report.simulation.pictures import LANES, draw_picture, draw_run, has_title
+from fairlead.show.report.simulation.simulation_page import build_paper_page, build_simulation_page
 from fairlead.store.lake import Lake
 
 ROUNDS = 3

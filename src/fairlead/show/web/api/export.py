@@ -227,7 +227,7 @@ def _safe(row: dict[str, object]) -> dict[str, object]:
 
 def to_html(why: Why, timeline: JobTimeline) -> str:
     """The page of the diagnosis, with every layer of the job over the same time."""
-    from fairlead.show.report.diagnosis.page import build_why_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_why_page
 
     marked = [(one.start_ns, one.end_ns) for one in timeline.phases if (one.abnormal or 0) >= 0.5][:200]
     lanes = [course for lane in timeline.lanes for course in _courses(timeline, lane, marked)]

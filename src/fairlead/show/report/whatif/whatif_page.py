@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from fairlead.core.model import units
 from fairlead.explain.questions.answers_whatif import ChangedCost, Check, DroppedLine, HeldOut, Sides, WhatIf
-from fairlead.show.report.diagnosis import parts
-from fairlead.show.report.diagnosis.parts import Cell, build_box, escape_text
+from fairlead.show.report.diagnosis import html_parts
+from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
 from fairlead.show.report.whatif.drawings import draw_before_and_after, draw_measured_and_replayed
 
 BASES = {
@@ -24,7 +24,7 @@ def build_whatif_page(answer: WhatIf) -> str:
     """The answer as a page."""
     style = "ok" if answer.best is not None and (answer.scenarios[answer.best].saved_share or 0) > 0.005 else "info"
     span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
-    body = parts.build_head(
+    body = html_parts.build_head(
         "simulated", style, answer.headline, [span, format_replayed_jobs(answer), format_trust(answer)]
     )
     body += build_box("Before and after", _picture(draw_before_and_after(answer.scenarios)) + _scenarios(answer))
@@ -35,9 +35,9 @@ def build_whatif_page(answer: WhatIf) -> str:
     body += build_box("What the curves rest on", _confidence(answer))
     body += build_box("What was left out", _dropped(answer))
     body += build_box("The machine replayed", _layers(answer))
-    body += build_box("Not known", parts.build_list(answer.missing))
+    body += build_box("Not known", html_parts.build_list(answer.missing))
     body += f'<p class="quiet">{escape_text(HOW)}</p>'
-    return parts.build_page(answer.headline, body)
+    return html_parts.build_page(answer.headline, body)
 
 
 SHOWN = 2
@@ -129,7 +129,7 @@ def _scenarios(answer: WhatIf) -> str:
     note = (
         "Core-hours that cores wait while I/O goes on; avoidable: beyond what each job needs alone with the best grant."
     )
-    return parts.build_table(headings, rows, this=answer.best) + f'<p class="quiet">{escape_text(note)}</p>'
+    return html_parts.build_table(headings, rows, this=answer.best) + f'<p class="quiet">{escape_text(note)}</p>'
 
 
 def format_slowdown(value: float | None) -> str:
@@ -161,7 +161,7 @@ def _moved(word: str, kind: str, rows: Sequence[ChangedCost]) -> str:
         for one in rows
     ]
     headings = ["", kind, "user" if kind != "user" else "", ">jobs", ">before", ">after", ">saved", ">time in I/O"]
-    return parts.build_table(headings, lines)
+    return html_parts.build_table(headings, lines)
 
 
 def _checks(answer: WhatIf) -> str:
@@ -170,7 +170,7 @@ def _checks(answer: WhatIf) -> str:
     if held is not None:
         rows.append(_check("a change of the map, foreseen", held.check))
     inner = _picture(draw_measured_and_replayed(answer))
-    inner += parts.build_table(
+    inner += html_parts.build_table(
         [
             "",
             ">jobs compared",
@@ -230,11 +230,13 @@ def _confidence(answer: WhatIf) -> str:
         ]
         for one in answer.confidence
     ]
-    return parts.build_table(["basis", ">jobs", ">of jobs", ">of bytes", ""], rows)
+    return html_parts.build_table(["basis", ">jobs", ">of jobs", ">of bytes", ""], rows)
 
 
 def _dropped(answer: WhatIf) -> str:
-    return parts.build_list([format_dropped(one) for one in answer.dropped] or ["nothing: every row could be used"])
+    return html_parts.build_list(
+        [format_dropped(one) for one in answer.dropped] or ["nothing: every row could be used"]
+    )
 
 
 def format_dropped(one: DroppedLine) -> str:
@@ -247,4 +249,4 @@ def _layers(answer: WhatIf) -> str:
     for one in answer.layers:
         rate = units.format_bandwidth(one.peak) if one.unit == "bytes/s" else f"{units.format_count(one.peak)}/s"
         rows.append([escape_text(one.kind), escape_text(f"{one.count:,}"), escape_text(rate), escape_text(one.basis)])
-    return parts.build_table(["layer", ">components", ">one can do", "known because"], rows)
+    return html_parts.build_table(["layer", ">components", ">one can do", "known because"], rows)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.policies.allocation.contract import Applications
-from fairlead.decide.sim.cycles.model import Cycles
+from fairlead.decide.sim.cycles.cycle_model import Cycles
 from fairlead.decide.sim.workloads.profiles import Profiles
 
 F64 = NDArray[np.float64]

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
 from fairlead.core.model.units import NS_PER_S, format_percent
-from fairlead.decide import registry
+from fairlead.decide import policy_registry
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim.replay.jobs import Progress
 from fairlead.decide.sim.workloads.history import History, Sound, build_jobs, build_phases, drop_unsound
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.checks import check_held_out, check_replay, find_largest_change
-from fairlead.decide.whatif.history import Past, read_past
-from fairlead.decide.whatif.replays import (
+from fairlead.decide.whatif.past_jobs import Past, read_past
+from fairlead.decide.whatif.past_replays import (
     AS_IT_WAS,
     Figures,
     NamedReplay,
@@ -31,7 +31,7 @@ from fairlead.decide.whatif.replays import (
     compute_figures,
     replay_past,
 )
-from fairlead.decide.whatif.site import build_past_site, find_known_site
+from fairlead.decide.whatif.past_site import build_past_site, find_known_site
 from fairlead.explain.questions.answers_whatif import (
     BasisLine,
     ChangedCost,
@@ -120,7 +120,7 @@ def evaluate_whatif(
     other = asked.forwarders is not None or asked.targets is not None
     if not other and find_largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
-        policies = [(STATIC, registry.path_policy(STATIC)), *policies]
+        policies = [(STATIC, policy_registry.path_policy(STATIC)), *policies]
     wanted = [
         (AS_IT_WAS, AS_IT_WAS, build_recorded(past, fit.row, now), now),
         *_wanted(asked, policies, known, past, fit, curves, now),
@@ -184,10 +184,10 @@ def find_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
             found.append((name, None))
             continue
         try:
-            found.append((name, registry.path_policy(name)))
+            found.append((name, policy_registry.path_policy(name)))
         except KeyError:
-            known = [AS_IT_WAS, *registry.list_path_policies(), *registry.list_policies()]
-            like = find_similar_names(name, known) or registry.list_path_policies()
+            known = [AS_IT_WAS, *policy_registry.list_path_policies(), *policy_registry.list_policies()]
+            like = find_similar_names(name, known) or policy_registry.list_path_policies()
             raise UsageError(
                 f"no policy {name!r} is known", where="--policy", remedy=f"name another: {', '.join(like)}"
             ) from None

@@ -15,13 +15,13 @@ import msgspec
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.cases import Row
+from fairlead.decide.sim.experiments.experiment_spec import Experiment, read_experiment
 from fairlead.decide.sim.experiments.papers import PAPERS, PaperReport
 from fairlead.decide.sim.experiments.pieces import Piece, cut_pieces, list_keys, work_piece
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Swf, Table
-from fairlead.decide.sim.experiments.spec import Experiment, read_experiment
-from fairlead.decide.sim.runs import results as kept_results
+from fairlead.decide.sim.runs import stored_results as kept_results
 from fairlead.decide.sim.runs.processes import count_processors, start_processes
-from fairlead.decide.sim.runs.replays import replay_piece, resolve_workload
+from fairlead.decide.sim.runs.replay_pieces import replay_piece, resolve_workload
 from fairlead.explain.batch.workers import Workers, start_workers
 from fairlead.store.lake import Lake
 

@@ -14,7 +14,7 @@ from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.workloads.history import MODES, History, Runs
-from fairlead.decide.whatif.history import Names, Past
+from fairlead.decide.whatif.past_jobs import Names, Past
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

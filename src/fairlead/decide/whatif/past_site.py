@@ -16,7 +16,7 @@ from fairlead.core.model.site_file import SERVED
 from fairlead.decide.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.decide.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
 from fairlead.decide.sim.workloads.history_peaks import find_highest
-from fairlead.decide.whatif.history import Past
+from fairlead.decide.whatif.past_jobs import Past
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import INTERVALS, Span
 

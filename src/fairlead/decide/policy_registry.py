@@ -133,7 +133,7 @@ def path_policy(name: str) -> PathPolicy:
         return load_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
     if name in find_extensions("fairlead.path_policies"):
         return make_extension("fairlead.path_policies", name)  # type: ignore[no-any-return]
-    from fairlead.decide.policies.paths.from_allocation import PathFromAllocation
+    from fairlead.decide.policies.paths.path_from_allocation import PathFromAllocation
 
     return PathFromAllocation(find_policy(name))
 

@@ -11,8 +11,8 @@ from fairlead.decide.sim.experiments.conclusions import Conclusion
 from fairlead.decide.sim.experiments.papers import PaperReport as ToldPaper
 from fairlead.decide.sim.experiments.results import ExperimentResult as ToldExperiment
 from fairlead.decide.sim.experiments.results import SimulationAnswer
-from fairlead.show.report.diagnosis import parts
-from fairlead.show.report.diagnosis.parts import Cell, build_box, escape_text
+from fairlead.show.report.diagnosis import html_parts
+from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
 
 WORD = {"pass": "ok", "fail": "high", "unknown": "info"}
 PLAIN = (
@@ -25,7 +25,7 @@ def build_simulation_page(title: str, answer: SimulationAnswer, pictures: Sequen
     """The page of some experiments. `pictures`: of each experiment headings and `<svg>` texts, in order."""
     held = sum(one.verdict == "pass" for one in answer.conclusions)
     word = f"{held} of {len(answer.conclusions)} as published" if answer.conclusions else "simulated"
-    body = parts.build_head(word, "info", title, [PLAIN, _seeds(answer.experiments)])
+    body = html_parts.build_head(word, "info", title, [PLAIN, _seeds(answer.experiments)])
     body += build_box("Conclusions as found", _conclusions(answer.conclusions))
     for one, drawn in zip(answer.experiments, pictures, strict=True):
         number = f"Figure {one.figure}: " if one.figure is not None else ""
@@ -36,7 +36,7 @@ def build_simulation_page(title: str, answer: SimulationAnswer, pictures: Sequen
             f"{number}{one.title or one.name}{window}",
             inner + "".join((f"<h3>{escape_text(head)}</h3>" if head else "") + _picture(text) for head, text in drawn),
         )
-    return parts.build_page(title, body)
+    return html_parts.build_page(title, body)
 
 
 def _picture(svg: str) -> str:
@@ -46,7 +46,7 @@ def _picture(svg: str) -> str:
 
 def build_paper_page(answer: ToldPaper) -> str:
     """The page of another paper's experiment: its figures beside ours."""
-    body = parts.build_head("simulated", "info", answer.paper, [answer.source])
+    body = html_parts.build_head("simulated", "info", answer.paper, [answer.source])
     rows: list[list[Cell]] = []
     for line in answer.lines:
         near = f"{line.published:,.4g} {line.unit}" if line.published is not None else line.wanted
@@ -62,10 +62,10 @@ def build_paper_page(answer: ToldPaper) -> str:
                 escape_text(line.note),
             ]
         )
-    table = parts.build_table(["setting", "measure", ">simulated", ">published", "", "note"], rows)
+    table = html_parts.build_table(["setting", "measure", ">simulated", ">published", "", "note"], rows)
     body += build_box("Simulated and published", table)
-    body += build_box("Notes", parts.build_list(answer.notes))
-    return parts.build_page(answer.paper, body)
+    body += build_box("Notes", html_parts.build_list(answer.notes))
+    return html_parts.build_page(answer.paper, body)
 
 
 def _seeds(experiments: Sequence[ToldExperiment]) -> str:
@@ -85,4 +85,4 @@ def _conclusions(rows: Sequence[Conclusion]) -> str:
         ]
         for one in rows
     ]
-    return parts.build_table(["conclusion", ">K", "window", "", "found", "figure"], cells)
+    return html_parts.build_table(["conclusion", ">K", "window", "", "found", "figure"], cells)

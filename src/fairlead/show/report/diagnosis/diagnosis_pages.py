@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fairlead.core.model import units
 from fairlead.explain.questions.answers_diagnosis import ComponentHealth, Explanation, Findings, RunsOfProgram, Why
-from fairlead.show.report.diagnosis import parts
-from fairlead.show.report.diagnosis.parts import Cell, build_box, escape_text
+from fairlead.show.report.diagnosis import html_parts
+from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
 
 VERDICTS = {
     "slowed": ("slowed by others", "high"),
@@ -28,19 +28,19 @@ def build_findings_page(answer: Findings) -> str:
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
     more = [span, *([format_older_line(answer.older)] if answer.older else [])]
     worst = answer.findings[0].finding.severity if answer.findings else "ok"
-    body = parts.build_head(worst if answer.findings else "nothing found", worst, count, more)
-    body += build_box("Findings", parts.build_findings_table(answer.findings))
+    body = html_parts.build_head(worst if answer.findings else "nothing found", worst, count, more)
+    body += build_box("Findings", html_parts.build_findings_table(answer.findings))
     for one in answer.findings[:50]:
         finding = one.finding
         inner = (
-            f'<p class="quiet">{escape_text(parts.format_span(finding.from_ns, finding.to_ns))},'
+            f'<p class="quiet">{escape_text(html_parts.format_span(finding.from_ns, finding.to_ns))},'
             f" <code>{escape_text(finding.id)}</code></p>"
         )
-        inner += parts.build_evidence_table(finding.evidence)
-        inner += f"<h3>What to do</h3>{parts.build_advice_list(finding.advice)}" if finding.advice else ""
+        inner += html_parts.build_evidence_table(finding.evidence)
+        inner += f"<h3>What to do</h3>{html_parts.build_advice_list(finding.advice)}" if finding.advice else ""
         body += build_box(finding.title, inner)
-    body += build_box("Not known", parts.build_list(answer.missing))
-    return parts.build_page(count, body)
+    body += build_box("Not known", html_parts.build_list(answer.missing))
+    return html_parts.build_page(count, body)
 
 
 def format_older_line(count: int) -> str:
@@ -55,22 +55,22 @@ def build_explanation_page(answer: Explanation) -> str:
     """One finding: the chain of evidence and its pictures."""
     finding = answer.told.finding
     facts = [
-        parts.format_span(finding.from_ns, finding.to_ns),
+        html_parts.format_span(finding.from_ns, finding.to_ns),
         f"{finding.confidence:.0%} sure"
         + (f", cost {units.format_duration(finding.cost_s)}" if finding.cost_s else ""),
         "withdrawn: a later look did not bear it out" if answer.withdrawn else "",
     ]
-    body = parts.build_head(finding.severity, finding.severity, finding.title, facts)
-    body += build_box("Evidence", parts.build_evidence_table(finding.evidence))
-    body += build_box("Over time", parts.draw_courses(answer.courses))
-    body += build_box("What is usual", "".join(parts.draw_usual(one) for one in answer.usual))
-    body += build_box("Incidents", parts.build_incidents_table(answer.incidents, answer.made_ns))
-    body += build_box("What to do", parts.build_advice_list(finding.advice))
-    body += build_box("What was missing", parts.build_list([*finding.missing, *answer.missing]))
-    body += build_box("Also found", parts.build_findings_table(answer.related))
+    body = html_parts.build_head(finding.severity, finding.severity, finding.title, facts)
+    body += build_box("Evidence", html_parts.build_evidence_table(finding.evidence))
+    body += build_box("Over time", html_parts.draw_courses(answer.courses))
+    body += build_box("What is usual", "".join(html_parts.draw_usual(one) for one in answer.usual))
+    body += build_box("Incidents", html_parts.build_incidents_table(answer.incidents, answer.made_ns))
+    body += build_box("What to do", html_parts.build_advice_list(finding.advice))
+    body += build_box("What was missing", html_parts.build_list([*finding.missing, *answer.missing]))
+    body += build_box("Also found", html_parts.build_findings_table(answer.related))
     made = f"rule {finding.rule}, analysis {answer.analysis_version}"
     body += f'<p class="tag">finding <code>{escape_text(finding.id)}</code>, {escape_text(made)}</p>'
-    return parts.build_page(finding.title, body)
+    return html_parts.build_page(finding.title, body)
 
 
 def build_why_page(answer: Why) -> str:
@@ -79,14 +79,14 @@ def build_why_page(answer: Why) -> str:
     job = answer.job
     facts = [
         " · ".join(part for part in (job.user, job.project, job.program) if part),
-        parts.format_span(job.start_ns, job.end_ns),
+        html_parts.format_span(job.start_ns, job.end_ns),
     ]
-    body = parts.build_head(word, style, answer.headline, facts)
+    body = html_parts.build_head(word, style, answer.headline, facts)
     took = sum(line.seconds for line in answer.phases) if answer.phases else None
     figures = [
         ("I/O took", units.format_duration(took)),
         ("usually takes", units.format_duration(answer.expected_s)),
-        ("lost", parts.format_lost_time(answer.lost_s)),
+        ("lost", html_parts.format_lost_time(answer.lost_s)),
     ]
     body += build_box(
         "What it got",
@@ -109,7 +109,7 @@ def build_why_page(answer: Why) -> str:
         for one in answer.taken
     ]
     body += build_box(
-        "Who or what took the difference", parts.build_table(["who", "what", ">time", ">sure", "finding"], rows)
+        "Who or what took the difference", html_parts.build_table(["who", "what", ">time", ">sure", "finding"], rows)
     )
     rows = [
         [
@@ -120,20 +120,21 @@ def build_why_page(answer: Why) -> str:
         ]
         for one in answer.hurt
     ]
-    body += build_box("Whom it hurt", parts.build_table(["whom", ">time", ">sure", "finding"], rows))
+    body += build_box("Whom it hurt", html_parts.build_table(["whom", ">time", ">sure", "finding"], rows))
     for told in answer.findings[:5]:
         body += build_box(
-            parts.build_evidence_heading(told, answer.headline), parts.build_evidence_table(told.finding.evidence)
+            html_parts.build_evidence_heading(told, answer.headline),
+            html_parts.build_evidence_table(told.finding.evidence),
         )
-    body += build_box("Over time", parts.draw_courses(answer.courses))
-    body += build_box("What it usually gets", "".join(parts.draw_usual(one) for one in answer.usual))
+    body += build_box("Over time", html_parts.draw_courses(answer.courses))
+    body += build_box("What it usually gets", "".join(html_parts.draw_usual(one) for one in answer.usual))
     body += build_box(
         "Runs of its program", f"<p>{escape_text(format_runs_line(answer.runs))}</p>" if answer.runs is not None else ""
     )
     body += build_box("Runs like this one", _alike(answer))
-    body += build_box("What to do", parts.build_advice_list(answer.advice))
-    body += build_box("Not known", parts.build_list(answer.missing))
-    return parts.build_page(answer.headline, body)
+    body += build_box("What to do", html_parts.build_advice_list(answer.advice))
+    body += build_box("Not known", html_parts.build_list(answer.missing))
+    return html_parts.build_page(answer.headline, body)
 
 
 def format_runs_line(runs: RunsOfProgram) -> str:
@@ -143,7 +144,7 @@ def format_runs_line(runs: RunsOfProgram) -> str:
     line += units.format_duration(runs.seconds_p50)
     for one in runs.kinds:
         amount = units.format_count if one.kind == "metadata" else units.format_bytes
-        line += f"; {one.kind} {amount(one.amount_p50)} at {parts.format_rate(one.rate_p50, one.kind)}"
+        line += f"; {one.kind} {amount(one.amount_p50)} at {html_parts.format_rate(one.rate_p50, one.kind)}"
         line += f", {one.mode}" if one.mode else ""
     return line
 
@@ -159,7 +160,7 @@ def _alike(answer: Why) -> str:
         ]
         for one in answer.alike
     ]
-    return parts.build_table(["job", "who", "began", ">took", "how"], rows)
+    return html_parts.build_table(["job", "who", "began", ">took", "how"], rows)
 
 
 def _phases(answer: Why) -> str:
@@ -171,14 +172,16 @@ def _phases(answer: Why) -> str:
             escape_text(
                 units.format_count(line.amount) if line.kind == "metadata" else units.format_bytes(line.amount)
             ),
-            escape_text(parts.format_rate(line.rate_per_s, line.kind)),
+            escape_text(html_parts.format_rate(line.rate_per_s, line.kind)),
             escape_text(units.format_duration(line.expected_s)),
-            escape_text(parts.format_lost_time(line.lost_s)),
+            escape_text(html_parts.format_lost_time(line.lost_s)),
             escape_text(line.mode or units.ABSENT),
         ]
         for line in answer.phases[:100]
     ]
-    return parts.build_table(["phase", "began", ">took", ">amount", ">rate", ">usually takes", ">lost", "mode"], rows)
+    return html_parts.build_table(
+        ["phase", "began", ">took", ">amount", ">rate", ">usually takes", ">lost", "mode"], rows
+    )
 
 
 def build_health_page(answer: ComponentHealth) -> str:
@@ -188,11 +191,11 @@ def build_health_page(answer: ComponentHealth) -> str:
         f"{len(sick):,} sick component{'' if len(sick) == 1 else 's'}" if sick else "No component is known to be sick"
     )
     facts = [f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"]
-    body = parts.build_head("sick" if sick else "nothing found", "high" if sick else "ok", title, facts)
+    body = html_parts.build_head("sick" if sick else "nothing found", "high" if sick else "ok", title, facts)
     names = ("healthy", "sick", "dead", "idle", "unknown")
     body += build_box(
         "Layers",
-        parts.build_table(
+        html_parts.build_table(
             ["layer", ">components", *(f">{name}" for name in names)],
             [
                 [escape_text(one.layer), f"{one.components:,}", *(f"{one.states.get(name, 0):,}" for name in names)]
@@ -202,14 +205,14 @@ def build_health_page(answer: ComponentHealth) -> str:
     )
     body += build_box(
         "Components",
-        parts.build_table(
+        html_parts.build_table(
             ["component", "state", ">share of peak", ">measured", "since", "why"],
             [
                 [
                     escape_text(f"{one.layer} {one.component}"),
                     f'<span class="verdict-word word-{STATES.get(one.state, "info")}">{escape_text(one.state)}</span>',
                     escape_text(units.format_percent(one.share_of_peak)),
-                    escape_text(parts.format_rate(one.measured, _kind(one.layer))),
+                    escape_text(html_parts.format_rate(one.measured, _kind(one.layer))),
                     escape_text(units.format_time(one.since_ns)),
                     escape_text(one.why),
                 ]
@@ -217,21 +220,21 @@ def build_health_page(answer: ComponentHealth) -> str:
             ],
         ),
     )
-    body += build_box("Over time", parts.draw_courses(answer.courses))
-    body += build_box("Open incidents", parts.build_incidents_table(answer.open, answer.to_ns))
-    body += build_box("Past incidents", parts.build_incidents_table(answer.past, answer.to_ns))
+    body += build_box("Over time", html_parts.draw_courses(answer.courses))
+    body += build_box("Open incidents", html_parts.build_incidents_table(answer.open, answer.to_ns))
+    body += build_box("Past incidents", html_parts.build_incidents_table(answer.past, answer.to_ns))
     if answer.durations:
         classes = answer.durations[0].classes
         body += build_box(
             "How long incidents last",
-            parts.build_table(
+            html_parts.build_table(
                 ["layer", *(f">{name}" for name in classes)],
                 [[escape_text(one.layer), *(f"{count:,}" for count in one.counts)] for one in answer.durations],
             ),
         )
-    body += build_box("Findings", parts.build_findings_table(answer.findings))
-    body += build_box("Not known", parts.build_list(answer.missing))
-    return parts.build_page(title, body)
+    body += build_box("Findings", html_parts.build_findings_table(answer.findings))
+    body += build_box("Not known", html_parts.build_list(answer.missing))
+    return html_parts.build_page(title, body)
 
 
 def _kind(layer: str) -> str:

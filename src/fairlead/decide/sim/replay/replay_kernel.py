@@ -1,6 +1,6 @@
 """The replay's inner loops, compiled: a job's phases laid out as flows of the engine, and what has ended taken up.
 
-Not here: contention (`sim.kernel`), who gets what (`replay`). Imported when a replay runs: it loads numba.
+Not here: contention (`sim.engine_kernel`), who gets what (`replay`). Imported when a replay runs: it loads numba.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.jit import compile_function
-from fairlead.decide.sim.kernel import wake_later
+from fairlead.decide.sim.engine_kernel import wake_later
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, Layers
 from fairlead.decide.sim.state import WIDTH, State
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.model import Outcome
+from fairlead.decide.sim.cycles.cycle_model import Outcome
 
 F64 = NDArray[np.float64]
 

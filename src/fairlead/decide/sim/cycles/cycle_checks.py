@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.cycles.model import F64, I64, Cycles, Sharing, Speeds, Window
+from fairlead.decide.sim.cycles.cycle_model import F64, I64, Cycles, Sharing, Speeds, Window
 
 
 def check_cycles(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from fairlead.decide import registry
-from fairlead.decide.whatif.evaluate import DEFAULT_POLICIES
+from fairlead.decide import policy_registry
+from fairlead.decide.whatif.whatif_evaluation import DEFAULT_POLICIES
 from fairlead.explain.questions.answers_whatif_runs import PolicyLine, WhatIfPolicies
 
 WHOLE = {
@@ -44,10 +44,13 @@ PLACEMENTS = {
 
 def list_policies() -> WhatIfPolicies:
     """All there are, ours before those of the site."""
-    pairs = {f"{a}+{p}" for a in registry.ALLOCATIONS for p in registry.PLACINGS}
-    whole = [*registry.list_path_policies(), *(name for name in registry.list_policies() if name not in pairs)]
+    pairs = {f"{a}+{p}" for a in policy_registry.ALLOCATIONS for p in policy_registry.PLACINGS}
+    whole = [
+        *policy_registry.list_path_policies(),
+        *(name for name in policy_registry.list_policies() if name not in pairs),
+    ]
     return WhatIfPolicies(
-        policies=[_line(name, WHOLE, lambda one: registry.path_policy(one)) for name in dict.fromkeys(whole)],
+        policies=[_line(name, WHOLE, lambda one: policy_registry.path_policy(one)) for name in dict.fromkeys(whole)],
         allocations=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in ALLOCATIONS.items()],
         placements=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in PLACEMENTS.items()],
         usual=list(DEFAULT_POLICIES),

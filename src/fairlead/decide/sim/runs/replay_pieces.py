@@ -15,16 +15,16 @@ import numpy as np
 from fairlead.core.errors import ConfigError, FairleadError
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.experiments.cases import Row
+from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.pieces import Piece
 from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, parse_moment
 from fairlead.decide.sim.experiments.replays import Source, build_row, read_trace
-from fairlead.decide.sim.experiments.spec import Experiment
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.workloads.history import build_jobs, build_phases, drop_unsound
 from fairlead.decide.sim.workloads.history_curves import learn_curves
-from fairlead.decide.whatif.history import read_past
-from fairlead.decide.whatif.replays import OnLayer, build_recorded, replay_past
-from fairlead.decide.whatif.site import build_past_site, find_known_site
+from fairlead.decide.whatif.past_jobs import read_past
+from fairlead.decide.whatif.past_replays import OnLayer, build_recorded, replay_past
+from fairlead.decide.whatif.past_site import build_past_site, find_known_site
 from fairlead.explain.diagnosing.site_file import read_site_facts
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
@@ -111,7 +111,7 @@ def _past(workload: OwnPast) -> Source:
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")
 
     def play(name: str, seed: int) -> ReplayResult:
-        from fairlead.decide.registry import path_policy
+        from fairlead.decide.policy_registry import path_policy
 
         policy = rest if name == AS_IT_WAS else path_policy(name)
         if name != AS_IT_WAS and layer != "both":

@@ -390,7 +390,7 @@ def _check_replayed(found: Experiment, refuse: Refuse) -> None:
 
 
 def _check_policies(found: Experiment, refuse: Refuse) -> None:
-    from fairlead.decide.registry import list_path_policies, list_policies
+    from fairlead.decide.policy_registry import list_path_policies, list_policies
 
     if not found.chosen and not all(one.kind == "best-counts" for one in found.picture or [Picture(title="")]):
         raise refuse("policies", "no policy", "one name at least: `fairlead simulate list` has them")

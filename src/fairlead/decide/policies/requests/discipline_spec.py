@@ -12,7 +12,7 @@ from fairlead.core.errors import ConfigError
 from fairlead.decide.policies.requests.limits import Limits, Rate
 from fairlead.decide.policies.requests.orders import Order
 from fairlead.decide.policies.requests.queue import RequestQueue
-from fairlead.decide.registry import request_order, request_order_names
+from fairlead.decide.policy_registry import request_order, request_order_names
 
 LIMITS = (
     "cap-job:SHARE|off",

@@ -130,8 +130,8 @@ def run(
     Exact: between two events shares are constant. O(log K) an event. Deterministic; of events at one time first the
     ends on resources by number, then the applications by number, then changes of speed.
     """
-    from fairlead.decide.sim.cycles import kernel
-    from fairlead.decide.sim.cycles.checks import check_cycles
+    from fairlead.decide.sim.cycles import cycle_kernel
+    from fairlead.decide.sim.cycles.cycle_checks import check_cycles
 
     sharing = sharing or Sharing.equal(len(cycles.start_s))
     speeds = speeds or Speeds(initial=np.ones(count))
@@ -145,7 +145,7 @@ def run(
             column[:] = 0
         end_s[:] = np.nan
         log = np.empty((room, 4))
-        events, written = kernel.run(
+        events, written = cycle_kernel.run(
             _whole(cycles.first_phase),
             _real(cycles.compute_s),
             _real(cycles.share),

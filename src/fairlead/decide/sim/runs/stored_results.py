@@ -17,9 +17,9 @@ from fairlead.core import clock
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import EXPERIMENT, SIMULATION, batch_of
 from fairlead.decide.sim.experiments.cases import MEASURES, MODEL, Row, build_case
+from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.papers import PaperReport
 from fairlead.decide.sim.experiments.pieces import Key, Piece
-from fairlead.decide.sim.experiments.spec import Experiment
 from fairlead.decide.sim.experiments.summary import Results
 from fairlead.store.lake import Lake
 from fairlead.store.writer import Writer

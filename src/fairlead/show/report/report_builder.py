@@ -234,7 +234,7 @@ def _run_of(job: Job, accounts: dict[str, list[Job]]) -> Job | None:
 def build_report_page(report: Report, after: Report | None = None) -> str:
     """The single-file page of a report, beside a second one when given."""
     from fairlead.explain.analysis.charts import build_charts
-    from fairlead.show.report.job.page import render_job_page
+    from fairlead.show.report.job.job_page import render_job_page
 
     data: dict[str, object] = {
         "verdict": report.verdict,

@@ -11,8 +11,8 @@ from fairlead.core.model import units
 from fairlead.explain.questions.answers import LayerDay
 from fairlead.explain.questions.answers_behaviour import Behaviour, RankLine
 from fairlead.explain.questions.span import HOUR_NS
-from fairlead.show.report.diagnosis import charts, parts
-from fairlead.show.report.diagnosis.parts import Cell, build_box, escape_text
+from fairlead.show.report.diagnosis import charts, html_parts
+from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
 from fairlead.show.report.diagnosis.svg import Axis, format_value
 
 MODE_COLOUR = {"N-N": "read", "N-M": "good", "N-1": "slow", "1-1": "meta", None: "unknown"}
@@ -23,7 +23,7 @@ _MOST_ROWS = 300
 
 def build_behaviour_page(answer: Behaviour) -> str:
     """Statistics of a population of jobs, or of one user's or program's."""
-    body = parts.build_head("behaviour", "info", build_headline(answer), list_facts(answer))
+    body = html_parts.build_head("behaviour", "info", build_headline(answer), list_facts(answer))
     body += build_box("In figures", _figures(answer))
     body += build_box("How jobs do their I/O", draw_modes(answer) + build_modes_table(answer) if answer.modes else "")
     body += build_box(
@@ -39,8 +39,8 @@ def build_behaviour_page(answer: Behaviour) -> str:
     body += build_box("Volume by day and layer", draw_layers(answer.layers) if answer.layers else "")
     body += build_box("How busy targets are", draw_targets(answer) if answer.targets else "")
     body += build_box("Forwarders by hour", draw_forwarders(answer) if answer.forwarders else "")
-    body += build_box("Not known", parts.build_list(answer.missing))
-    return parts.build_page(build_headline(answer), body)
+    body += build_box("Not known", html_parts.build_list(answer.missing))
+    return html_parts.build_page(build_headline(answer), body)
 
 
 def build_headline(answer: Behaviour) -> str:
@@ -107,7 +107,7 @@ def build_modes_table(answer: Behaviour) -> str:
         ]
         for one in answer.modes
     ]
-    return parts.build_table(["mode", ">jobs", ">share", ">mean read", ">mean written"], rows)
+    return html_parts.build_table(["mode", ">jobs", ">share", ">mean read", ">mean written"], rows)
 
 
 def draw_scatter_of_jobs(answer: Behaviour) -> str:
@@ -146,7 +146,7 @@ def build_requests_table(answer: Behaviour) -> str:
         ]
         for one in answer.requests
     ]
-    return parts.build_table(["mean request", ">jobs", ">of jobs", ">of operations"], rows)
+    return html_parts.build_table(["mean request", ">jobs", ">of jobs", ">of operations"], rows)
 
 
 def _any_volume(answer: Behaviour) -> bool:
@@ -235,7 +235,7 @@ def build_ranking_table(rows: Sequence[RankLine], word: str) -> str:
         ]
         for one in rows
     ]
-    return parts.build_table([word, ">jobs", ">moved", ">share", ">trend", ">metadata ops"], cells)
+    return html_parts.build_table([word, ">jobs", ">moved", ">share", ">trend", ">metadata ops"], cells)
 
 
 def format_trend(one: RankLine) -> str:
@@ -257,7 +257,7 @@ def build_causes_table(answer: Behaviour) -> str:
         ]
         for one in answer.causes
     ]
-    return parts.build_table(["cause", ">jobs", ">of non-trivial", ">of abnormal", ">time lost"], rows)
+    return html_parts.build_table(["cause", ">jobs", ">of non-trivial", ">of abnormal", ">time lost"], rows)
 
 
 def draw_layers(days: Sequence[LayerDay]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.measures import compute_jain
+from fairlead.decide.sim.cycles.cycle_measures import compute_jain
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
 from fairlead.decide.sim.replay.solo_time import sum_by_job
