@@ -26,6 +26,7 @@ from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.store.lake import Lake
 from questions_site import NOW, S, build
+from waiting import PATIENCE_S
 
 KEY = b"k" * 32
 AT = ["--to", "2024-10-04T10:10"]
@@ -70,7 +71,7 @@ def server(lake: Path) -> Iterator[str]:
     port = running.servers[0].sockets[0].getsockname()[1]
     yield f"http://127.0.0.1:{port}"
     running.should_exit = True
-    thread.join(30)
+    thread.join(PATIENCE_S)
 
 
 @pytest.fixture

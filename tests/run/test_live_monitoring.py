@@ -23,6 +23,7 @@ from fairlead.kit.testing.machine.lustre_tree import MachineTree
 from mounting import forwarded_mount, open_folder
 from old_interpreter import old_python
 from serving import Up, until
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -98,7 +99,7 @@ def agent(up: Up, program: Path, folder: Path, node: str, probes: tuple[str, ...
     finally:
         child.terminate()
         try:
-            child.wait(30)
+            child.wait(PATIENCE_S)
         finally:
             child.kill()
             child.wait()

@@ -11,6 +11,7 @@ import pytest
 
 from fairlead.core.errors import LakeError
 from fairlead.store import wal
+from waiting import PATIENCE_S
 
 FRAMES = [({"n": 0}, [b""]), ({"n": 1, "é": "x"}, [b"abc", b"defg"]), ({"n": 2}, [bytes(range(256)) * 4])]
 
@@ -98,7 +99,7 @@ def test_many_threads_share_the_syncs(tmp_path: Path, monkeypatch: pytest.Monkey
     def slow(handle: int) -> None:
         syncs.append(handle)
         if len(syncs) == 1:
-            gate.wait(10)
+            gate.wait(PATIENCE_S)
         real(handle)
 
     monkeypatch.setattr(os, "fdatasync", slow)
@@ -106,16 +107,16 @@ def test_many_threads_share_the_syncs(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def work(n: int) -> None:
         offset = segment.append({"n": n}, [b"x" * n])
-        appended.wait(10)
+        appended.wait(PATIENCE_S)
         segment.settle(offset)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
     for thread in threads:
         thread.start()
-    appended.wait(10)
+    appended.wait(PATIENCE_S)
     gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert 1 <= len(syncs) <= 2
     assert sorted(f.meta["n"] for f in wal.read_segment(segment.path).frames) == list(range(16))
     segment.close()

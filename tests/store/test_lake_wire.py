@@ -45,6 +45,7 @@ from fairlead.store.snapshot import WantedRows
 from fairlead.store.spill_folder import make_spill_folder as spill_folder
 from fairlead.store.writer import Writer
 from lake_rows import DAY_NS, DAY_ONE, OPS_ROWS, ops_of, put, send, sums, wire
+from waiting import PATIENCE_S
 
 NOON = DAY_ONE + DAY_NS // 2
 
@@ -146,7 +147,7 @@ def test_many_threads_share_syncs_while_segments_are_carried_over(lake: Lake, mo
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         _until(lambda: one.backlog_bytes < 40_000)
         assert one.trouble is None
         assert len(list(lake.place.table("main", "ops").rglob("*.parquet"))) > 1

@@ -20,6 +20,7 @@ from fairlead.store.compaction import compact_tables
 from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
 from lake_rows import DAY_NS, OPS_ROWS, fill, ops_of, put
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -198,7 +199,7 @@ def test_many_threads_commit_while_the_segment_rolls(lake: Lake, monkeypatch: py
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
     assert (taken.count(True), taken.count(False)) == (30, 30)
     assert _counts(lake) == {f"job-{n}": OPS_ROWS for n in range(30)}
 

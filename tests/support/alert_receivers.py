@@ -71,7 +71,7 @@ class MailSink:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
     def wait_for(self, good: Callable[[list[Letter]], bool], patience_s: float = PATIENCE_S) -> bool:
         """Whether `good` comes true of the letters in time."""
@@ -219,4 +219,4 @@ class WebSink:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_S, Progress
+
 PORT = 24007
 BRICK_BYTES = 256 << 20
 _CONFIG = """\
@@ -50,7 +52,7 @@ def why_not() -> str | None:
 
 
 def _run(*argv: str | Path) -> None:
-    subprocess.run([str(word) for word in argv], check=True, capture_output=True, timeout=60)
+    subprocess.run([str(word) for word in argv], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 @contextmanager
@@ -102,9 +104,12 @@ def volume(folder: Path) -> Iterator[Volume]:
     finally:
         for place in reversed(mounted):
             if place.name == "mount":
-                subprocess.run(["umount", place], check=False, timeout=60)
+                subprocess.run(["umount", place], check=False, timeout=PATIENCE_S)
         subprocess.run(
-            ["gluster", "--mode=script", "volume", "stop", "v0", "force"], check=False, capture_output=True, timeout=60
+            ["gluster", "--mode=script", "volume", "stop", "v0", "force"],
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         daemon.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -114,14 +119,14 @@ def volume(folder: Path) -> Iterator[Volume]:
         subprocess.run(["pkill", "-f", f"glusterfs.*{folder}"], check=False)
         for place in mounted:
             if place.name != "mount":
-                subprocess.run(["umount", "-l", place], check=False, timeout=60)
+                subprocess.run(["umount", "-l", place], check=False, timeout=PATIENCE_S)
 
 
 def _until_it_answers(daemon: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and daemon.poll() is None:
+    progress = Progress()
+    while daemon.poll() is None and not progress.stalled():
         command = ["gluster", "--mode=script", "pool", "list"]
-        asked = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        asked = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
         if asked.returncode == 0:
             return
         time.sleep(0.2)

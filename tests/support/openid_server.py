@@ -58,7 +58,7 @@ def installed() -> str:
                     capture_output=True,
                     text=True,
                     check=False,
-                    timeout=60,
+                    timeout=PATIENCE_S,
                 )
             except subprocess.TimeoutExpired:
                 return "the OpenID provider could not be installed: no answer"

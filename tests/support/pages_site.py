@@ -16,6 +16,7 @@ from typing import Any
 
 from fairlead.kit.sample.site import LAKE, TRUTH, prepared
 from serving import Up
+from waiting import PATIENCE_S
 
 Visit = Callable[..., Any]
 """The fixture `visit` of the browser tests."""
@@ -51,7 +52,7 @@ class Site:
     def get(self, path: str, token: str) -> Any:
         """An answer of the API."""
         asked = urllib.request.Request(f"{self.url}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
-        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
             return json.load(answer)
 
     @property

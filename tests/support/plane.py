@@ -132,7 +132,7 @@ class Plane:
                 process.terminate()
         for process in self.mounts.values():
             try:
-                process.wait(timeout=60)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -18,6 +18,7 @@ import pytest
 from darshan_writing import Log, Module, counted
 from fairlead.cli.main import main
 from fairlead.see.sources.darshan.layouts import load_layouts
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "examples" / "logs"
@@ -56,7 +57,7 @@ def started(*arguments: object, environment: Mapping[str, str] | None = None, **
     command = [sys.executable, "-m", "fairlead", *map(os.fspath, arguments)]  # type: ignore[call-overload]
     inherited = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR", "COLUMNS")}
     done = subprocess.run(
-        command, env={**inherited, **(environment or {})}, capture_output=True, timeout=240, check=False, **more
+        command, env={**inherited, **(environment or {})}, capture_output=True, timeout=PATIENCE_S, check=False, **more
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode(errors="backslashreplace"))
 

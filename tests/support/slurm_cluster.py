@@ -10,10 +10,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from waiting import PATIENCE_S, STALLED_S, wait_until
 
 PROGRAMS = (
     "munge",
@@ -68,7 +69,7 @@ class SlurmCluster:
     def run(self, *command: str, check: bool = True) -> str:
         """What a command of the cluster's prints."""
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=60, check=False, cwd="/tmp"
+            command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd="/tmp"
         )
         if check and done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}\n{self.logs()}")
@@ -89,13 +90,9 @@ class SlurmCluster:
         """State of a job as the controller knows it."""
         return self.run("squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%T", check=False)
 
-    def until(self, what: Callable[[], bool], seconds: float = 60.0) -> None:
+    def until(self, what: Callable[[], bool], stalled_s: float = STALLED_S) -> None:
         """Waits until something holds."""
-        deadline = time.monotonic() + seconds
-        while not what():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"still waiting after {seconds} s\n{self.logs()}")
-            time.sleep(0.1)
+        wait_until(what, lambda: f"Slurm\n{self.logs()}", stalled_s=stalled_s)
 
     def logs(self) -> str:
         """The ends of the daemons' logs."""
@@ -122,7 +119,7 @@ class SlurmCluster:
 
     def down(self) -> None:
         """Ends everything that was started here, jobs first, then daemons, last first."""
-        with suppress(TimeoutError, RuntimeError, subprocess.TimeoutExpired):
+        with suppress(AssertionError, RuntimeError, subprocess.TimeoutExpired):
             for user in ("root", USER):
                 self._answers("scancel", f"--user={user}")
             self.until(lambda: not self._answers("squeue", "--noheader"), 15)

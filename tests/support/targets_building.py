@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fairlead.steer.fs.trees.base import ROOT, Change, UnknownNode
 from fairlead.steer.targets.tree import TargetsTree, open_tree
+from waiting import PATIENCE_S
 
 
 def write_targets(
@@ -83,7 +84,7 @@ def disturb(trees: list[TargetsTree], times: int) -> list[BaseException]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE_S)
     return wrong
 
 

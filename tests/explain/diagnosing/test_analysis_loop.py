@@ -24,6 +24,7 @@ from fairlead.explain.questions.lake_queries import Sight
 from fairlead.kit.testing.machine import small
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
+from waiting import PATIENCE_S
 
 S = 1_000_000_000
 SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
@@ -486,7 +487,7 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
             time.sleep(0.05)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert not raised
     assert {row["basis"] for row in summaries(lake).values()} == {None}

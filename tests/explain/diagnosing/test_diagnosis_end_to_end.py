@@ -20,6 +20,7 @@ import pytest
 from fairlead.kit.testing.machine import scenes, wire
 from fairlead.kit.testing.machine.play import Play
 from serving import Up, now_ns, until
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 S = 10**9
@@ -57,7 +58,7 @@ class Site:
         """An answer of the API."""
         asked = urllib.request.Request(f"{self.api}/api/v1/{path}")  # noqa: S310
         asked.add_header("Authorization", f"Bearer {self.token.read_text()}")
-        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
             return json.load(answer)
 
 

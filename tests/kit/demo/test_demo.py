@@ -18,6 +18,7 @@ import pytest
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.fuse.mount_table import read_mounts
+from waiting import PATIENCE_S
 
 DEADLINE_S = 900.0
 _SHORT = (
@@ -55,7 +56,7 @@ def _nothing_left(folder: Path) -> None:
 def test_a_short_play_sees_every_layer_and_leaves_nothing(way: str, tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     done = subprocess.run(
-        [sys.executable, "-c", _SHORT, "3", "5", way, str(keep)], capture_output=True, timeout=200, check=False
+        [sys.executable, "-c", _SHORT, "3", "5", way, str(keep)], capture_output=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
     outcome = json.loads(done.stdout)
@@ -117,7 +118,7 @@ def test_a_killed_forwarder_ends_the_play_with_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", killer + _SHORT, "3", "5", "library", str(keep)],
         capture_output=True,
-        timeout=200,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode != 0
@@ -130,7 +131,7 @@ def test_the_command_prints_a_verdict_and_writes_the_page(tmp_path: Path) -> Non
     done = subprocess.run(
         [sys.executable, "-m", "fairlead", "demo", "--seed", "4", "--no-fuse", "--json", "--html", str(page)],
         capture_output=True,
-        timeout=280,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -15,6 +15,7 @@ from fairlead.kit.testing.devices import SimulatedDeviceTree, Timing, simulated_
 from fairlead.steer.fs.trees.base import ROOT, Change
 from fairlead.steer.fs.trees.directory import DirectoryTree
 from fairlead.steer.fs.trees.open_tree import open_export
+from waiting import PATIENCE_S
 
 MS = 1_000_000
 
@@ -62,7 +63,7 @@ def test_bandwidth_is_shared(directory: DirectoryTree) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert monotonic_ns() - began >= 80 * MS  # 4 MB at 50 MB/s
     assert isinstance(tree, SimulatedDeviceTree)
     assert tree.device.bytes == 4_000_000

@@ -20,6 +20,7 @@ import pytest
 from agent_server import Collector, certificate
 from fairlead.core.batches.decoding import read_batches
 from old_interpreter import old_python
+from waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 DISKSTATS = "   8  0 sda {reads} 0 {sectors} 5 1 0 8 0 0 5 5\n"
@@ -94,11 +95,8 @@ class Node:
         return sorted(self.spool.glob("*.batch"))
 
 
-def until(what: Callable[[], bool], seconds: float = 25.0) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
+def until(what: Callable[[], bool]) -> None:
+    wait_until(what, "the agent's next step")
 
 
 @contextmanager
@@ -161,7 +159,7 @@ def test_once_over_tls(tmp_path: Path, agent_file: Path, python: str) -> None:
     with collecting(tls=certificate(tmp_path)) as collector:
         with node.running(collector.url, "--once", "--ca", str(tmp_path / "cert.pem")) as child:
             until(lambda: node.spool.exists())
-            assert child.wait(25) == 0
+            assert child.wait(PATIENCE_S) == 0
         assert {row["probe"] for row in collector.rows("health")} >= {"agent", "disks"}
         rows = collector.rows("device")
         assert {(row["read_bytes"], row["device"]) for row in rows} == {(0, "sda")}, "nothing moved, and that is told"
@@ -196,7 +194,7 @@ def test_what_happened_arrives_and_the_end_is_clean(tmp_path: Path, agent_file: 
                 node.move(100)
                 time.sleep(0.01)
             child.send_signal(signal.SIGTERM)
-            assert child.wait(25) == 0
+            assert child.wait(PATIENCE_S) == 0
         assert not node.waiting(), "the last file went, too"
         told = read_bytes(collector)
         assert 0 < told <= 20 * 100 * 512
@@ -243,7 +241,7 @@ def test_killed_at_any_moment_nothing_that_was_in_the_spool_is_lost(tmp_path: Pa
                     assert found
                     seen |= {(o.header.node, o.header.boot_id, o.header.table, o.header.seq) for o in found}
             with node.running(collector.url, "--once") as child:
-                assert child.wait(25) == 0
+                assert child.wait(PATIENCE_S) == 0
             assert not node.waiting()
             assert seen <= set(collector.taken)
             runs: dict[str, set[int]] = {}
@@ -273,7 +271,7 @@ def test_a_file_cut_off_by_a_loss_of_power_is_dropped_and_told(tmp_path: Path, a
     os.utime(draft, (1, 1))
     with collecting() as collector:
         with node.running(collector.url, "--once") as child:
-            assert child.wait(25) == 0
+            assert child.wait(PATIENCE_S) == 0
         (told,) = [row for row in collector.rows("events") if row["kind"] == "spool_broken"]
         assert str(told["text"]).startswith("2 files")
         assert [path.name for path in node.spool.iterdir()] == []

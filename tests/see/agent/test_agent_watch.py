@@ -19,6 +19,7 @@ from fairlead.see.agent.row_buffers import VERSIONS
 from fairlead.see.agent.schedule import Grid, align_to_period, find_phase
 from fairlead.see.agent.settings import Settings
 from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading
+from waiting import PATIENCE_S
 
 SECOND = 10**9
 WALL = 1_700_000_000 * SECOND
@@ -255,7 +256,7 @@ class Hanging(Probe):
 
     def read(self, now_ns: int) -> ProbeResult:
         self.looks += 1
-        self.free.wait(30)
+        self.free.wait(PATIENCE_S)
         return ProbeResult([], [Event(now_ns, "n1", "free", "at last")])
 
 

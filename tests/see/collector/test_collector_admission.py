@@ -13,6 +13,7 @@ from fairlead.run.restart_backoff import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_S,
 from fairlead.see.collector.admission import ASKERS, SENDERS, Admission, Complaints, Room
 from fairlead.see.collector.metrics import Counter, Histogram, Metrics
 from fairlead.see.collector.refusal import Refusal
+from waiting import PATIENCE_S
 
 KEY, OTHER = bytes(32), bytes(31) + b"x"
 NOW = 1_000_000 * 1_000_000_000
@@ -151,7 +152,7 @@ def test_a_feed_that_fails_is_run_again_and_told() -> None:
     keeper = Keeper(None, None, [feed])  # type: ignore[arg-type]
     keeper.start()
     try:
-        assert feed.again.wait(20)
+        assert feed.again.wait(PATIENCE_S)
         (one,) = keeper.states()
         assert one.state == "failing"
         assert "no such folder" in one.text

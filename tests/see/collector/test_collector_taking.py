@@ -18,6 +18,7 @@ from fairlead.see.collector.settings import Limits
 from fairlead.see.collector.source_activity import Sources
 from fairlead.see.collector.unknown_tables import Aside
 from fairlead.store.lake import Lake
+from waiting import PATIENCE_S
 
 NOW = 1_700_000_000 * 10**9
 
@@ -120,7 +121,7 @@ def test_waiting_bodies_are_one_group_and_a_defect_ends_no_thread() -> None:
     go, groups = threading.Event(), []
 
     def take(arrivals: Sequence[Arrival]) -> list[int | Exception]:
-        go.wait(20)
+        go.wait(PATIENCE_S)
         groups.append(len(arrivals))
         if arrivals[0].body == b"boom":
             raise ZeroDivisionError

@@ -15,6 +15,7 @@ import pytest
 from fairlead.core.access.tokens import Claims, issue_token, read_key
 from fairlead.core.batches.encoding import MAGIC, PREFIX, compute_checksum
 from serving import Up, health_batch, now_ns, ops_batch, until
+from waiting import PATIENCE_S
 
 MOST_MEMORY = 1500 << 20
 
@@ -53,14 +54,14 @@ def at_once(count: int, do: Callable[[int], None]) -> None:
     gate = threading.Barrier(count)
 
     def one(number: int) -> None:
-        gate.wait(30)
+        gate.wait(PATIENCE_S)
         do(number)
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90)
+        thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in threads)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from fairlead.cli.main import main
 from serving import Up, ops_batch, until
+from waiting import PATIENCE_S
 
 SETTINGS = "[carry]\nevery_s = 0.3\nmaintain_every_s = 1\n"
 
@@ -113,7 +114,7 @@ def _killed_at_random(folder: Path, kills: int, seed: int) -> int:
         for sender in senders:
             sender.done.set()
         for sender in senders:
-            sender.join(90)
+            sender.join(PATIENCE_S)
             assert not sender.is_alive()
         assert sum(len(sender.acknowledged) for sender in senders) > kills
         before = _check(server, senders)
@@ -188,7 +189,7 @@ def test_all_processes_answer_and_new_settings_exchange_them(tmp_path: Path) -> 
     with Up(tmp_path, settings) as server:
         assert len(server.children()) == 3
         told = json.loads((server.state / "addresses.json").read_text())
-        connection = http.client.HTTPConnection("127.0.0.1", int(told["api"][0].rpartition(":")[2]), timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", int(told["api"][0].rpartition(":")[2]), timeout=PATIENCE_S)
         server.post(ops_batch(1))
 
         def asked(token: str) -> int:

@@ -90,7 +90,7 @@ def test_two_hundred_connections_at_once(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         assert statuses == [200] * 200
         assert server.query("SELECT count(*) AS n, count(DISTINCT (node, file_id, handle)) AS d FROM ops") == [
             {"n": 6000, "d": 6000}

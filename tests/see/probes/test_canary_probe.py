@@ -23,6 +23,7 @@ from fairlead.see.probes import canary
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.probes.canary import MARKER, Canary, Place, clear_leftover, open_folder, parse_places, parse_size
 from fairlead.store.rollups import derive_rollups
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -151,9 +152,9 @@ def test_a_folder_that_hangs_is_told_left_alone_and_does_not_hold_up_the_others(
         assert probe.read(8).readings, "the other one goes on"
     assert tries == ["slow", "fast", "fast", "fast"]
     with (tmp_path / "fifo").open("wb"):
-        assert free.wait(20)
+        assert free.wait(PATIENCE_S)
     (running,) = probe._hung.values()
-    assert running.done.wait(20)
+    assert running.done.wait(PATIENCE_S)
     assert [one.kind for one in probe.read(9).events] == ["canary_back"]
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -30,6 +29,7 @@ from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
 from fairlead.show.alerts.state import State
 from fairlead.store.lake import Lake
 from serving import Up
+from waiting import PATIENCE_S, wait_until
 
 S = 10**9
 H = 3600 * S
@@ -273,19 +273,19 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{port}"
 
     def active() -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=PATIENCE_S) as answer:  # noqa: S310
             return list(json.load(answer))
 
+    def answers() -> bool:
+        try:
+            return active() == []
+        except OSError:
+            return False
+
     try:
-        pause, until = threading.Event(), time.monotonic() + 30
-        while True:
-            try:
-                assert active() == []
-                break
-            except OSError:
-                assert time.monotonic() < until
-                pause.wait(0.1)
+        wait_until(answers, "Alertmanager", process=process)
         now_ns = time.time_ns()
+        later = now_ns + S
         lake = Lake.open(tmp_path / "lake", create=True)
         alerts = alerts_of(
             routes={"am": AlertApi(url=url, labels={"cluster": "c1"})},
@@ -300,7 +300,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             build_finding_rows([told("f1", "42", "alice", now_ns)], now_ns),
         )
         with State(tmp_path) as state:
-            sender = Sender(tmp_path, alerts, "am", time.time_ns)
+            sender = Sender(tmp_path, alerts, "am", lambda: later)
             step(lake, state, alerts, load_advice(), now_ns)
             assert sender.send_due(state) == 1
             found = {one["labels"]["id"]: one for one in active()}
@@ -308,7 +308,6 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             assert found["i1"]["labels"]["component"] == "ost3\\n\\x1b[2J\\u202e\\x00"
             assert found["i1"]["generatorURL"] == "https://fairlead.example.org/i1"
             assert found["i1"]["annotations"]["severity"] == "high"
-            later = now_ns + S
             over = incident("i1", evil, jobs=[], at_ns=now_ns, to_ns=now_ns)
             write(lake, "two", build_incident_rows([over], later))
             step(lake, state, alerts, load_advice(), later)

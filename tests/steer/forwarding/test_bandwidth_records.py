@@ -14,6 +14,7 @@ import pytest
 from fairlead.core.model.tables import FORWARDER, OPS
 from fairlead.see.sources.spool import SpoolSource
 from mounting import environment, forwarded_mount, open_folder
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -46,7 +47,7 @@ def _load(path: Path, phase: str, runtime: Path, job: str) -> float:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

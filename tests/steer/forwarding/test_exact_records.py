@@ -18,6 +18,7 @@ from fairlead.core.model.tables import TABLES
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.steer.forwarding.mount.process.control import ask_mount
 from mounting import environment, fairlead, forwarded_mount, local_mount, open_folder
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -85,7 +86,7 @@ def _run(program: str, folder: Path, runtime: Path, job: str, *arguments: str) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return Counter(json.loads(done.stdout))

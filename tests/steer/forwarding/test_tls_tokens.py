@@ -27,6 +27,7 @@ from fairlead.steer.fs.trees import identity as acting
 from fairlead.steer.fs.trees import syscalls as linux
 from fairlead.steer.fs.wire.address import parse_address
 from fairlead.steer.fs.wire.frames import NO_SLOT, PLACE_STEP, REOPEN_IN, Own
+from waiting import PATIENCE_S
 from wire_client import WIRE_UID, WireClient, node_of, serving
 
 KEY = bytes(range(32))
@@ -247,7 +248,7 @@ def test_over_tls_everything_works_as_without(folder, certificate) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(PATIENCE_S)
         assert sorted(done) == [0, 1, 2]
 
 

@@ -23,6 +23,7 @@ from fairlead.steer.targets.config import read_config
 from fairlead.steer.targets.service import serve_metadata
 from fairlead.steer.targets.tree import open_tree
 from targets_building import disturb, opened, read_file, write_file, write_targets
+from waiting import PATIENCE_S
 
 WHOLE = Lock(0, 99, int(fcntl.F_WRLCK), 1)
 DEADLINE_S = 900.0
@@ -48,7 +49,7 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.wait(60)
+    process.wait(PATIENCE_S)
     assert process.stderr is not None
     process.stderr.close()
 
@@ -140,7 +141,7 @@ def test_locks_of_a_killed_forwarder_are_freed(tmp_path: Path) -> None:
         with pytest.raises(BlockingIOError):
             mine.lock(1, WHOLE)
         other.kill()
-        other.wait(60)
+        other.wait(PATIENCE_S)
         other.stdout.close()
         until = time.monotonic() + DEADLINE_S
         while True:

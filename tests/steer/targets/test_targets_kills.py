@@ -19,6 +19,7 @@ from fairlead.steer.targets.objects import TargetSet
 from fairlead.steer.targets.tree import open_store, open_tree
 from targets_building import opened, read_file, write_targets
 from targets_worker import apply
+from waiting import PATIENCE_S
 
 Step = tuple[str, bytes, bytes, int, int]
 
@@ -34,7 +35,7 @@ def _killed(file: Path, seed: int, lines: int) -> tuple[list[Step], Step | None]
     finally:
         worker.send_signal(signal.SIGKILL)
         read += worker.stdout.read().splitlines(keepends=True)
-        worker.wait(60)
+        worker.wait(PATIENCE_S)
         worker.stdout.close()
     done: list[Step] = []
     begun: Step | None = None
@@ -123,7 +124,7 @@ def test_an_unlinked_file_is_there_for_its_client_after_a_kill(tmp_path: Path) -
     assert worker.stdout is not None
     node = int(worker.stdout.readline())
     worker.kill()
-    worker.wait(60)
+    worker.wait(PATIENCE_S)
     worker.stdout.close()
     with opened(file) as tree:
         again = tree.reopen(node, 2)

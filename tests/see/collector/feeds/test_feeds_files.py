@@ -28,6 +28,7 @@ from fairlead.see.sources.inputs import detect_source
 from fairlead.see.sources.registry import load_source
 from fairlead.store.lake import Lake
 from feed_sinks import LakeSink, MemorySink, files_below
+from waiting import PATIENCE_S
 
 NS = 1_000_000_000
 ROOT = Path(__file__).resolve().parents[4]
@@ -170,7 +171,7 @@ def test_a_file_is_seen_as_soon_as_it_is_whole(tmp_path: Path) -> None:
             time.sleep(0.01)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

@@ -18,6 +18,7 @@ from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.store.lake import Lake
 from questions_site import NOW, S, build
+from waiting import PATIENCE_S
 
 KEY = b"k" * 32
 FUTURE_S = NOW // S + 3600
@@ -310,7 +311,7 @@ class Slow:
 
     def query(self, sql: str, parameters: Any = None) -> Any:
         self.entered.release()
-        assert self.go.wait(60)
+        assert self.go.wait(PATIENCE_S)
         return self._lake.query(sql, parameters)
 
 
@@ -384,4 +385,4 @@ def test_what_is_dear_is_asked_once_at_the_start(lake: Lake) -> None:
 
     counting = Counting()
     Api(counting, warm=True)
-    assert counting.asked.acquire(timeout=30)
+    assert counting.asked.acquire(timeout=PATIENCE_S)

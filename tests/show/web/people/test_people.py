@@ -16,6 +16,7 @@ from fairlead.show.web.people import accounts, audit, credentials
 from fairlead.show.web.people.expiry_clock import ExpiryClock
 from fairlead.show.web.people.passwords import Passwords, check_password
 from fairlead.show.web.people.store import FILE, ConflictError, NobodyError, Store
+from waiting import PATIENCE_S
 
 HOUR = 3600 * 10**9
 LIMITS = {"idle_ns": 2 * HOUR, "longest_ns": 10 * HOUR}
@@ -77,7 +78,7 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
     with running.stdout, running.stdin:
         secret = running.stdout.readline().strip()
         os.kill(running.pid, signal.SIGKILL)
-        running.wait(20)
+        running.wait(PATIENCE_S)
     with Store(tmp_path) as again:
         held = credentials.find_session(again, secret, **LIMITS)
         assert held is not None
@@ -101,7 +102,7 @@ def test_what_another_process_changes_is_seen_by_all_who_have_the_file_open(tmp_
     )
     with Store(tmp_path) as first, Store(tmp_path) as second:
         for name in ("alice", "bob"):
-            subprocess.run([sys.executable, "-c", script, str(tmp_path), name], check=True, timeout=60)
+            subprocess.run([sys.executable, "-c", script, str(tmp_path), name], check=True, timeout=PATIENCE_S)
             assert accounts.find_account(first, name) is not None
             assert accounts.find_account(second, name) is not None
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from fairlead.cli.main import main
+from waiting import PATIENCE_S
 from wire_client import WireClient
 
 FAIRLEAD = [sys.executable, "-m", "fairlead.cli.main"]
@@ -29,7 +30,7 @@ def forwarder(*arguments):
         yield process, ready
     finally:
         process.kill()
-        process.wait(60)
+        process.wait(PATIENCE_S)
         process.stderr.close()
 
 
@@ -49,7 +50,7 @@ def test_it_serves_until_it_is_told_to_end(folder, tmp_path) -> None:
                 assert client.lookup(b"file").error == 0
                 assert client.welcome.export == str(folder)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert not socket.exists()
 
 
@@ -57,7 +58,7 @@ def test_it_comes_back_where_one_was_killed_but_not_where_one_lives(folder, tmp_
     address = f"unix:{tmp_path / 'fw'}"
     with forwarder("--export", folder, "--listen", address) as (process, _):
         process.kill()
-        process.wait(60)
+        process.wait(PATIENCE_S)
         assert (tmp_path / "fw").exists()
     with forwarder("--export", folder, "--listen", address):
         second = subprocess.run(
@@ -89,7 +90,7 @@ def test_all_its_options_at_once(folder, tmp_path, capsys) -> None:
             assert client.announce(1, "9").error == 0
             assert client.lookup(b"file").error == 0
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert list(spool.iterdir())
 
 

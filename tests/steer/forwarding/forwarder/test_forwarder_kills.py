@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plane import Plane, Workers, names, until
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -69,7 +70,7 @@ def test_without_another_forwarder_io_waits_for_the_same_one(plane: Plane) -> No
     with ThreadPoolExecutor() as threads:
         written = threads.submit((point / "file").write_bytes, b"two")
         plane.forwarder("a")
-        assert written.result(timeout=60) == 3
+        assert written.result(timeout=PATIENCE_S) == 3
     assert (plane.tree / "file").read_bytes() == b"two"
 
 

@@ -15,6 +15,7 @@ from fairlead.steer.forwarding.forwarder.job_settings import JobSettings, read_s
 from fairlead.steer.forwarding.forwarder.read_cache import BLOCK, CachingTree, with_read_cache
 from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.fs.trees.directory import DirectoryTree
+from waiting import PATIENCE_S
 
 KIB, MIB = 1 << 10, 1 << 20
 LONG_AGO = 1_600_000_000
@@ -227,7 +228,7 @@ def test_writers_and_readers_beside_each_other(folder: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert not torn
     file = opened(tree, b"a")
     for place in range(0, MIB, 128 * KIB):

@@ -13,6 +13,7 @@ import pytest
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.steer.fs.fuse import passthrough
 from plane import Plane, until
+from waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.fuse,
@@ -188,7 +189,7 @@ def test_opens_and_closes_are_recorded_and_bytes_are_not_known(plane: Plane) -> 
     until(lambda: plane.status(point)["handles"] == 0, "the last file is closed")
     done = plane.command("umount", str(point))
     assert done.returncode == 0, done.stderr
-    plane.mounts[point].wait(timeout=60)
+    plane.mounts[point].wait(PATIENCE_S)
     counts: Counter[str] = Counter()
     for path in sorted(spool.rglob("*.batch")):
         for item in SpoolSource().read(path):

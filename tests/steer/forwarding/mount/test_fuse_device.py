@@ -17,6 +17,7 @@ from fairlead.steer.forwarding.mount.process.control import Control, MountRecord
 from fairlead.steer.fs.fuse import abi, device, negotiation
 from fairlead.steer.fs.fuse import mount_table as mounted
 from fairlead.steer.fs.fuse.abi import Init
+from waiting import PATIENCE_S
 
 TABLE = """\
 22 26 0:20 / /proc rw,nosuid - proc proc rw
@@ -228,7 +229,7 @@ def test_a_mount_answers_on_its_socket(runtime: Path, tmp_path: Path) -> None:
         control.ask_mount(folder, {"do": "dance"}, timeout_s=60)
     listed = next(mount for mount in control.list_mounts() if mount.mountpoint == folder)
     assert (listed.state, listed.requests, listed.source) == ("serving", 5, "/tree")
-    thread.join(60)
+    thread.join(PATIENCE_S)
     place.close()
     assert list((runtime / "fairlead").iterdir()) == []
     with pytest.raises(MountError, match="no mount of yours"):

@@ -13,6 +13,7 @@ import pytest
 from fairlead.core.batches.decoding import read_batches
 from fairlead.core.batches.encoding import Words
 from plane import Plane
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -37,14 +38,14 @@ def test_job_and_rank_of_each_process_are_recorded(plane: Plane) -> None:
     point = plane.mount("mnt", plane.address("a"), options=("--spool", str(spool), "--job", "fallback"))
     for job in ("slurm-314", "slurm-271"):
         environment = {**os.environ, "SLURM_JOB_ID": job, "SLURM_PROCID": "3"}
-        subprocess.run([sys.executable, "-c", WRITE, str(point / job)], env=environment, check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", WRITE, str(point / job)], env=environment, check=True, timeout=PATIENCE_S)
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "FAIRLEAD_JOB"))}
-    subprocess.run([sys.executable, "-c", WRITE, str(point / "plain")], env=plain, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", WRITE, str(point / "plain")], env=plain, check=True, timeout=PATIENCE_S)
     process = plane.mounts[point]
     process.terminate()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(PATIENCE_S) == 0
     forwarder = plane.forwarders.pop("a")
     forwarder.send_signal(signal.SIGTERM)
-    assert forwarder.wait(timeout=60) == 0
+    assert forwarder.wait(PATIENCE_S) == 0
     for place in (spool, plane.folder / "served"):
         assert recorded(place) >= {"slurm-314", "slurm-271", "fallback"}, place

@@ -14,6 +14,7 @@ import pytest
 
 from fairlead.see.sources.spool import SpoolSource
 from mounting import environment, local_mount
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -63,7 +64,7 @@ def _run(folder: Path, runtime: Path) -> Counter[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return Counter(json.loads(done.stdout))

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from mounting import forwarded_mount, open_folder
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 FILES = 10_000
@@ -42,7 +43,7 @@ def test_ten_thousand_open_files() -> None:
                 [sys.executable, "-c", PROGRAM, str(mount.folder), str(FILES)],
                 capture_output=True,
                 text=True,
-                timeout=240,
+                timeout=PATIENCE_S,
                 check=False,
             )
             assert (done.returncode, done.stdout.strip()) == (0, str(FILES // 2)), done.stderr

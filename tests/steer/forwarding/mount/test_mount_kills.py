@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from plane import Plane, names, until
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -66,5 +67,5 @@ def test_sigterm_ends_a_mount_whose_forwarder_is_gone(plane: Plane) -> None:
     plane.kill_forwarder("a")
     process = plane.mounts.pop(point)
     process.terminate()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert names(point) == []

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from plane import Plane, Workers, names, until
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -51,7 +52,7 @@ def test_a_lock_and_an_unlinked_file_move_along(plane: Plane) -> None:
         assert done.returncode == 0, done.stderr
         with (other / "locked").open("r+b") as file, pytest.raises(BlockingIOError):
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
-        output, _ = holder.communicate("go on\n", timeout=60)
+        output, _ = holder.communicate("go on\n", timeout=PATIENCE_S)
         assert output == "unlinked but there\n"
     finally:
         holder.kill()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from plane import Plane, names, until
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
@@ -70,7 +71,7 @@ def test_the_only_forwarder_is_waited_for(plane: Plane) -> None:
             until(lambda: "requests wait for it" in log.read_text(), "the mount says that it waits")
             assert not written.done()
             plane.forwarders["a"].send_signal(signal.SIGCONT)
-            assert written.result(timeout=60) == 8
+            assert written.result(timeout=PATIENCE_S) == 8
     finally:
         plane.forwarders["a"].send_signal(signal.SIGCONT)
     os.close(descriptor)

@@ -17,6 +17,7 @@ from fairlead.core.errors import UnreachableError
 from fairlead.steer.fs.client.client import Client
 from fairlead.steer.fs.trace.recorder import Trace
 from plane import Plane
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -129,6 +130,6 @@ def test_a_forwarder_that_ends_in_peace_is_replaced_too(plane: Plane) -> None:
         client.mkdir("x")
         process: subprocess.Popen[bytes] = plane.forwarders.pop("a")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(PATIENCE_S) == 0
         client.mkdir("y")
         assert sorted(client.listdir()) == ["x", "y"]

@@ -25,6 +25,7 @@ from fairlead.see.collector.feeds.prometheus.scrape import ScrapeFeed
 from fairlead.see.collector.feeds.settings import RemoteWrite, Scrape
 from feed_sinks import MemorySink
 from remote_writing import body, field, series
+from waiting import PATIENCE_S
 
 T0 = 1_700_000_000_000
 MS = 1_000_000
@@ -317,7 +318,7 @@ def test_an_exporter_that_is_away_is_said() -> None:
     while not sink.healths:
         stop.wait(0.01)
     stop.set()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert sink.healths[0][1] == "failing"
     with pytest.raises(ConfigError):
