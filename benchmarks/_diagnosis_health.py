@@ -20,10 +20,10 @@ from rich.console import Console
 
 from fairlead.core.model.incident import Incident
 from fairlead.decide.sim.faults import Fault
-from fairlead.kit.testing.machine.phase_truth import phase_truth
+from fairlead.kit.testing.machine.phase_truth import build_phase_truth
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.season import Season, small_season
-from fairlead.kit.testing.machine.truth import component_name
+from fairlead.kit.testing.machine.season import Season, build_small_season
+from fairlead.kit.testing.machine.truth import name_truth_component
 from fairlead.store.rollups import derive_rollups
 
 STEP_S = 600
@@ -41,7 +41,7 @@ def health(seeds: Sequence[int], quick: bool, console: Console) -> dict[str, Any
     n: Counter[str] = Counter()
     delays: list[float] = []
     for seed in seeds:
-        season = small_season(seed, plays, hours * 3600, fault_share=0.0)
+        season = build_small_season(seed, plays, hours * 3600, fault_share=0.0)
         for number in range(plays):
             play = replace(season.play(number), faults=long_faults(seed, number, hours, season))
             told = looked_at(play, season)
@@ -109,9 +109,9 @@ def looked_at(play: Play, season: Season) -> Told:
 def _score(play: Play, told: Told, n: Counter[str], delays: list[float]) -> None:
     from fairlead.explain.analysis.health.assess import HealthLimits
 
-    truth = phase_truth(play)
+    truth = build_phase_truth(play)
     for fault in play.faults:
-        name = component_name(play, fault)
+        name = name_truth_component(play, fault)
         cost = sum(max(c.recovered_s, 0.0) for phase in truth for c in phase.causes if c.name == name)
         when = [at for one, at in told.values() if one.component == name and _meets(one, fault, play.origin_ns)]
         n["faults"] += 1
@@ -137,7 +137,7 @@ def low_s(fault: Fault) -> float:
 
 
 def _right(one: Incident, play: Play) -> bool:
-    return any(one.component == component_name(play, f) and _meets(one, f, play.origin_ns) for f in play.faults)
+    return any(one.component == name_truth_component(play, f) and _meets(one, f, play.origin_ns) for f in play.faults)
 
 
 def _meets(one: Incident, fault: Fault, origin_ns: int) -> bool:

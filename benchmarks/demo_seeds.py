@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.errors import FairleadError
-from fairlead.kit.demo.plan import draw
-from fairlead.kit.demo.play import Outcome, perform
+from fairlead.kit.demo.plan import draw_demo_plan
+from fairlead.kit.demo.play import Outcome, perform_demo_play
 
 SEEDS, QUICK = 20, 3
 
@@ -48,7 +48,7 @@ def play(seed: int, *, fuse: bool) -> Line:
     """Plays one seed."""
     began = time.monotonic()
     try:
-        outcome = perform(draw(seed), fuse=fuse)
+        outcome = perform_demo_play(draw_demo_plan(seed), fuse=fuse)
     except FairleadError as error:
         return Line(seed, time.monotonic() - began, None, str(error))
     return Line(seed, time.monotonic() - began, outcome)

@@ -40,10 +40,10 @@ from rich.table import Table
 
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judge_phases
 from fairlead.explain.analysis.interference.attribution import attribute_phase
-from fairlead.kit.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, state
+from fairlead.kit.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, classify_labelled_phases
 from fairlead.kit.testing.machine.phase_truth import TIED
 from fairlead.kit.testing.machine.population import TRIVIAL_BYTES
-from fairlead.kit.testing.machine.season import ordinary_season, small_season
+from fairlead.kit.testing.machine.season import build_ordinary_season, build_small_season
 from fairlead.kit.testing.machine.views import FULL, ORDINARY, View
 
 PARTS = ("detectors", "culprits", "health", "curves", "ordinary")
@@ -74,10 +74,10 @@ def main() -> None:
     figures: Figures = {"quick": chosen.quick, "seeds": seeds, "plays": plays}
     began = time.perf_counter()
     if {"detectors", "culprits"} & set(chosen.only):
-        seasons = [Plays.of(small_season(seed, plays, seconds), FULL, chosen.keep) for seed in seeds]
+        seasons = [Plays.of(build_small_season(seed, plays, seconds), FULL, chosen.keep) for seed in seeds]
         figures["small"] = whole(seasons, "small: client trace, forwarders, targets, metadata servers", chosen.only)
     if "ordinary" in chosen.only:
-        seasons = [Plays.of(ordinary_season(seed, plays, seconds), ORDINARY, chosen.keep) for seed in seeds]
+        seasons = [Plays.of(build_ordinary_season(seed, plays, seconds), ORDINARY, chosen.keep) for seed in seeds]
         figures["ordinary"] = whole(seasons, "the ordinary site: accounting, job_stats, target counters, logs", PARTS)
     if "health" in chosen.only:
         figures["health"] = health(seeds, chosen.quick, console)
@@ -103,7 +103,7 @@ def population(seasons: Sequence[Plays], title: str) -> Figures:
     n: Counter[str] = Counter()
     causes: Counter[str] = Counter()
     for season in seasons:
-        states, acting = state(season.labels), _acting(season)
+        states, acting = classify_labelled_phases(season.labels), _acting(season)
         names, words = season.phases["job_id"].to_pylist(), season.labels["verdict"].to_pylist()
         lost = season.labels["lost_s"].to_numpy(zero_copy_only=False)
         worst: dict[str, int] = {}
@@ -164,7 +164,10 @@ def stacked(seasons: Sequence[Plays], of: Callable[[int, Plays], Any]) -> np.nda
 def detectors(seasons: Sequence[Plays], said: Sequence[Said]) -> Figures:
     """F1 of every detector, and the reliability of what the expected one says."""
     play = stacked(seasons, lambda i, s: s.labels["play"].to_numpy() + 1000 * i)
-    strong, every = stacked(seasons, lambda _, s: state(s.labels)), stacked(seasons, lambda _, s: _lost_any(s))
+    strong, every = (
+        stacked(seasons, lambda _, s: classify_labelled_phases(s.labels)),
+        stacked(seasons, lambda _, s: _lost_any(s)),
+    )
     by_law, by_noise = stacked(seasons, lambda _, s: _slower(s)[0]), stacked(seasons, lambda _, s: _slower(s)[1])
     rows: list[tuple[str, str, np.ndarray]] = []
     if "explained" in said[0]:
@@ -253,7 +256,7 @@ def culprits(seasons: Sequence[Plays], said: Sequence[Said]) -> Figures:
     words: Counter[tuple[str, str]] = Counter()
     accusations: list[tuple[float, bool]] = []
     for season, judgement in zip(seasons, said, strict=True):
-        states = state(season.labels)
+        states = classify_labelled_phases(season.labels)
         strong, weak = judgement["candidates"].abnormal, judgement["candidates, all"].abnormal
         judgement["explained"], judgement["explained, all"] = strong.copy(), weak.copy()
         labels = season.labels.to_pylist()
@@ -349,7 +352,7 @@ def curves(seeds: Sequence[int], plays: int, seconds: int, keep: Path | None) ->
     table = Table("", "incidents", *names, "top-1", "category", "accused wrongly", title="F1 and culprits with less")
     figures: Figures = {}
     for name, more, view, many in cases:
-        seasons = [Plays.of(small_season(seed, many, seconds, **more), view, keep) for seed in seeds]
+        seasons = [Plays.of(build_small_season(seed, many, seconds, **more), view, keep) for seed in seeds]
         console.quiet = True
         try:
             got = figures[name] = whole(seasons, name, PARTS)

@@ -40,15 +40,16 @@ def main() -> None:
         folder = given.out / level
         shutil.rmtree(folder, ignore_errors=True)
         begun = time.perf_counter()
-        play = loads.steady(given.machine, given.seed, rows, given.seconds, random=given.random)
-        made = wire.write(play, folder, given.every)
+        play = loads.build_steady_load(given.machine, given.seed, rows, given.seconds, random=given.random)
+        made = wire.write_wire_files(play, folder, given.every)
         took = time.perf_counter() - begun
         per_day = made["bytes"] / given.seconds * DAY_S / 1e9
         told[level] = {key: value for key, value in made.items() if key != "files"} | {"folder": level}
         print(
             f"| {level} | {given.seconds} | {len(made['files']):,} | {made['rows']:,} | {made['ops_rows']:,} |"
             f" {made['ops_rows'] / given.seconds:,.0f} | {made['operations']:,} | {made['bytes'] / 1e6:.1f} |"
-            f" {made['bytes'] / made['rows']:.1f} | {per_day:.1f} | {loads.random_share(play):.0%} | {took:.1f} |"
+            f" {made['bytes'] / made['rows']:.1f} | {per_day:.1f} | {loads.measure_load_random_share(play):.0%} |"
+            f" {took:.1f} |"
         )
     (given.out / "levels.json").write_text(json.dumps(told, indent=1) + "\n")
 

@@ -28,7 +28,7 @@ from fairlead.decide.policies.next_run.behaviours import classify_behaviours, co
 from fairlead.decide.policies.next_run.contract import Run
 from fairlead.decide.sim import platform
 from fairlead.explain.analysis.history.category import scale_of
-from fairlead.kit.testing.machine.population import Mix, draw, programs
+from fairlead.kit.testing.machine.population import Mix, draw_population_jobs, draw_population_programs
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -61,7 +61,9 @@ def machine(quick: bool) -> list[Run]:
     """Jobs of programs of the labelled machine, one after another as they are handed in."""
     rng, small = np.random.default_rng(30), platform.build_small()
     mix = Mix(nontrivial_share=0.75, high_mdops_share=0.05, volume_scale=0.25)
-    jobs = draw(small, mix, 2000 if quick else 8000, rng, site=programs(small, mix, rng))
+    jobs = draw_population_jobs(
+        small, mix, 2000 if quick else 8000, rng, site=draw_population_programs(small, mix, rng)
+    )
     scale = scale_of(np.array([float(job.program.nodes) for job in jobs]))
     categories = [(job.program.user, job.program.name, int(size)) for job, size in zip(jobs, scale, strict=True)]
     names = [sum(step.each * step.writers for step in job.steps if step.op not in ("read", "write")) for job in jobs]

@@ -432,7 +432,7 @@ def test_a_faulty_page_is_a_refusal_that_names_it(draw: object) -> None:
 def test_the_doctor_lists_plug_ins_and_their_defects(installed: Path) -> None:
     _install(installed, "fairlead.policies", "bad", "Bad", "import nothing_of_this_name\n")
     with on_path(installed):
-        found = {check.name: check for check in doctor_plugins.checks(Machine())}
+        found = {check.name: check for check in doctor_plugins.check_plugins(Machine())}
     assert found["source scratch"].status == "ok"
     assert found["source scratch"].found == "package site-scratch 1.0"
     assert found["policy bad"].status == "missing"

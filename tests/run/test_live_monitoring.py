@@ -165,9 +165,9 @@ def sums(table: pa.Table, keys: list[str], columns: list[str]) -> dict[str, tupl
 
 
 def test_counters_of_servers_become_the_known_sums(server: Up, agent_file: Path, tmp_path: Path) -> None:
-    play = machine.small(20, TO_S)
+    play = machine.play_small_machine(20, TO_S)
     tree = MachineTree(play, tmp_path / "hosts", clients=[])
-    tree.tick(FROM_S)
+    tree.advance(FROM_S)
     rows = play.tables(FROM_S, TO_S)
     target = rows["target"].filter(pc.equal(rows["target"]["server"], "oss000"))
     whole, by_job = (target.filter(pc.equal(target["source"], source)) for source in ("obdfilter", "job_stats"))
@@ -184,7 +184,7 @@ def test_counters_of_servers_become_the_known_sums(server: Up, agent_file: Path,
             said = tmp_path / node / "said"
             assert until(lambda n=node, p=probes: known(server, n, p)), said.read_text() + server.said()
         for second in range(FROM_S + 10, TO_S + 1, 10):
-            tree.tick(second)
+            tree.advance(second)
         moved = sum(pc.sum(whole[name]).as_py() for name in ("read_bytes", "write_bytes"))
         wanted = (moved, moved, pc.sum(metadata["count"]).as_py())
         assert until(lambda: counted(server) == wanted), (counted(server), wanted)

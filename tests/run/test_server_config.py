@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError, InputError
-from fairlead.run.config import Config, kept, load, resolved, settable, shown
+from fairlead.run.config import (
+    Config,
+    build_config_policy,
+    format_config,
+    list_config_paths,
+    load_config,
+    resolve_config,
+)
 
 
 def _file(tmp_path: Path, text: str) -> Path:
@@ -18,10 +25,10 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 
 def test_no_file_is_enough() -> None:
-    config, origins = load(None, environment={})
+    config, origins = load_config(None, environment={})
     assert config == Config()
     assert origins == {}
-    whole = resolved(config)
+    whole = resolve_config(config)
     assert Path(whole.server.lake).is_absolute()
     assert whole.collector.listen[0].startswith("unix:")
     assert whole.collector.listen[1] == "tcp:127.0.0.1:8571"
@@ -31,7 +38,9 @@ def test_no_file_is_enough() -> None:
 def test_the_later_of_file_environment_and_flag_counts(tmp_path: Path) -> None:
     path = _file(tmp_path, "[carry]\nevery_s = 5\n[collector.limits]\nconnections = 7\nheader_s = 3\n")
     environment = {"FAIRLEAD_CARRY_EVERY_S": "6", "FAIRLEAD_COLLECTOR_LIMITS_HEADER_S": "4", "FAIRLEAD_LAKE": "/x"}
-    config, origins = load(path, environment=environment, flags=["carry.every_s=7", "api.listen=unix:/a,tcp:h:1"])
+    config, origins = load_config(
+        path, environment=environment, flags=["carry.every_s=7", "api.listen=unix:/a,tcp:h:1"]
+    )
     assert config.carry.every_s == 7
     assert config.collector.limits.header_s == 4
     assert config.collector.limits.connections == 7
@@ -65,36 +74,36 @@ def test_the_later_of_file_environment_and_flag_counts(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        load(_file(tmp_path, text), environment={})
+        load_config(_file(tmp_path, text), environment={})
     assert named in str(raised.value)
 
 
 def test_wrong_names_outside_the_file_are_named_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="FAIRLEAD_CARRY_EVRY_S"):
-        load(None, environment={"FAIRLEAD_CARRY_EVRY_S": "3"})
+        load_config(None, environment={"FAIRLEAD_CARRY_EVRY_S": "3"})
     with pytest.raises(ConfigError, match=r"carry\.evry_s"):
-        load(None, environment={}, flags=["carry.evry_s=3"])
+        load_config(None, environment={}, flags=["carry.evry_s=3"])
     with pytest.raises(ConfigError, match=r"carry\.every_s"):
-        load(None, environment={"FAIRLEAD_CARRY_EVERY_S": "often"})
+        load_config(None, environment={"FAIRLEAD_CARRY_EVERY_S": "often"})
     with pytest.raises(InputError):
-        load(tmp_path / "absent", environment={})
+        load_config(tmp_path / "absent", environment={})
 
 
 def test_what_is_shown_can_be_read_again(tmp_path: Path) -> None:
     text = "[keep]\nraw_days = 0\n[[feeds.drop]]\nfolder = '/in\"x'\n"
-    config, origins = load(_file(tmp_path, text), environment={}, flags=["carry.every_s=9"])
-    page = shown(resolved(config), origins, with_origin=True)
+    config, origins = load_config(_file(tmp_path, text), environment={}, flags=["carry.every_s=9"])
+    page = format_config(resolve_config(config), origins, with_origin=True)
     assert "every_s = 9.0  # flag" in page
     assert "# default" in page
-    again, _ = load(_file(tmp_path, page), environment={})
-    assert kept(again.keep) == kept(config.keep)
+    again, _ = load_config(_file(tmp_path, page), environment={})
+    assert build_config_policy(again.keep) == build_config_policy(config.keep)
     assert again.feeds == config.feeds
     assert again.carry == config.carry
-    assert kept(config.keep).raw_days is None
+    assert build_config_policy(config.keep).raw_days is None
     assert tomllib.loads(page)["carry"]["every_s"] == 9
 
 
 def test_every_setting_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "server-config.md").read_text(encoding="utf-8")
-    for path in settable():
+    for path in list_config_paths():
         assert f"`{path.rpartition('.')[2]}`" in page, path

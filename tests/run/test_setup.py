@@ -18,7 +18,7 @@ from fairlead.explain.questions.setup import LakeSeen, ServerSettings, TableActi
 from fairlead.explain.questions.setup_facts import inspect_lake
 from fairlead.kit.testing.machine import scenes
 from fairlead.run import setup_route as served
-from fairlead.run.config import load, resolved
+from fairlead.run.config import load_config, resolve_config
 from fairlead.show.web.identity import Person, RefusedError
 from fairlead.store.lake import Lake
 
@@ -82,7 +82,7 @@ def test_any_lake_gets_an_answer(tmp_path: Path, state: str) -> None:
 
 def test_what_was_recorded_is_connected_then_quiet(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    play = scenes.co_run(seconds=90)
+    play = scenes.build_co_run_scene(seconds=90)
     fill(lake, play.tables())
     soon, later = play.origin_ns + 120 * 10**9, play.origin_ns + 30 * 3600 * 10**9
     fresh = parts(list_setup_steps(ServerSettings(version="1"), inspect_lake(lake.place.root, soon, lake), soon))
@@ -109,7 +109,7 @@ class Doorman:
 
 
 def test_only_support_and_administrators_are_told(tmp_path: Path) -> None:
-    config, _ = load(None, environment={}, flags=[f"server.lake={tmp_path / 'lake'}"])
+    config, _ = load_config(None, environment={}, flags=[f"server.lake={tmp_path / 'lake'}"])
     door = Doorman()
 
     async def refused(_: Request, error: Exception) -> object:
@@ -119,7 +119,7 @@ def test_only_support_and_administrators_are_told(tmp_path: Path) -> None:
         return JSONResponse({"error": error.what}, error.status)
 
     app = Starlette(
-        routes=served.routes(resolved(config), door, lambda: NOW),
+        routes=served.build_setup_routes(resolve_config(config), door, lambda: NOW),
         exception_handlers={RefusedError: refused},  # type: ignore[dict-item]
     )
 

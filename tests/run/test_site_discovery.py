@@ -11,9 +11,9 @@ from fairlead.cli.main import Commands
 from fairlead.cli.site import site as command
 from fairlead.core.errors import ConfigError, UsageError
 from fairlead.core.model.site_file import build_mapping, check_site, parse_site
-from fairlead.kit.testing.machine import small
-from fairlead.run.site_discovery import discover
-from fairlead.run.site_text import site_text
+from fairlead.kit.testing.machine import play_small_machine
+from fairlead.run.site_discovery import discover_site
+from fairlead.run.site_text import format_site_text
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.lake import Lake
@@ -49,8 +49,8 @@ def machine_root(tmp_path: Path) -> Path:
 
 
 def test_a_node_with_slurm_and_lustre_tells_its_site(tmp_path: Path) -> None:
-    found = discover(machine_root(tmp_path), answer)
-    text = site_text(found.site, found.remarks)
+    found = discover_site(machine_root(tmp_path), answer)
+    text = format_site_text(found.site, found.remarks)
     site = parse_site(text)
     assert site == found.site
     assert check_site(site, expand_hostlist) == []
@@ -69,23 +69,23 @@ def test_a_node_with_slurm_and_lustre_tells_its_site(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_stands_in_the_file_as_a_comment(tmp_path: Path) -> None:
-    found = discover(tmp_path, nothing)
-    text = site_text(found.site, found.remarks)
+    found = discover_site(tmp_path, nothing)
+    text = format_site_text(found.site, found.remarks)
     assert parse_site(text).layers == ("client", "target")
     for remark in ("no Slurm commands", "no parallel file system", "no lake was asked", "no node was found"):
         assert f"# Not found out: {remark}" in text
 
 
 def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> None:
-    play = small(seed=3, seconds=120)
+    play = play_small_machine(seed=3, seconds=120)
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch("play")
         for table in play.tables().values():
             batch.add(table)
         batch.commit()
-    found = discover(tmp_path, nothing, lake)
-    site = parse_site(site_text(found.site, found.remarks))
+    found = discover_site(tmp_path, nothing, lake)
+    site = parse_site(format_site_text(found.site, found.remarks))
     assert site.layers == ("client", "forwarder", "target")
     assert [some.nodes for some in site.forwarders] == ["fwd[000-003]"]
     routed = {r["a"]: r["b"] for r in build_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "node_forwarder"}

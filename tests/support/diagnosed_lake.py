@@ -35,14 +35,18 @@ def co_run(runs: int = 4, *, seed: int = 7, disturbed: bool = True) -> Play:
     own = Step(op="write", volume=2 << 30, request=256 << 10, writers=1, files=1, label="own", compute_s=5.0)
     shared = Step(op="write", volume=8 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
     jobs = [
-        (owned(scenes.job(10 + k, [own], 1, name="oneone", mode="1-1"), "alice", "oneone"), _EVERY_S * k, 15)
+        (
+            owned(scenes.build_scene_job(10 + k, [own], 1, name="oneone", mode="1-1"), "alice", "oneone"),
+            _EVERY_S * k,
+            15,
+        )
         for k in range(runs)
     ]
     begin = _EVERY_S * runs
-    jobs.append((owned(scenes.job(1, [own], 1, name="oneone", mode="1-1"), "alice", "oneone"), begin, 15))
+    jobs.append((owned(scenes.build_scene_job(1, [own], 1, name="oneone", mode="1-1"), "alice", "oneone"), begin, 15))
     if disturbed:
-        jobs.append((owned(scenes.job(0, [shared], 15, name="nto1", mode="N-1"), "bob", "nto1"), begin, 0))
-    return scenes.play(jobs, int(begin) + 100, seed=seed)
+        jobs.append((owned(scenes.build_scene_job(0, [shared], 15, name="nto1", mode="N-1"), "bob", "nto1"), begin, 0))
+    return scenes.build_scene_play(jobs, int(begin) + 100, seed=seed)
 
 
 def fill(lake: Lake, tables: Mapping[str, pa.Table], stream: str = "play") -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.kit.sample.site import LAKE, TRUTH, prepared
+from fairlead.kit.sample.site import LAKE, TRUTH, prepare_sample_site
 from serving import Up
 from waiting import PATIENCE_S
 
@@ -37,7 +37,7 @@ def filled(shared: Path) -> Path:
     folder = shared / "sample-site"
     with (shared / "sample-site.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        prepared(folder, time.time_ns(), days=DAYS)
+        prepare_sample_site(folder, time.time_ns(), days=DAYS)
     return folder
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from random import Random
 
 from fairlead.core.clock import now_ns, sleep_s
-from fairlead.kit.demo.files import Files, files_of
+from fairlead.kit.demo.files import Files, open_demo_files
 
 KIB = 1 << 10
 SHARED_BYTES = 64 << 20
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--rest", type=float, default=0.0, help="seconds between two acts of a thread")
     args = parser.parse_args(arguments)
-    files = files_of(args.client, args.spool)
+    files = open_demo_files(args.client, args.spool)
     wait = args.start_ns + Random(args.seed).randrange(20_000_000)
     try:
         if args.kind == "shared":  # as large as it gets, so that writers need not wait for its length

@@ -34,8 +34,8 @@ from fairlead.explain.diagnosing.health_round import run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.diagnosing.site_file import read_system_site
 from fairlead.kit.demo.child_processes import Child, Children
-from fairlead.kit.demo.device import write_pace
-from fairlead.kit.demo.stage import READY_S, program, take_off
+from fairlead.kit.demo.device import write_device_pace
+from fairlead.kit.demo.stage import READY_S, build_stage_command, unmount_stage_folder
 from fairlead.see.ingest import find_traces, ingest_jobs
 from fairlead.steer.fs.fuse.mount_table import find_mount
 from fairlead.store.lake import Lake
@@ -134,7 +134,7 @@ class Plane:
         service = self.children.start(
             "metadata",
             [
-                *program("fairlead"),
+                *build_stage_command("fairlead"),
                 "tree",
                 "serve-metadata",
                 "--store",
@@ -190,12 +190,12 @@ class Plane:
         folder.mkdir()
         words = ["mount", "--foreground", "--spool", str(self.spool), self.address(home), str(folder)]
         # Told to end, it takes the mount off itself; killed, it could not.
-        return self.children.start(f"mount-{node}", [*program("fairlead"), *words], dies_by=signal.SIGTERM)
+        return self.children.start(f"mount-{node}", [*build_stage_command("fairlead"), *words], dies_by=signal.SIGTERM)
 
     def slow(self, target: str | None) -> None:
         """Lets a target's device serve at a quarter of its rate from now on, the others as ever."""
         pace = {name: TIMES_SLOWER if name == target else 1.0 for name in (*TARGETS, METADATA)}
-        write_pace(self.root / "pace.json", pace)
+        write_device_pace(self.root / "pace.json", pace)
 
     def clear(self) -> None:
         """Ends every process and takes off every mount."""
@@ -204,7 +204,7 @@ class Plane:
         for node in NODES:
             folder = Path(self.folder(node))
             if self.fuse and find_mount(str(folder)) is not None:
-                take_off(folder)
+                unmount_stage_folder(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
@@ -273,8 +273,8 @@ class Plane:
 
     def _ended(self, run: Run, children: Sequence[Child]) -> Run:
         for child in children:
-            if not child.ended_within(_GRACE_S) or child.reap():
-                raise child.died("a job ran")
+            if not child.wait_for_end(_GRACE_S) or child.reap():
+                raise child.build_death_error("a job ran")
         return msgspec.structs.replace(run, end_ns=now_ns())
 
     def _account(self, runs: Sequence[Run]) -> None:

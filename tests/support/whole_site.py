@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import msgspec
 
 from fairlead.core.access.tokens import Claims, issue_token
-from fairlead.run.api_application import ApiApplication, assembled
-from fairlead.run.config import Config, load, resolved
+from fairlead.run.api_application import ApiApplication, assemble_api_application
+from fairlead.run.config import Config, load_config, resolve_config
 from fairlead.show.web.people import accounts
 from fairlead.show.web.people.passwords import Passwords
 from fairlead.show.web.people.store import Store
@@ -65,7 +65,7 @@ class Whole:
         (folder / "state").mkdir(exist_ok=True)
         file = folder / "server.toml"
         file.write_text(f'[server]\nlake = "{folder / "lake"}"\nstate = "{folder / "state"}"\n{settings}')
-        self.config: Config = resolved(load(file, environment={})[0])
+        self.config: Config = resolve_config(load_config(file, environment={})[0])
         if lake is None:
             lake = site(folder / "lake")
             others(lake, (Other("101", 120, 420), Other("102", 380, 700, target="OST0", forwarder="f1", mdt="MDT0")))
@@ -74,13 +74,13 @@ class Whole:
             kept = Passwords(MEMORY, 1).hash(PASSWORD)
             for name, role, projects in PEOPLE:
                 accounts.add_account(store, name, role=role, projects=projects, password=kept)  # type: ignore[arg-type]
-        self.made: ApiApplication = assembled(self.config, KEY, self.lake, clock=lambda: self.wall)
+        self.made: ApiApplication = assemble_api_application(self.config, KEY, self.lake, clock=lambda: self.wall)
         self.app = self.made.app
 
     def again(self) -> None:
         """As after a restart: the same folder, nothing of memory."""
         self.made.close()
-        self.made = assembled(self.config, KEY, self.lake, clock=lambda: self.wall)
+        self.made = assemble_api_application(self.config, KEY, self.lake, clock=lambda: self.wall)
         self.app = self.made.app
 
     def close(self) -> None:

@@ -254,7 +254,7 @@ def welcome_account(name: str, config: Config, as_json: bool) -> None:
 
     Without any administrator yet, NAME becomes the first.
     """
-    from fairlead.run.first_sign_in import base
+    from fairlead.run.first_sign_in import find_first_sign_in_address
     from fairlead.show.web.people import accounts
     from fairlead.show.web.people.credentials import make_welcome
     from fairlead.show.web.people.store import NobodyError
@@ -269,7 +269,7 @@ def welcome_account(name: str, config: Config, as_json: bool) -> None:
             raise UsageError(f"{name} cannot be let in here", remedy="fairlead account list says why")
         key = make_welcome(store, name)
         _note(store, "welcome", name)
-    address = f"{base(config, _listening(config))}/welcome#{key}"
+    address = f"{find_first_sign_in_address(config, _listening(config))}/welcome#{key}"
     if as_json:
         print_json({"schema": "fairlead.welcome/1", "name": name, "url": address})
     else:
@@ -309,12 +309,12 @@ def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
 
 
 def _config(state: Path | None, lake: Path | None, file: Path | None) -> Config:
-    from fairlead.run.config import load, resolved
+    from fairlead.run.config import load_config, resolve_config
 
     flags = [f"server.state={state.absolute()}"] if state else []
     if lake:
         flags.append(f"server.lake={lake.absolute()}")
-    return resolved(load(file, flags=flags)[0])
+    return resolve_config(load_config(file, flags=flags)[0])
 
 
 def _store(config: Config, *, create: bool = True) -> Store:

@@ -434,22 +434,22 @@ def _ask(
 ) -> dict[str, Any]:
     import msgspec
 
-    from fairlead.run.server_client import exchange, read_token, refused
+    from fairlead.run.server_client import build_server_refusal, exchange_with_server, read_server_token
     from fairlead.show.alerts.subscription_routes import ROOT
 
-    status, answer = exchange(server, method, ROOT + below, read_token(token_file), ca, body)
+    status, answer = exchange_with_server(server, method, ROOT + below, read_server_token(token_file), ca, body)
     if status != 200:
-        raise refused(server, status, answer)
+        raise build_server_refusal(server, status, answer)
     try:
         return msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.DecodeError:
-        raise refused(server, status, answer) from None
+        raise build_server_refusal(server, status, answer) from None
 
 
 def _config(file: Path | None) -> Config:
-    from fairlead.run.config import load, resolved
+    from fairlead.run.config import load_config, resolve_config
 
-    return resolved(load(file)[0])
+    return resolve_config(load_config(file)[0])
 
 
 def _state(config: Config, *, create: bool = True) -> State:

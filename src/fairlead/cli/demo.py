@@ -60,13 +60,13 @@ def demo(
     """
     import msgspec
 
-    from fairlead.kit.demo.plan import draw
-    from fairlead.kit.demo.play import perform
+    from fairlead.kit.demo.plan import draw_demo_plan
+    from fairlead.kit.demo.play import perform_demo_play
 
     for folder, option in ((html.parent, "--html"), (keep, "--keep")):
         _must_be_writable(folder, option)
     chosen = int.from_bytes(os.urandom(2), "little") if seed is None else seed
-    play = draw(chosen)
+    play = draw_demo_plan(chosen)
     fuse = not no_fuse and _fuse_works()
     signal.signal(signal.SIGTERM, _as_interrupt)
     from fairlead.cli import demo_pages
@@ -74,7 +74,7 @@ def demo(
 
     asked = True if browser and pages is None else pages
     with _held(keep, for_pages=demo_pages.wanted(asked)) as held:
-        outcome = perform(play, fuse=fuse, keep=held, say=say)
+        outcome = perform_demo_play(play, fuse=fuse, keep=held, say=say)
         write_whole(html, _page(outcome).encode())
         kept, told = outcome.kept, outcome if keep is not None else msgspec.structs.replace(outcome, kept=None)
         if as_json:

@@ -39,7 +39,7 @@ def agreed(pages: bool | None) -> bool:
 
 def serve(lake: Path, jobs: list[str], *, browser: bool) -> None:
     """Serves the lake of a run until SIGTERM or Ctrl-C. `jobs`: the worst first. Raises FairleadError."""
-    from fairlead.run.up import up
+    from fairlead.run.up import bring_up_server
 
     analysed(lake)
 
@@ -55,17 +55,17 @@ def serve(lake: Path, jobs: list[str], *, browser: bool) -> None:
                 webbrowser.open(address)
 
     config = settings(lake)
-    up(config, told, lambda: None)
+    bring_up_server(config, told, lambda: None)
 
 
 def settings(lake: Path) -> Config:
     """Settings of a server of this lake only, with a state of its own beside it."""
-    from fairlead.run.config import load, resolved
+    from fairlead.run.config import load_config, resolve_config
 
     state = lake.parent / "state"
     addresses = (f"collector.listen={FREE}", f"api.listen={FREE}")
-    config, _ = load(None, environment={}, flags=[f"server.lake={lake}", f"server.state={state}", *addresses])
-    return resolved(config)
+    config, _ = load_config(None, environment={}, flags=[f"server.lake={lake}", f"server.state={state}", *addresses])
+    return resolve_config(config)
 
 
 def analysed(lake: Path) -> None:

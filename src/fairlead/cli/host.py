@@ -8,7 +8,7 @@ from fairlead.cli.messages import print_json
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import json_option
 from fairlead.core.errors import MissingDependencyError
-from fairlead.run.doctor import Check, Machine, examine, usable
+from fairlead.run.doctor import Check, Machine, does_doctor_pass, run_doctor_checks
 from fairlead.run.doctor.check import STATUSES
 
 SCHEMA = "fairlead.doctor/1"
@@ -30,12 +30,12 @@ def check_host(as_json: bool) -> None:
     what monitoring needs, trace recorders and optional extras. Changes nothing. Exits with 0 unless the core itself
     cannot work here.
     """
-    checks = examine(Machine())
+    checks = run_doctor_checks(Machine())
     if as_json:
-        print_json({"schema": SCHEMA, "usable": usable(checks), "checks": checks})
+        print_json({"schema": SCHEMA, "usable": does_doctor_pass(checks), "checks": checks})
     else:
         _print_table(checks)
-    if not usable(checks):
+    if not does_doctor_pass(checks):
         broken = next(check for check in checks if check.area == "core" and check.status == "missing")
         raise MissingDependencyError(
             f"fairlead cannot work here: {broken.name}", where=broken.found, remedy=broken.command or broken.hint

@@ -55,14 +55,19 @@ def show_status(
 ) -> int:
     """Show how the server and its sources are. Exits with 4 if something needs attention."""
     from fairlead.core.clock import now_ns
-    from fairlead.run.lake_health import lake_health
-    from fairlead.run.server_client import found_url, health, read_token
+    from fairlead.run.lake_health import read_lake_health
+    from fairlead.run.server_client import find_server_url, read_server_token, request_server_health
     from fairlead.see.collector.health import ALL, TROUBLED
 
     found = (
-        lake_health(lake, now_ns())
+        read_lake_health(lake, now_ns())
         if lake is not None
-        else health(url or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED)
+        else request_server_health(
+            url or find_server_url(),
+            read_server_token(token_file),
+            ca,
+            which=ALL if everything or as_json else TROUBLED,
+        )
     )
     if as_json:
         import msgspec

@@ -41,16 +41,16 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
     Asks Slurm, Lustre, /proc/mounts and the hosts file of this node, and a lake. What was not found out stands in the
     file as a comment.
     """
-    from fairlead.run.site_discovery import discover
-    from fairlead.run.site_text import site_text
+    from fairlead.run.site_discovery import discover_site
+    from fairlead.run.site_text import format_site_text
 
     lake = None
     if lake_dir is not None:
         from fairlead.store.lake import Lake
 
         lake = Lake.open(lake_dir)
-    found = discover(root, lake=lake)
-    text = site_text(found.site, found.remarks)
+    found = discover_site(root, lake=lake)
+    text = format_site_text(found.site, found.remarks)
     if output is None:
         click.echo(text, nl=False)
         return

@@ -67,9 +67,9 @@ def up(
     its own key and tokens. Prints one line `ready NAME ADDRESS` on stderr for each address when clients may come.
     SIGHUP reads settings, keys and certificates again.
     """
-    from fairlead.run.config import Config, Origins, load, resolved, shown
-    from fairlead.run.up import must_be_usable
-    from fairlead.run.up import up as serve
+    from fairlead.run.config import Config, Origins, format_config, load_config, resolve_config
+    from fairlead.run.up import bring_up_server as serve
+    from fairlead.run.up import check_up_config
 
     given = [*flags]
     if lake is not None:
@@ -79,20 +79,20 @@ def up(
     if state is not None and not sample_site:
         raise UsageError("--state goes with --sample-site", remedy="--set server.state=DIR for a server of a site")
     if sample_site:
-        from fairlead.kit.sample.site import default_folder, settings
+        from fairlead.kit.sample.site import adapt_sample_site_config, find_sample_site_folder
 
-        folder = (state or default_folder()).absolute()
+        folder = (state or find_sample_site_folder()).absolute()
 
     def read() -> tuple[Config, Origins]:
-        found, where = load(file, flags=given)
-        return resolved(settings(found, folder) if sample_site else found), where
+        found, where = load_config(file, flags=given)
+        return resolve_config(adapt_sample_site_config(found, folder) if sample_site else found), where
 
     config, origins = read()
     if show_config:
-        click.echo(shown(config, origins, with_origin=origin))
+        click.echo(format_config(config, origins, with_origin=origin))
         return
     if check:
-        must_be_usable(config)
+        check_up_config(config)
         say("the settings can be used")
         return
     logging.basicConfig(
@@ -104,7 +104,7 @@ def up(
 
         try:
             fresh = read()[0]
-            must_be_usable(fresh)
+            check_up_config(fresh)
         except FairleadError as error:
             say(f"the settings stay as they are: {error}")
             return None
@@ -115,9 +115,9 @@ def up(
         return
     from fairlead.cli.history import show_progress
     from fairlead.core import clock
-    from fairlead.kit.sample.site import alive, prepared
+    from fairlead.kit.sample.site import keep_sample_site_alive, prepare_sample_site
 
     with show_progress("sample site") as done:
-        sample = prepared(folder, clock.now_ns(), done=done, say=say)
-    with alive(folder, sample):
+        sample = prepare_sample_site(folder, clock.now_ns(), done=done, say=say)
+    with keep_sample_site_alive(folder, sample):
         serve(config, say, reload)

@@ -54,7 +54,7 @@ class LakeReader(Protocol):
         ...
 
 
-def begin(config: Any, stop: threading.Event) -> list[threading.Thread]:
+def start_alert_loop(config: Any, stop: threading.Event) -> list[threading.Thread]:
     """Starts looking and sending, in threads that end with `stop`; none when nothing is to be told."""
     alerts: Alerts = config.alerts
     if not (alerts.on and alerts.routes and (alerts.rules or alerts.digest or alerts.subscriptions)):
@@ -68,7 +68,7 @@ def begin(config: Any, stop: threading.Event) -> list[threading.Thread]:
         advice = load_advice()
         with State(folder) as state:
             while not stop.wait(alerts.every_s):
-                step(lake, state, alerts, advice, clock.now_ns())
+                run_alert_step(lake, state, alerts, advice, clock.now_ns())
 
     def sending(route: str) -> None:
         sender = Sender(folder, alerts, route, clock.now_ns)
@@ -99,11 +99,11 @@ def _kept(name: str, work: Callable[[], None], stop: threading.Event) -> None:
         stop.wait(_AFTER_FAULT_S)
 
 
-def step(lake: LakeReader, state: State, alerts: Alerts, advice: AdviceSet, now_ns: int) -> Look:
+def run_alert_step(lake: LakeReader, state: State, alerts: Alerts, advice: AdviceSet, now_ns: int) -> Look:
     """One look at what is new in the lake, at what is not over, and at whether a digest is due. Raises LakeError."""
     mark = state.mark(_MADE)
     since_ns = now_ns - FIRST_NS if mark is None else mark - OVERLAP_NS
-    concerns = new_concerns(lake, state, advice, since_ns)
+    concerns = _read_new_concerns(lake, state, advice, since_ns)
     found = evaluate_concerns(state, alerts, concerns, now_ns)
     newest = max([mark or since_ns, *(one.made_ns for one in concerns)])
     with state.change():
@@ -132,7 +132,7 @@ QUALIFY row_number() OVER (PARTITION BY job_id ORDER BY start_ns DESC) = 1
 """
 
 
-def new_concerns(lake: LakeReader, state: State, advice: AdviceSet, since_ns: int) -> list[Concern]:
+def _read_new_concerns(lake: LakeReader, state: State, advice: AdviceSet, since_ns: int) -> list[Concern]:
     """What was made since then and is not known in this form. Raises LakeError."""
     findings = _new_rows(lake, state, "finding", "detail, made_ns, withdrawn, job_id", since_ns)
     incidents = _new_rows(lake, state, "incident", "detail, made_ns, withdrawn", since_ns)

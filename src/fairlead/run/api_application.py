@@ -15,9 +15,9 @@ from fairlead.core.clock import now_ns
 from fairlead.explain.diagnosing.site_file import read_site_facts
 from fairlead.explain.questions.question import Asking
 from fairlead.run import setup_route as setup
-from fairlead.run.config import Config, kept
+from fairlead.run.config import Config, build_config_policy
 from fairlead.run.whatif import routes as whatif_routes
-from fairlead.run.whatif.queue import whatif_runs
+from fairlead.run.whatif.queue import build_whatif_queue
 from fairlead.show.alerts import routes as alerts
 from fairlead.show.web import site_pages
 from fairlead.show.web.api import export
@@ -38,7 +38,9 @@ class ApiApplication:
     close: Callable[[], None]
 
 
-def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int] = now_ns) -> ApiApplication:
+def assemble_api_application(
+    config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int] = now_ns
+) -> ApiApplication:
     """The application of a server with these (resolved) settings; `clock` tells the time (epoch ns).
 
     Raises ConfigError, LakeError, MissingDependencyError."""
@@ -55,21 +57,21 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
     asking = Asking(lake, facts=read_site_facts(config.server.site))
     state = Path(config.server.state)
     people = build_entrance(state, config.web, key, lake, wall=clock)
-    asking.keep = kept(config.keep)
+    asking.keep = build_config_policy(config.keep)
     asking.acknowledged = alerts.read_acknowledged_ids(state)
     more = [
         *people.routes,
         *alerts.build_alert_routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
         *export.build_export_routes(asking, settings, people.door, clock),
-        *setup.routes(config, people.door, clock, lake),
+        *setup.build_setup_routes(config, people.door, clock, lake),
         *site_pages.routes(asking, settings, people.door, clock),
     ]
     described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
-    replays = whatif_runs(config)
+    replays = build_whatif_queue(config)
     if replays is not None:
         replays.start()
         described += whatif_routes.OPERATIONS
-        more += whatif_routes.routes(replays, people.door, noted=people.noted)
+        more += whatif_routes.build_whatif_routes(replays, people.door, noted=people.noted)
     app = build_application(
         asking,
         settings,
@@ -78,7 +80,7 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
         more=[*more, *serving.build_page_routes()],
         guards=people.guards,
         described=described,
-        followed={"whatif": whatif_routes.followed(replays)} if replays else {},
+        followed={"whatif": whatif_routes.build_whatif_follower(replays)} if replays else {},
     )
 
     def close() -> None:

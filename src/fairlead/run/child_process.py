@@ -19,7 +19,7 @@ import msgspec
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
 from fairlead.core.safe_text import escape_text
-from fairlead.run.config import Config, kept
+from fairlead.run.config import Config, build_config_policy
 
 _PR_SET_PDEATHSIG = 1
 
@@ -58,7 +58,7 @@ class Pulse:
         self.tell("beat")
 
 
-def die_with(parent: int) -> None:
+def end_process_with_parent(parent: int) -> None:
     """The kernel kills this process when its parent has ended, however that ended."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -66,10 +66,10 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def main() -> int:
+def run_child_process() -> int:
     """Runs one child to its end; returns its exit code."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    die_with(task.parent)
+    end_process_with_parent(task.parent)
     logging.basicConfig(format=f"{task.name}: %(message)s", level=logging.INFO, stream=sys.stderr)
     pulse = Pulse(task.pulse)
     try:
@@ -97,7 +97,7 @@ def _collector(task: Task, pulse: Pulse) -> None:
         lake=Path(config.server.lake),
         collector=config.collector,
         carry=config.carry,
-        keep=kept(config.keep),
+        keep=build_config_policy(config.keep),
         feeds=lambda: build_feeds(config.feeds),
         token_key=Path(config.collector.token_key),
         memory=config.server.memory,
@@ -116,7 +116,7 @@ def _analysis(task: Task, pulse: Pulse) -> None:
     worker = threading.Thread(target=_beating, args=(pulse, stop), daemon=True)
     worker.start()
     pulse.ready()
-    alerting.begin(task.config, stop)
+    alerting.start_alert_loop(task.config, stop)
     run(task.config, stop)
     stop.set()
 
@@ -128,7 +128,7 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 
 def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.core.access.tokens import read_key
-    from fairlead.run.api_application import assembled
+    from fairlead.run.api_application import assemble_api_application
     from fairlead.see.collector.serving import serve_application
     from fairlead.store.lake import Lake
 
@@ -138,10 +138,10 @@ def _api(task: Task, pulse: Pulse) -> None:
         clock.sleep_s(0.1)
     key = read_key(Path(config.collector.token_key))
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
-    made = assembled(config, key, lake)
+    made = assemble_api_application(config, key, lake)
     serve_application(made.app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
     made.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_child_process())

@@ -106,7 +106,7 @@ Origins = dict[str, str]
 """Where a setting (by its dotted path) is from; what is not in it is a default."""
 
 
-def load(
+def load_config(
     file: Path | None, *, environment: Mapping[str, str] = os.environ, flags: Sequence[str] = ()
 ) -> tuple[Config, Origins]:
     """Settings from a file (None: none), the environment (`FAIRLEAD_COLLECTOR_LISTEN=...`) and flags
@@ -117,7 +117,7 @@ def load(
         raw = _read(file)
         _decoded(raw, str(file))
         origins.update((path, str(file)) for path in _leaves(raw))
-    names = {f"{PREFIX}_{path.upper().replace('.', '_')}": path for path in settable()}
+    names = {f"{PREFIX}_{path.upper().replace('.', '_')}": path for path in list_config_paths()}
     for name in sorted(environment):
         if name in names:
             _put(raw, names[name], environment[name], name)
@@ -164,7 +164,7 @@ def _named(message: str, where: str) -> ConfigError:
     return ConfigError(f"{path}: {what[:1].lower()}{what[1:]}", where=where, remedy="docs: reference/server-config")
 
 
-def settable() -> list[str]:
+def list_config_paths() -> list[str]:
     """Paths of all settings that are no tables of tables: those an environment variable or a flag can give."""
     return [path for path, _ in _fields(Config) if not path.startswith("feeds.") and path not in _TABLES]
 
@@ -256,7 +256,7 @@ def _values(raw: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield from _values(value, f"{before}{name}.")
 
 
-def resolved(config: Config) -> Config:
+def resolve_config(config: Config) -> Config:
     """`config` with every folder, file and address said outright. Nothing is made."""
     lake = Path(config.server.lake) if config.server.lake else find_default_lake()
     state = Path(config.server.state) if config.server.state else lake.absolute().parent
@@ -275,14 +275,14 @@ def resolved(config: Config) -> Config:
     )
 
 
-def kept(policy: Policy) -> Policy:
+def build_config_policy(policy: Policy) -> Policy:
     """The policy with 0 as for ever, as files say it: TOML has no null."""
     fields = {name: getattr(policy, name) or None for name in policy.__struct_fields__ if name != "tables"}
     tables = {name: days or None for name, days in policy.tables.items()}
     return Policy(**fields, tables=tables)
 
 
-def shown(config: Config, origins: Origins, *, with_origin: bool) -> str:
+def format_config(config: Config, origins: Origins, *, with_origin: bool) -> str:
     """All settings as TOML; with `with_origin` each line says where its value is from."""
     lines: list[str] = []
     table = ""

@@ -30,7 +30,7 @@ class SampleAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     projects: tuple[str, ...] = ()
 
 
-def first_sign_in(config: Config, addresses: Sequence[str]) -> list[str]:
+def prepare_first_sign_in(config: Config, addresses: Sequence[str]) -> list[str]:
     """What to tell whoever starts the server; nothing when somebody can sign in. `addresses` the API listens on. Raises
     LakeError, ConfigError, InputError."""
     state = Path(config.server.state)
@@ -42,12 +42,12 @@ def first_sign_in(config: Config, addresses: Sequence[str]) -> list[str]:
         key = make_welcome(store, FIRST)
         write_entry(store, "", "welcome", FIRST, how="server")
     return [
-        f"sign in: {base(config, addresses)}/welcome#{key}",
+        f"sign in: {find_first_sign_in_address(config, addresses)}/welcome#{key}",
         f"that address is good once, for an hour; another one: fairlead account welcome --state {state}",
     ]
 
 
-def base(config: Config, addresses: Sequence[str]) -> str:
+def find_first_sign_in_address(config: Config, addresses: Sequence[str]) -> str:
     """The address of the pages for a browser on this machine, or the one the settings name."""
     if config.web.origin:
         return config.web.origin.rstrip("/")

@@ -16,7 +16,7 @@ from fairlead.store.lake import Lake
 from fairlead.store.wal import list_segments
 
 
-def lake_health(root: Path, now_ns: int) -> Health:
+def read_lake_health(root: Path, now_ns: int) -> Health:
     """The same document a server gives, as far as the lake knows. Raises LakeError."""
     lake = Lake.open(root)
     sources = Sources(started_ns=0, silent_periods=3.0, period_ns=60_000_000_000)

@@ -36,7 +36,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def found_url(state: Path | None = None) -> str:
+def find_server_url(state: Path | None = None) -> str:
     """`$FAIRLEAD_URL`; else where the server of the default lake says it listens; else the default address."""
     named = os.environ.get("FAIRLEAD_URL")
     if named:
@@ -49,7 +49,7 @@ def found_url(state: Path | None = None) -> str:
         return DEFAULT_URL
 
 
-def read_token(file: Path | None) -> str:
+def read_server_token(file: Path | None) -> str:
     """The token in a file, or of `$FAIRLEAD_TOKEN_FILE`; empty when there is none. Raises InputError."""
     named = file or (Path(os.environ["FAIRLEAD_TOKEN_FILE"]) if os.environ.get("FAIRLEAD_TOKEN_FILE") else None)
     if named is None:
@@ -60,24 +60,24 @@ def read_token(file: Path | None) -> str:
         raise InputError("the token cannot be read", where=str(named), remedy="check the path") from error
 
 
-def health(url: str, token: str, authority: Path | None = None, *, which: str = ALL) -> Health:
+def request_server_health(url: str, token: str, authority: Path | None = None, *, which: str = ALL) -> Health:
     """What the server says of itself; `which` sources one by one (`collector.health`). Raises NoAnswerError,
     ServerError."""
-    status, body = get(url, f"/api/v1/health?sources={which}", token, authority)
+    status, body = _get(url, f"/api/v1/health?sources={which}", token, authority)
     if status != 200:
-        raise refused(url, status, body)
+        raise build_server_refusal(url, status, body)
     try:
         return msgspec.json.decode(body, type=Health)
     except msgspec.DecodeError as error:
         raise ServerError("it answers, but not as a fairlead server", where=url) from error
 
 
-def get(url: str, path: str, token: str, authority: Path | None = None) -> tuple[int, bytes]:
+def _get(url: str, path: str, token: str, authority: Path | None = None) -> tuple[int, bytes]:
     """Status and body of one GET. `url`: http://HOST:PORT, https://HOST:PORT or unix:PATH. Raises NoAnswerError."""
-    return exchange(url, "GET", path, token, authority)
+    return exchange_with_server(url, "GET", path, token, authority)
 
 
-def exchange(
+def exchange_with_server(
     url: str, method: str, path: str, token: str, authority: Path | None = None, body: bytes | None = None
 ) -> tuple[int, bytes]:
     """As `get`, with any method and a body."""
@@ -119,7 +119,7 @@ def _connection(url: str, authority: Path | None) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(parts.hostname, port or 8571, timeout=TIMEOUT_S)
 
 
-def refused(url: str, status: int, body: bytes) -> ServerError:
+def build_server_refusal(url: str, status: int, body: bytes) -> ServerError:
     """The error for an answer that is none."""
     try:
         told = msgspec.json.decode(body)

@@ -36,7 +36,7 @@ OPERATIONS = (
 )
 
 
-def settled(config: Config, *, accounts: int | None = None) -> ServerSettings:
+def _describe_settings(config: Config, *, accounts: int | None = None) -> ServerSettings:
     """What the settings (resolved) say."""
     web, feeds = config.web, config.feeds
     ways = [
@@ -87,7 +87,7 @@ def _bound(config: Config, name: str, wanted: list[str]) -> list[str]:
     return [f"unix:{Path(one).name}" if one.startswith("unix:") else one for one in wanted]
 
 
-def people_known(state: Path) -> int | None:
+def _count_accounts(state: Path) -> int | None:
     """How many accounts there are; None where that cannot be told."""
     from fairlead.show.web.people.accounts import list_accounts
     from fairlead.show.web.people.store import Store
@@ -99,12 +99,14 @@ def people_known(state: Path) -> int | None:
         return None
 
 
-def routes(config: Config, door: Door, clock: Callable[[], int], lake: Lake | None = None) -> list[BaseRoute]:
+def build_setup_routes(
+    config: Config, door: Door, clock: Callable[[], int], lake: Lake | None = None
+) -> list[BaseRoute]:
     """The route. `config` is resolved."""
 
     def told() -> Setup:
         now_ns = clock()
-        known = settled(config, accounts=people_known(Path(config.server.state)))
+        known = _describe_settings(config, accounts=_count_accounts(Path(config.server.state)))
         return list_setup_steps(known, inspect_lake(Path(config.server.lake), now_ns, lake), now_ns)
 
     async def answer(request: Request) -> Response:

@@ -74,12 +74,12 @@ class _SeenComponents:
     devices: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-def run_command(argv: list[str]) -> str:
+def _run_command(argv: list[str]) -> str:
     """Its output as text. Raises AbsentError, OSError."""
     return read_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
 
 
-def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None = None) -> Discovery:
+def discover_site(root: Path = Path("/"), run: Run = _run_command, lake: Tables | None = None) -> Discovery:
     """A site from what `root`, the commands and a lake tell. Raises LakeError."""
     found = Discovery(SiteFile())
     seen = _from_lake(lake) if lake is not None else _SeenComponents()

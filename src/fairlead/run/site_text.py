@@ -23,7 +23,7 @@ _PARTS = {
 }
 
 
-def site_text(site: SiteFile, remarks: Mapping[str, Sequence[str]]) -> str:
+def format_site_text(site: SiteFile, remarks: Mapping[str, Sequence[str]]) -> str:
     """TOML that `model.site.parse_site` reads back as `site`; remarks stand as comments at their part."""
     lines = [
         "# The site as fairlead found it. `fairlead site check` says what does not fit together.",

@@ -19,7 +19,7 @@ from fairlead.core.access.tls import build_server_context
 from fairlead.core.access.tokens import AGENT, OPERATOR, Claims, issue_token, make_key, read_key
 from fairlead.core.errors import FairleadError, ServerError
 from fairlead.run.config import Config
-from fairlead.run.first_sign_in import first_sign_in
+from fairlead.run.first_sign_in import prepare_first_sign_in
 from fairlead.run.supervisor import Supervisor
 from fairlead.run.systemd_notify import Notifier
 from fairlead.see.collector.listeners import bind_socket, format_address, parse_address
@@ -41,7 +41,7 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     api: list[str]
 
 
-def must_be_usable(config: Config) -> None:
+def check_up_config(config: Config) -> None:
     """What `--check` looks at beyond the settings themselves. Raises FairleadError."""
     from fairlead.see.collector.feeds import build_feeds
     from fairlead.show.alerts.delivery import build_courier
@@ -56,13 +56,13 @@ def must_be_usable(config: Config) -> None:
         build_server_context(Path(config.collector.tls_certificate), Path(config.collector.tls_key))
 
 
-def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config | None]) -> None:
+def bring_up_server(config: Config, say: Callable[[str], None], reload: Callable[[], Config | None]) -> None:
     """Runs the server until SIGTERM. `config` is resolved. `say` is told where it listens, and of files it made. Raises
     FairleadError when it cannot begin."""
     os.umask(os.umask(0o077) | 0o027)  # who works on what is not for everyone on this machine
     state = Path(config.server.state)
     state.mkdir(parents=True, exist_ok=True)
-    must_be_usable(config)
+    check_up_config(config)
     for line in _make_secrets(config, state):
         say(line)
     for text in config.collector.listen + config.api.listen:
@@ -95,7 +95,7 @@ def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config |
                     say(f"ready {name} {address}")
             if addresses["api"]:
                 try:
-                    told = first_sign_in(config, addresses["api"])
+                    told = prepare_first_sign_in(config, addresses["api"])
                 except FairleadError as error:  # what is collected does not wait for people
                     told = [str(error)]
                 for line in told:

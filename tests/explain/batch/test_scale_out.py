@@ -38,9 +38,9 @@ from fairlead.explain.questions.distributions import DistributionCache, build_ut
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.kit.testing.machine import small
+from fairlead.kit.testing.machine import play_small_machine
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.wire import Body, bodies
+from fairlead.kit.testing.machine.wire import Body, build_wire_bodies
 from fairlead.store.lake import Lake
 from fairlead.store.retention import expire_days
 from fairlead.store.rollups import derive_rollups
@@ -57,12 +57,12 @@ SETTINGS = '[collector]\nshard = "{shard}"\n[carry]\nevery_s = 1\n'
 @pytest.fixture(scope="module")
 def play() -> Play:
     """Six minutes around a midnight, so that days and hours are cut right through."""
-    return replace(small(seed=7, seconds=360), origin_ns=MIDNIGHT_NS - 180 * S)
+    return replace(play_small_machine(seed=7, seconds=360), origin_ns=MIDNIGHT_NS - 180 * S)
 
 
 @pytest.fixture(scope="module")
 def sent(play: Play) -> list[Body]:
-    return list(bodies(play, every_s=120))
+    return list(build_wire_bodies(play, every_s=120))
 
 
 def beside(first: Up, folder: Path, shard: str) -> Up:

@@ -21,7 +21,7 @@ from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, summarise_end
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import Sight
-from fairlead.kit.testing.machine import small
+from fairlead.kit.testing.machine import play_small_machine
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
 from waiting import PATIENCE_S
@@ -33,7 +33,7 @@ Tables = dict[str, pa.Table]
 
 @pytest.fixture(scope="module")
 def play() -> Tables:
-    return small(seed=7, seconds=240).tables()
+    return play_small_machine(seed=7, seconds=240).tables()
 
 
 @pytest.fixture

@@ -117,8 +117,10 @@ def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
 def test_a_slow_target_becomes_one_incident_that_ends(tmp_path: Path) -> None:
     """Found while it lasts; told once, goes on, ends; a second look writes nothing."""
     step = Step(op="write", volume=400 << 30, writers=64, files=64, label="steady")
-    jobs = [(scenes.job(n, [step], 16, name=f"steady{n}"), 0.0, 16 * n) for n in range(4)]
-    play = scenes.play(jobs, 600, faults=[Fault(component="target", number=0, from_s=120.0, to_s=420.0, factor=0.1)])
+    jobs = [(scenes.build_scene_job(n, [step], 16, name=f"steady{n}"), 0.0, 16 * n) for n in range(4)]
+    play = scenes.build_scene_play(
+        jobs, 600, faults=[Fault(component="target", number=0, from_s=120.0, to_s=420.0, factor=0.1)]
+    )
     lake = lake_of(tmp_path / "lake", play.tables())
     settings = Diagnosis(least_minutes=2.0)
     open_at, rows = [], []

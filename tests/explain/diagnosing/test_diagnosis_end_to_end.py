@@ -69,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         token.write_text(up.token("reader"))
         token.chmod(0o600)
         told = json.loads((up.state / "addresses.json").read_text())
-        play = scenes.bad_day()
+        play = scenes.build_bad_day_scene()
         first_ns = (now_ns() // S - play.seconds - 1) * S
         send(up, play, first_ns)
         made = Site(up, f"http://{told['api'][0].partition(':')[2]}", token, first_ns)
@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def send(up: Up, play: Play, first_ns: int) -> None:
     """The whole play, as its agents would have sent it, a minute at a time."""
     held: list[bytes] = []
-    for body in wire.bodies(replace(play, origin_ns=first_ns), 60):
+    for body in wire.build_wire_bodies(replace(play, origin_ns=first_ns), 60):
         held.append(body.data)
         if len(held) == 200:
             assert up.post(b"".join(held)).status == 200

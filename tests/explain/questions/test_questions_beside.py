@@ -16,7 +16,7 @@ from fairlead.core.model.site_file import build_mapping, parse_site
 from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
-from fairlead.kit.testing.machine import two_layer
+from fairlead.kit.testing.machine import play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
@@ -278,7 +278,7 @@ def test_records_of_nodes_whose_clocks_are_off_are_shown_at_their_time(tmp_path:
 
 
 def test_a_machine_without_forwarders_lacks_nothing(lake: Lake) -> None:
-    tables = two_layer(seed=3, seconds=180).tables()
+    tables = play_two_layer_machine(seed=3, seconds=180).tables()
     with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch("play")
         for table in tables.values():

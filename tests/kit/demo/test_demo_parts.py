@@ -16,8 +16,8 @@ from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.core.errors import ForwardingError
 from fairlead.kit.demo import jobs
 from fairlead.kit.demo.child_processes import Children
-from fairlead.kit.demo.device import OVERHEAD_NS, Pace, SimulatedTarget, write_pace
-from fairlead.kit.demo.plan import FORWARDERS, JOBS, TARGETS, draw, told
+from fairlead.kit.demo.device import OVERHEAD_NS, Pace, SimulatedTarget, write_device_pace
+from fairlead.kit.demo.plan import FORWARDERS, JOBS, TARGETS, describe_demo_plan, draw_demo_plan
 from fairlead.kit.demo.play import Outcome
 from fairlead.steer.targets.config import Target
 
@@ -25,27 +25,27 @@ DEADLINE_S = 900.0
 
 
 def test_the_same_seed_plays_the_same() -> None:
-    assert draw(7) == draw(7)
-    assert len({told(draw(seed)) for seed in range(20)}) > 10
+    assert draw_demo_plan(7) == draw_demo_plan(7)
+    assert len({describe_demo_plan(draw_demo_plan(seed)) for seed in range(20)}) > 10
 
 
 def test_what_is_told_is_on_the_clock_of_the_records() -> None:
-    play = draw(4)
+    play = draw_demo_plan(4)
     assert play.slowed is not None
-    assert f"From second {play.slowed.from_s + 2:.0f} " in told(play, 2.0)
+    assert f"From second {play.slowed.from_s + 2:.0f} " in describe_demo_plan(play, 2.0)
 
 
 def test_every_kind_of_play_is_drawn_and_fits() -> None:
     kinds: Counter[tuple[bool, bool]] = Counter()
     for seed in range(200):
-        play = draw(seed)
+        play = draw_demo_plan(seed)
         kinds[play.slowed is not None, play.storm is not None] += 1
         assert set(play.homes.values()) == set(FORWARDERS)
         for one in (play.slowed, play.storm):
             assert one is None or 2 <= one.from_s < one.to_s <= play.seconds - 1
         if play.slowed is not None:
             assert play.slowed.target in TARGETS
-            assert play.slowed.target in told(play)
+            assert play.slowed.target in describe_demo_plan(play)
         if play.storm is not None:
             home = play.homes[play.storm.job_id]
             assert list(play.homes.values()).count(home) == 2, "there is nobody to disturb"
@@ -61,7 +61,7 @@ def test_jobs_count_what_they_do(
     kind: str, storm: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [kind, str(tmp_path / "job"), "--seconds", "0.4", "--threads", "2"]
-    assert jobs.main([*command, *(["--storm", storm] if storm else [])]) == 0
+    assert jobs.run_demo_job([*command, *(["--storm", storm] if storm else [])]) == 0
     saw = json.loads(capsys.readouterr().out)
     assert saw["operations"] > 0
     assert saw["bytes_written"] > 0
@@ -71,7 +71,7 @@ def test_jobs_count_what_they_do(
 
 def test_a_device_holds_requests_and_slows_while_it_runs(tmp_path: Path) -> None:
     pace = tmp_path / "pace.json"
-    write_pace(pace, {"t0": 1, "t1": 4})
+    write_device_pace(pace, {"t0": 1, "t1": 4})
     found = Pace(pace)
     assert (found.times("t0"), found.times("t1")) == (1, 4)
     target = SimulatedTarget(Target(name="t1", path=str(tmp_path)), found)
@@ -81,7 +81,7 @@ def test_a_device_holds_requests_and_slows_while_it_runs(tmp_path: Path) -> None
     target.count_request(4096, True, began)
     assert monotonic_ns() - began >= 4 * OVERHEAD_NS
     assert target.counters.write_rpcs == 1
-    write_pace(pace, {"t0": 6, "t1": 1})
+    write_device_pace(pace, {"t0": 6, "t1": 1})
     end = monotonic_s() + DEADLINE_S
     while found.times("t0") != 6:
         assert monotonic_s() < end
@@ -142,7 +142,7 @@ def test_children_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         end = monotonic_s() + DEADLINE_S
         while not parent.output().strip():
             assert monotonic_s() < end
-            assert parent.running, parent.talk()
+            assert parent.running, parent.read_errors()
             sleep_s(0.02)
         sleeper = int(parent.output())
         os.kill(parent.process.pid, signal.SIGKILL)
@@ -150,7 +150,7 @@ def test_children_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 
 
 def _outcome(**changed: Any) -> Outcome:
-    play = draw(4)
+    play = draw_demo_plan(4)
     verdict = {
         "kind": "slow_target",
         "culprit": "t0",
@@ -200,7 +200,7 @@ def _outcome(**changed: Any) -> Outcome:
         "seed": 4,
         "fuse": True,
         "played": play,
-        "told": told(play),
+        "told": describe_demo_plan(play),
         "judged": play.truth,
         "right": dict.fromkeys(play.truth, True),
         "judgement": {"verdicts": [verdict], "nobody": None},

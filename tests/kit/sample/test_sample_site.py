@@ -18,9 +18,9 @@ import pytest
 from fairlead.core import clock
 from fairlead.core.errors import ConfigError, InputError
 from fairlead.kit.sample import site as sample_site
-from fairlead.kit.sample.month import Month, month, origin_of
-from fairlead.kit.sample.month_records import records
-from fairlead.run.config import load
+from fairlead.kit.sample.month import Month, build_sample_month, find_month_origin
+from fairlead.kit.sample.month_records import build_month_records
+from fairlead.run.config import load_config
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
 
@@ -32,7 +32,7 @@ DAYS, JOBS = 2, 30
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sample site of two days."""
     made = tmp_path_factory.mktemp("sample") / "site"
-    sample_site.prepared(made, clock.now_ns(), days=DAYS, jobs_a_day=JOBS)
+    sample_site.prepare_sample_site(made, clock.now_ns(), days=DAYS, jobs_a_day=JOBS)
     return made
 
 
@@ -90,7 +90,7 @@ def test_every_layer_has_records_and_one_agent_is_silent(folder: Path) -> None:
 
 def test_a_fresh_one_is_used_again_and_an_old_one_is_not(folder: Path) -> None:
     said: list[str] = []
-    again = sample_site.prepared(folder, clock.now_ns(), days=DAYS, jobs_a_day=JOBS, say=said.append)
+    again = sample_site.prepare_sample_site(folder, clock.now_ns(), days=DAYS, jobs_a_day=JOBS, say=said.append)
     assert again.filled_ns is not None
     assert "used again" in said[0]
 
@@ -100,26 +100,28 @@ def test_no_other_folder_is_touched(tmp_path: Path) -> None:
     Lake.open(theirs, create=True)
     before = sorted(path.name for path in theirs.iterdir())
     with pytest.raises(InputError, match="no sample site"):
-        sample_site.prepared(theirs, clock.now_ns())
+        sample_site.prepare_sample_site(theirs, clock.now_ns())
     assert sorted(path.name for path in theirs.iterdir()) == before
 
 
 def test_no_other_lake_can_be_named(tmp_path: Path) -> None:
-    config, _ = load(None, environment={}, flags=[f"server.lake={tmp_path}"])
+    config, _ = load_config(None, environment={}, flags=[f"server.lake={tmp_path}"])
     with pytest.raises(ConfigError, match="lake of its own"):
-        sample_site.settings(config, tmp_path)
-    marked = sample_site.settings(load(None, environment={})[0], tmp_path)
+        sample_site.adapt_sample_site_config(config, tmp_path)
+    marked = sample_site.adapt_sample_site_config(load_config(None, environment={})[0], tmp_path)
     assert marked.web.simulated
 
 
 @pytest.fixture(scope="module")
 def short() -> Month:
-    return month(origin_of(1_795_000_000 * NS, 1), days=1, jobs_a_day=20, ahead_days=0.2)
+    return build_sample_month(find_month_origin(1_795_000_000 * NS, 1), days=1, jobs_a_day=20, ahead_days=0.2)
 
 
 def test_the_same_month_is_the_same_wherever_it_is_cut(short: Month) -> None:
-    whole = derive_rollups(records(short, 30_000, 40_000))["rollup"]
-    parts = [derive_rollups(records(short, a, b))["rollup"] for a, b in ((30_000, 36_000), (36_000, 40_000))]
+    whole = derive_rollups(build_month_records(short, 30_000, 40_000))["rollup"]
+    parts = [
+        derive_rollups(build_month_records(short, a, b))["rollup"] for a, b in ((30_000, 36_000), (36_000, 40_000))
+    ]
     for column in ("read_bytes", "write_bytes", "metadata_ops"):
         total = sum(int(np.nansum(part[column].to_numpy(zero_copy_only=False))) for part in parts)
         assert int(np.nansum(whole[column].to_numpy(zero_copy_only=False))) == total, column

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.core.clock import monotonic_ns
 from fairlead.core.errors import ConfigError, ForwardingError
-from fairlead.kit.testing.devices import SimulatedDeviceTree, Timing, simulated_device, timing
+from fairlead.kit.testing.devices import SimulatedDeviceTree, Timing, parse_device_timing, wrap_simulated_device
 from fairlead.steer.fs.trees.base import ROOT, Change
 from fairlead.steer.fs.trees.directory import DirectoryTree
 from fairlead.steer.fs.trees.open_tree import open_export
@@ -28,7 +28,7 @@ def directory(tmp_path: Path) -> Iterator[DirectoryTree]:
 
 
 def test_each_operation_takes_its_time(directory: DirectoryTree) -> None:
-    tree = simulated_device(directory, Timing(metadata_ns=3 * MS, read_ns=5 * MS, write_ns=4 * MS))
+    tree = wrap_simulated_device(directory, Timing(metadata_ns=3 * MS, read_ns=5 * MS, write_ns=4 * MS))
     began = monotonic_ns()
     node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
     created = monotonic_ns()
@@ -47,7 +47,7 @@ def test_each_operation_takes_its_time(directory: DirectoryTree) -> None:
 
 
 def test_an_operation_that_fails_takes_its_time_too(directory: DirectoryTree) -> None:
-    tree = simulated_device(directory, Timing(metadata_ns=3 * MS))
+    tree = wrap_simulated_device(directory, Timing(metadata_ns=3 * MS))
     began = monotonic_ns()
     with pytest.raises(FileNotFoundError):
         tree.lookup(ROOT, b"none")
@@ -55,7 +55,7 @@ def test_an_operation_that_fails_takes_its_time_too(directory: DirectoryTree) ->
 
 
 def test_bandwidth_is_shared(directory: DirectoryTree) -> None:
-    tree = simulated_device(directory, Timing(bandwidth=50e6))
+    tree = wrap_simulated_device(directory, Timing(bandwidth=50e6))
     files = [tree.create(ROOT, b"f%d" % number, os.O_RDWR, 0o644)[2] for number in range(4)]
     data = memoryview(bytes(1_000_000))
     began = monotonic_ns()
@@ -70,7 +70,7 @@ def test_bandwidth_is_shared(directory: DirectoryTree) -> None:
 
 
 def test_what_is_not_timed_is_the_real_thing(directory: DirectoryTree) -> None:
-    tree = simulated_device(directory, Timing())
+    tree = wrap_simulated_device(directory, Timing())
     node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
     other = tree.create(ROOT, b"b", os.O_RDWR, 0o644)[2]
     assert file.descriptor is None
@@ -94,12 +94,12 @@ def test_it_says_that_it_is_simulated(tmp_path: Path) -> None:
 
 
 def test_timings_are_read() -> None:
-    assert timing("metadata=500us,read=1.5ms,write=1s,sync=3ms,bandwidth=5M") == Timing(
+    assert parse_device_timing("metadata=500us,read=1.5ms,write=1s,sync=3ms,bandwidth=5M") == Timing(
         500_000, 1_500_000, 1_000_000_000, 3_000_000, 5e6
     )
-    assert timing("") == Timing()
+    assert parse_device_timing("") == Timing()
     for wrong in ("read", "read=5", "reads=5ms", "bandwidth=fast"):
         with pytest.raises(ConfigError):
-            timing(wrong)
+            parse_device_timing(wrong)
     with pytest.raises(ForwardingError, match="no tree"):
         open_export("slow:read=5ms")

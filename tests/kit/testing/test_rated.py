@@ -10,7 +10,7 @@ import rated_forwarders as rated
 from fairlead.core.clock import monotonic_ns
 from fairlead.explain.diagnosing.health_round import build_health_limits
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.kit.demo.device import Pace, write_pace
+from fairlead.kit.demo.device import Pace, write_device_pace
 from rated_forwarders import SharedDevices, make_devices
 
 
@@ -18,7 +18,7 @@ def test_devices_are_shared_and_slowed_by_name(tmp_path: Path, monkeypatch: pyte
     slept: list[float] = []
     monkeypatch.setattr(rated, "sleep_s", slept.append)
     make_devices(tmp_path / "devices", 2)
-    write_pace(tmp_path / "pace", {"a": 1.0, "b": 4.0})
+    write_device_pace(tmp_path / "pace", {"a": 1.0, "b": 4.0})
     one, other = (SharedDevices(tmp_path / "devices", ("a", "b"), Pace(tmp_path / "pace")) for _ in range(2))
     began = monotonic_ns()
     one.serve("a", 1000e9, began)

@@ -13,8 +13,18 @@ from click.testing import CliRunner
 
 from fairlead.cli import host as command
 from fairlead.core.errors import MissingDependencyError
-from fairlead.run.doctor import Check, Machine, compute, examine, monitoring, site, storage, tools, usable
-from fairlead.run.doctor.check import extra_requirements, install_command, pip_command
+from fairlead.run.doctor import (
+    Check,
+    Machine,
+    compute,
+    does_doctor_pass,
+    monitoring,
+    run_doctor_checks,
+    site,
+    storage,
+    tools,
+)
+from fairlead.run.doctor.check import build_check_install_command, build_check_pip_command, list_check_requirements
 
 MIB = 1 << 10  # in KiB, the unit of /proc/meminfo
 
@@ -47,7 +57,7 @@ class Room:
         file.chmod(0o755)
         return file
 
-    def distribution(self, text: str) -> None:
+    def read_distribution(self, text: str) -> None:
         self.put("etc/os-release", text)
 
 
@@ -57,19 +67,19 @@ def room(tmp_path: Path) -> Room:
 
 
 def test_an_empty_machine_gives_every_check_and_no_exception(room: Room) -> None:
-    checks = examine(room.machine())
+    checks = run_doctor_checks(room.machine())
     assert len({check.name for check in checks}) == len(checks)
     for check in checks:
         assert check.found
         assert check.enables
         if check.status != "ok":
             assert check.command or check.hint, f"{check.name}: what to do is not said"
-    assert usable(checks)
+    assert does_doctor_pass(checks)
 
 
 def test_this_machine_can_run_fairlead() -> None:
-    checks = examine(Machine())
-    assert usable(checks)
+    checks = run_doctor_checks(Machine())
+    assert does_doctor_pass(checks)
     assert {check.area for check in checks} == {"core", "storage", "site", "monitoring", "tools"}
 
 
@@ -82,17 +92,17 @@ def test_a_package_that_does_not_load_makes_the_core_unusable(room: Room) -> Non
             raise OSError("libstdc++.so.6: version `GLIBCXX_3.4.32' not found")
         return name
 
-    checks = compute.checks(replace(room.machine(), load=load))
+    checks = compute.check_compute(replace(room.machine(), load=load))
     packages = next(check for check in checks if check.name == "packages")
     assert packages.status == "missing"
     assert "GLIBCXX" in packages.found
     assert packages.command is not None
     assert packages.command.endswith("pip install --force-reinstall pyarrow")
-    assert not usable(checks)
+    assert not does_doctor_pass(checks)
 
 
 def _memory(room: Room) -> Check:
-    return next(check for check in compute.checks(room.machine()) if check.name == "memory")
+    return next(check for check in compute.check_compute(room.machine()) if check.name == "memory")
 
 
 def test_memory_of_the_machine_and_of_its_group(room: Room) -> None:
@@ -337,9 +347,9 @@ def test_extra_there_half_there_and_absent() -> None:
 
 
 def test_requirements_of_extras_come_from_the_package() -> None:
-    assert [word.split(">=")[0] for word in extra_requirements("darshan")] == ["darshan"]
-    assert extra_requirements("no-such-extra") == []
-    assert pip_command() is None
+    assert [word.split(">=")[0] for word in list_check_requirements("darshan")] == ["darshan"]
+    assert list_check_requirements("no-such-extra") == []
+    assert build_check_pip_command() is None
 
 
 def test_browser(room: Room) -> None:
@@ -355,12 +365,12 @@ def test_browser(room: Room) -> None:
 
 
 def test_install_command_by_distribution(room: Room) -> None:
-    assert install_command(room.machine(), apt="a", dnf="d", zypper="z") is None
+    assert build_check_install_command(room.machine(), apt="a", dnf="d", zypper="z") is None
     room.distribution('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n')
-    assert install_command(room.machine(), apt="a", dnf="d", zypper="z") == "sudo zypper install z"
-    assert install_command(room.machine(), apt="a") is None
+    assert build_check_install_command(room.machine(), apt="a", dnf="d", zypper="z") == "sudo zypper install z"
+    assert build_check_install_command(room.machine(), apt="a") is None
     room.distribution("ID=debian\n")
-    assert install_command(replace(room.machine(), user_id=0), apt="a") == "apt-get install a"
+    assert build_check_install_command(replace(room.machine(), user_id=0), apt="a") == "apt-get install a"
 
 
 def test_a_command_that_hangs_or_is_no_program_is_no_answer(room: Room) -> None:
@@ -402,7 +412,7 @@ def test_table_shows_every_check_and_its_command(room: Room, monkeypatch: pytest
     monkeypatch.setenv("COLUMNS", "200")
     result = CliRunner().invoke(command.host, ["check"])
     assert result.exit_code == 0
-    for check in examine(room.machine()):
+    for check in run_doctor_checks(room.machine()):
         assert check.name in result.stdout
         if check.command is not None:
             assert check.command in result.stdout

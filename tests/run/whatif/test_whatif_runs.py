@@ -225,7 +225,7 @@ def test_over_http_rights_shapes_and_refusals(
     site: Path, tmp_path: Path, made: Callable[..., Runs], dozing: str
 ) -> None:
     runs = made(tmp_path / "w", site, module=dozing)
-    app = Starlette(routes=whatif_routes.routes(runs, _Door()))
+    app = Starlette(routes=whatif_routes.build_whatif_routes(runs, _Door()))
 
     def send(who: str, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
         return asyncio.run(_send(app, who, method, f"/api/v1/{path}", body))
@@ -252,7 +252,7 @@ def test_over_http_rights_shapes_and_refusals(
     assert send("carol:support", "GET", "whatif")[1]["runs"][0]["command"].startswith("fairlead whatif --since 2024")
     assert send("carol:support", "DELETE", f"whatif/{run['id']}")[1]["state"] == "cancelled"
     assert send("carol:support", "GET", "whatif/policies")[1]["usual"]
-    look = whatif_routes.followed(runs)
+    look = whatif_routes.build_whatif_follower(runs)
     alice = Person(name="alice", role="user", key="a", scopes=(READ, ACT))
     with pytest.raises(RefusedError, match="everybody"):
         look(alice, run["id"])

@@ -23,7 +23,7 @@ from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, batch_of
 from fairlead.explain.rules.advice_set import load_advice
-from fairlead.run.alert_loop import OVERLAP_NS, step
+from fairlead.run.alert_loop import OVERLAP_NS, run_alert_step
 from fairlead.show.alerts.route_sender import Sender
 from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
 from fairlead.show.alerts.state import State
@@ -101,12 +101,12 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
         build_finding_rows([told("old", "1", "bob")], NOW - 3 * H),
     )
     with State(tmp_path) as state:
-        assert step(lake, state, alerts, advice, NOW).added == 2
+        assert run_alert_step(lake, state, alerts, advice, NOW).added == 2
         assert {one.concern for one in state.notices(9)} == {"f1", "i1"}, "i2 hits no large job, and is young"
         found = state.concern("f1")
         assert found is not None
         assert (found.program, found.nodes) == ("lammps", 2048)
-        assert step(lake, state, alerts, advice, NOW + 30 * S).added == 0
+        assert run_alert_step(lake, state, alerts, advice, NOW + 30 * S).added == 0
         # Written down late, and once more by a later look.
         write(
             lake,
@@ -114,10 +114,10 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
             build_finding_rows([told("f2", "43", "bob")], NOW - 60 * S - OVERLAP_NS // 2),
             build_finding_rows([told("f1", "42", "alice")], NOW + 30 * S),
         )
-        assert step(lake, state, alerts, advice, NOW + 60 * S).added == 1
+        assert run_alert_step(lake, state, alerts, advice, NOW + 60 * S).added == 1
         over = incident("i1", "ost3", jobs=["42"], to_ns=NOW + 60 * S)
         write(lake, "three", build_incident_rows([over], NOW + 90 * S))
-        assert step(lake, state, alerts, advice, NOW + 120 * S).added == 1
+        assert run_alert_step(lake, state, alerts, advice, NOW + 120 * S).added == 1
         assert [one.kind for one in state.told("i1")] == ["firing", "resolved"]
 
 
@@ -149,7 +149,7 @@ def test_a_sender_killed_midway_sends_nothing_confirmed_again_and_loses_nothing(
     with WebSink(answer=answer) as sink, State(tmp_path) as state:
         for n in range(3):
             write(lake, f"s{n}", build_finding_rows([told(f"f{n}", str(n), f"u{n}", NOW)], NOW + n))
-            assert step(lake, state, alerts_of(), load_advice(), NOW + n).added == 1
+            assert run_alert_step(lake, state, alerts_of(), load_advice(), NOW + n).added == 1
             command = [sys.executable, "-c", _SENDER, str(tmp_path), sink.url]
             for _ in range(2 if n < 2 else 1):  # the first of two is killed
                 processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
@@ -301,7 +301,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
         )
         with State(tmp_path) as state:
             sender = Sender(tmp_path, alerts, "am", lambda: later)
-            step(lake, state, alerts, load_advice(), now_ns)
+            run_alert_step(lake, state, alerts, load_advice(), now_ns)
             assert sender.send_due(state) == 1
             found = {one["labels"]["id"]: one for one in active()}
             assert set(found) == {"i1", "f1"}
@@ -310,7 +310,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             assert found["i1"]["annotations"]["severity"] == "high"
             over = incident("i1", evil, jobs=[], at_ns=now_ns, to_ns=now_ns)
             write(lake, "two", build_incident_rows([over], later))
-            step(lake, state, alerts, load_advice(), later)
+            run_alert_step(lake, state, alerts, load_advice(), later)
             assert sender.send_due(state) == 1
             assert {one["labels"]["id"] for one in active()} == {"f1"}
             assert state.counts() == {"am": {"sent": 3}}

@@ -41,13 +41,13 @@ class Child:
         """What it has written to stdout."""
         return self._out.read_text(encoding="utf-8", errors="replace")
 
-    def talk(self) -> str:
+    def read_errors(self) -> str:
         """What it has written to stderr."""
         return self._err.read_text(encoding="utf-8", errors="replace")
 
-    def died(self, doing: str) -> ForwardingError:
+    def build_death_error(self, doing: str) -> ForwardingError:
         """The error of a child that ended too early."""
-        last = "; ".join(line for line in self.talk().splitlines()[-_LAST_LINES:] if line.strip())
+        last = "; ".join(line for line in self.read_errors().splitlines()[-_LAST_LINES:] if line.strip())
         self.reap()
         return ForwardingError(
             f"{self.name} ended with {self.process.returncode} while {doing}: {last or 'it said nothing'}",
@@ -58,14 +58,14 @@ class Child:
     def wait_for(self, text: str, timeout_s: float) -> None:
         """Waits until a line on its stderr begins with `text`. ForwardingError when it ends or takes too long."""
         end = monotonic_s() + timeout_s
-        while not any(line.startswith(text) for line in self.talk().splitlines()):
+        while not any(line.startswith(text) for line in self.read_errors().splitlines()):
             if not self.running:
-                raise self.died("starting")
+                raise self.build_death_error("starting")
             if monotonic_s() > end:
                 raise ForwardingError(f"{self.name} was not ready after {timeout_s:.0f} s", where=str(self._err))
             sleep_s(0.02)
 
-    def ended_within(self, timeout_s: float) -> bool:
+    def wait_for_end(self, timeout_s: float) -> bool:
         """Waits for its end at most that long."""
         end = monotonic_s() + timeout_s
         while self.running:
@@ -143,5 +143,5 @@ class Children:
         """Asks one to end, then makes it."""
         if child.running:
             child.signal(signal.SIGTERM)
-            child.ended_within(timeout_s)
+            child.wait_for_end(timeout_s)
         child.reap()

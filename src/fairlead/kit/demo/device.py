@@ -46,7 +46,7 @@ class Pace:
         return self._times[target]
 
 
-def write_pace(path: Path, times: dict[str, float]) -> None:
+def write_device_pace(path: Path, times: dict[str, float]) -> None:
     """Sets how many times slower the targets are, at once for whoever looks."""
     beside = path.with_suffix(".new")
     beside.write_text(json.dumps(times), encoding="utf-8")
@@ -70,7 +70,7 @@ class SimulatedTarget(Target):
         super().count_request(size, wrote, began_ns)
 
 
-def simulate(tree: TargetsTree, targets_file: str, pace: Path) -> None:
+def simulate_demo_devices(tree: TargetsTree, targets_file: str, pace: Path) -> None:
     """Gives every target of an opened tree a simulated device, and its metadata one too."""
     found = Pace(pace)
     for described in configured.read_config(targets_file).targets:

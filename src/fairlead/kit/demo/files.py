@@ -95,7 +95,7 @@ class MountedFiles:
         """See `Files`."""
 
 
-def files_of(client: str | None, spool: str | None) -> Files:
+def open_demo_files(client: str | None, spool: str | None) -> Files:
     """Through the mount, or, given a forwarder's address, through the library client."""
     if client is None:
         return MountedFiles()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from fairlead.core.errors import FairleadError
-from fairlead.kit.demo.device import simulate
+from fairlead.kit.demo.device import simulate_demo_devices
 from fairlead.steer.forwarding.forwarder.run import Options, run_forwarder
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.targets.tree import open_tree
@@ -20,7 +20,7 @@ DISCIPLINE = "fifo,cap-job:off,cap-target:off"
 """First come, first served, as on the machines studied: one job may hold all workers. (`job-fair` would not let it.)"""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def run_demo_forwarder(arguments: list[str] | None = None) -> int:
     """The program. It says `ready ADDRESS` when clients may come."""
     parser = argparse.ArgumentParser(prog="fairlead.kit.demo.forwarder")
     for name in ("--targets", "--listen", "--name", "--spool", "--pace"):
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def simulated(_spec: str) -> FileTree:
         tree = open_tree(args.targets)
-        simulate(tree, args.targets, Path(args.pace))
+        simulate_demo_devices(tree, args.targets, Path(args.pace))
         return cast(FileTree, tree)
 
     try:
@@ -52,4 +52,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_demo_forwarder())

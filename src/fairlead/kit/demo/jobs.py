@@ -15,7 +15,7 @@ from contextlib import suppress
 from random import Random
 
 from fairlead.core.clock import monotonic_ns, now_ns, sleep_s
-from fairlead.kit.demo.files import Files, files_of
+from fairlead.kit.demo.files import Files, open_demo_files
 
 MIB = 1 << 20
 PIECE = 1 << 19
@@ -78,7 +78,7 @@ class Job:
         return seen
 
 
-def checkpoint(job: Job) -> None:
+def _run_checkpoints(job: Job) -> None:
     """N-N: each process writes its own file of six pieces of 1 MiB, closes it, computes."""
     seen, piece, turn = job.counting(), bytes(MIB), 0
     while job.going():
@@ -91,7 +91,7 @@ def checkpoint(job: Job) -> None:
         sleep_s(0.12 + 0.06 * job.random.random())
 
 
-def shared(job: Job) -> None:
+def _run_shared_file(job: Job) -> None:
     """N-1: interleaved pieces of one file, now and then read again."""
     seen, piece, turn = job.counting(), bytes(PIECE), 0
     path = f"{job.folder}/shared"
@@ -109,7 +109,7 @@ def shared(job: Job) -> None:
     _close(job, seen, file)
 
 
-def metadata(job: Job) -> None:
+def _run_small_files(job: Job) -> None:
     """Small files, one after the other."""
     seen = job.counting()
     folder = f"{job.folder}/small.{job.rank}"
@@ -138,7 +138,11 @@ def _close(job: Job, seen: ClientCounts, file: int) -> None:
     seen.timed(lambda: job.files.close(file))
 
 
-KINDS: dict[str, Callable[[Job], None]] = {"checkpoint": checkpoint, "shared": shared, "metadata": metadata}
+KINDS: dict[str, Callable[[Job], None]] = {
+    "checkpoint": _run_checkpoints,
+    "shared": _run_shared_file,
+    "metadata": _run_small_files,
+}
 
 
 def _flood(job: Job, kind: str, number: int) -> None:
@@ -168,7 +172,7 @@ def _flood(job: Job, kind: str, number: int) -> None:
     _close(job, seen, file)
 
 
-def run(args: argparse.Namespace, files: Files) -> dict[str, float]:
+def _run_job(args: argparse.Namespace, files: Files) -> dict[str, float]:
     """Runs one process of a job and returns what it saw."""
     job = Job(args, files)
     with suppress(FileExistsError):
@@ -200,7 +204,7 @@ def _interval(text: str) -> tuple[float, float]:
     return float(start), float(end)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def run_demo_job(arguments: list[str] | None = None) -> int:
     """The program."""
     parser = argparse.ArgumentParser(prog="fairlead.kit.demo.jobs")
     parser.add_argument("kind", choices=sorted(KINDS))
@@ -216,9 +220,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
     args.start_ns = args.start_ns or now_ns()
-    files = files_of(args.client, args.spool)
+    files = open_demo_files(args.client, args.spool)
     try:
-        seen = run(args, files)
+        seen = _run_job(args, files)
     finally:
         files.end()
     sys.stdout.write(json.dumps(seen) + "\n")
@@ -226,4 +230,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_demo_job())

@@ -19,7 +19,7 @@ from fairlead.store.lake import Lake
 TABLES = ("forwarder", "target", "ops", "jobs", "mapping")
 
 
-def judged(root: Path) -> dict[str, Any]:
+def _judge_lake(root: Path) -> dict[str, Any]:
     """`judgement`, `paths` and `charts` of everything in a lake, as `web.path.page.render_job_page` takes them."""
     lake = Lake.open(root)
     tables = {name: lake.read(name) for name in TABLES}
@@ -28,12 +28,12 @@ def judged(root: Path) -> dict[str, Any]:
     return {"judgement": judgement, "paths": found, "charts": build_path_charts(tables, judgement, facts, found)}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def run_demo_judge(arguments: list[str] | None = None) -> int:
     """The program."""
     (root,) = sys.argv[1:] if arguments is None else arguments
-    sys.stdout.buffer.write(msgspec.json.encode(judged(Path(root))) + b"\n")
+    sys.stdout.buffer.write(msgspec.json.encode(_judge_lake(Path(root))) + b"\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_demo_judge())

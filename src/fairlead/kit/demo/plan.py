@@ -82,7 +82,7 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def draw(seed: int, seconds: float = SECONDS) -> Play:
+def draw_demo_plan(seed: int, seconds: float = SECONDS) -> Play:
     """The play of a seed. A quarter of all plays has neither fault nor storm, a fifth has both."""
     random = Random(seed)  # noqa: S311 - a play, not a secret
     alone = random.choice(JOBS).job_id
@@ -101,7 +101,7 @@ def draw(seed: int, seconds: float = SECONDS) -> Play:
     return Play(seed=seed, seconds=seconds, homes=homes, slowed=slowed, storm=storm)
 
 
-def told(play: Play, begun_s: float = 0.0) -> str:
+def describe_demo_plan(play: Play, begun_s: float = 0.0) -> str:
     """What is injected, in words. `begun_s`: when the jobs began, on the clock the seconds are to be of."""
     parts = []
     if play.slowed is not None:

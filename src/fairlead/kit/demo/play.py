@@ -16,8 +16,8 @@ from fairlead.core.clock import now_ns, sleep_s
 from fairlead.core.errors import ForwardingError
 from fairlead.explain.analysis.job_path import JobPath, list_differences
 from fairlead.kit.demo.child_processes import Child
-from fairlead.kit.demo.plan import JOBS, DemoJob, Play, told
-from fairlead.kit.demo.stage import Stage, program, stage
+from fairlead.kit.demo.plan import JOBS, DemoJob, Play, describe_demo_plan
+from fairlead.kit.demo.stage import Stage, build_stage_command, open_demo_stage
 
 SCHEMA = "fairlead.demo/1"
 _LEAD_S = 1.0
@@ -49,11 +49,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return all(self.right.values())
 
 
-def perform(
+def perform_demo_play(
     play: Play, *, fuse: bool, keep: Path | None = None, say: Callable[[str], None] = lambda _text: None
 ) -> Outcome:
     """Plays and has it judged. Raises ForwardingError when a part of it fails; nothing is left running either way."""
-    with stage(keep, fuse=fuse) as built:
+    with open_demo_stage(keep, fuse=fuse) as built:
         say(f"4 targets, 2 forwarders, {'a mount on each' if fuse else 'jobs that use the library, no mounts'}")
         start_ns, saw = _play(built, play, say)
         built.clear()  # what the mounts and forwarders still hold of their records is written as they end
@@ -70,7 +70,7 @@ def perform(
             seed=play.seed,
             fuse=fuse,
             played=play,
-            told=told(play, (start_ns - first_ns) / 1e9),
+            told=describe_demo_plan(play, (start_ns - first_ns) / 1e9),
             judged=judged,
             right={kind: judged[kind] == truth and _nobody_else(judgement, kind) for kind, truth in play.truth.items()},
             saw=saw,
@@ -115,7 +115,7 @@ def _until(start_ns: int, seconds: float, running: dict[str, list[Child]]) -> No
         for ranks in running.values():
             for child in ranks:
                 if not child.running and child.reap():
-                    raise child.died("the jobs ran")
+                    raise child.build_death_error("the jobs ran")
         sleep_s(min(0.1, left))
 
 
@@ -127,7 +127,7 @@ def _start(built: Stage, play: Play, job: DemoJob, start_ns: int) -> list[Child]
     children = []
     for rank in range(job.processes):
         command = [
-            *program("fairlead.kit.demo.jobs"),
+            *build_stage_command("fairlead.kit.demo.jobs"),
             job.kind,
             folder,
             "--rank",
@@ -160,10 +160,10 @@ def _seen(job: DemoJob, ranks: list[Child], play: Play) -> dict[str, Any]:
     """What the processes of a job counted, added up."""
     parts = []
     for child in ranks:
-        if not child.ended_within(_GRACE_S):
+        if not child.wait_for_end(_GRACE_S):
             raise ForwardingError(f"job {job.job_id} did not end {_GRACE_S:.0f} s after its time")
         if child.reap():
-            raise child.died("the jobs ran")
+            raise child.build_death_error("the jobs ran")
         parts.append(json.loads(child.output()))
     summed = {name: sum(part[name] for part in parts) for name in ("operations", "bytes_read", "bytes_written", "io_s")}
     most = {name: max(part[name] for part in parts) for name in ("seconds", "longest_s")}
@@ -172,13 +172,15 @@ def _seen(job: DemoJob, ranks: list[Child], play: Play) -> dict[str, Any]:
 
 def _ingest(built: Stage) -> None:
     """Takes the spool into a lake."""
-    _finished(built, "ingest", [*program("fairlead"), "ingest", str(built.spool), "--lake", str(built.lake)])
+    _finished(
+        built, "ingest", [*build_stage_command("fairlead"), "ingest", str(built.spool), "--lake", str(built.lake)]
+    )
 
 
 def _judge(built: Stage) -> dict[str, Any]:
     """Has the lake judged by a process that is told nothing else: not the seed, not what was played."""
     found: dict[str, Any] = json.loads(
-        _finished(built, "judge", [*program("fairlead.kit.demo.judge"), str(built.lake)])
+        _finished(built, "judge", [*build_stage_command("fairlead.kit.demo.judge"), str(built.lake)])
     )
     return found
 
@@ -186,8 +188,8 @@ def _judge(built: Stage) -> dict[str, Any]:
 def _finished(built: Stage, name: str, command: list[str]) -> str:
     """What a program prints that has to end well."""
     child = built.children.start(name, command)
-    if not child.ended_within(_JUDGE_S):
+    if not child.wait_for_end(_JUDGE_S):
         raise ForwardingError(f"{name} did not end within {_JUDGE_S:.0f} s", where=str(built.logs))
     if child.reap():
-        raise child.died("the records were looked at")
+        raise child.build_death_error("the records were looked at")
     return child.output()

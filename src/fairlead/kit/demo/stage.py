@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fairlead.kit.demo.child_processes import Child, Children
-from fairlead.kit.demo.device import write_pace
+from fairlead.kit.demo.device import write_device_pace
 from fairlead.kit.demo.plan import FORWARDERS, TARGETS, WORKERS
 from fairlead.steer.fs.fuse.mount_table import find_mount
 
@@ -57,7 +57,7 @@ class Stage:
         service = self.children.start(
             "metadata",
             [
-                *program("fairlead"),
+                *build_stage_command("fairlead"),
                 "tree",
                 "serve-metadata",
                 "--store",
@@ -79,7 +79,7 @@ class Stage:
         return self.children.start(
             name,
             [
-                *program("fairlead.kit.demo.forwarder"),
+                *build_stage_command("fairlead.kit.demo.forwarder"),
                 "--targets",
                 str(self.targets),
                 "--listen",
@@ -100,11 +100,13 @@ class Stage:
         folder.mkdir()
         command = ["mount", "--foreground", "--spool", str(self.spool), self.address(name), str(folder)]
         # Told to end, it takes the mount off itself; killed, it could not.
-        return self.children.start(f"mount-{name}", [*program("fairlead"), *command], dies_by=signal.SIGTERM)
+        return self.children.start(
+            f"mount-{name}", [*build_stage_command("fairlead"), *command], dies_by=signal.SIGTERM
+        )
 
     def slow(self, target: str | None, times: float) -> None:
         """Lets a target's device serve that many times slower from now on, the others as ever."""
-        write_pace(self.pace, {name: times if name == target else 1 for name in TARGETS})
+        write_device_pace(self.pace, {name: times if name == target else 1 for name in TARGETS})
 
     def clear(self) -> None:
         """Ends every process and takes off every mount."""
@@ -112,11 +114,11 @@ class Stage:
         for name in FORWARDERS:
             folder = self.folder(name)
             if self.fuse and find_mount(str(folder)) is not None:
-                take_off(folder)
+                unmount_stage_folder(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
 
-def take_off(folder: Path) -> None:
+def unmount_stage_folder(folder: Path) -> None:
     """Takes a mount off whose process could not."""
     for command in (["fusermount3", "-u", "-z", str(folder)], ["umount", "-l", str(folder)]):
         with suppress(FileNotFoundError):
@@ -124,7 +126,7 @@ def take_off(folder: Path) -> None:
                 return
 
 
-def program(module: str) -> list[str]:
+def build_stage_command(module: str) -> list[str]:
     """The command of a module of this fairlead, whatever is on PATH."""
     return [sys.executable, "-m", module]
 
@@ -136,7 +138,7 @@ def _targets_file(root: Path, service: str) -> str:
 
 
 @contextmanager
-def stage(keep: Path | None, *, fuse: bool) -> Iterator[Stage]:
+def open_demo_stage(keep: Path | None, *, fuse: bool) -> Iterator[Stage]:
     """A stage, built; at the end nothing of it runs, is mounted or, unless it is to be kept, is on disk."""
     root = _kept(keep) if keep is not None else Path(tempfile.mkdtemp(prefix="fairlead-demo-", dir=_roomy()))
     made = Stage(root, fuse=fuse)

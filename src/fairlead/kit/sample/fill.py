@@ -48,7 +48,7 @@ class FillResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def fill(
+def fill_sample_lake(
     lake: Path,
     truth: Path,
     origin_ns: int,
@@ -128,7 +128,7 @@ def _analysed(
             rows, jobs = rows + int(line[1]), jobs + int(line[2])
             if end <= task.watched_s:
                 if begin < task.shared_s:
-                    jobs += remembered(lake, writer, origin_ns + begin * NS, origin_ns + end * NS)
+                    jobs += fill_old_summaries(lake, writer, origin_ns + begin * NS, origin_ns + end * NS)
             else:
                 if 0 < begin == task.watched_s:
                     _profiled(lake, writer, origin_ns + begin * NS)
@@ -149,7 +149,7 @@ def _ready(lake: Any, writer: Any, now_ns: int) -> None:
     summarise_ended_jobs(lake, writer, now_ns, most=1)
 
 
-def remembered(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
+def fill_old_summaries(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     """Summaries and phases of the jobs that ended within (from_ns, to_ns], not judged: later ones are compared with
     them. Returns how many they were."""
     from fairlead.explain.analysis.job_summary import build_summary_table, summarise_job

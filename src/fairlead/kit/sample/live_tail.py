@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.run.child_process import die_with
+from fairlead.run.child_process import end_process_with_parent
 
 EVERY_S = 5
 NS = 1_000_000_000
@@ -38,26 +38,26 @@ class _Address(msgspec.Struct):
     collector: list[str]
 
 
-def send(task: Tail) -> None:
+def _send(task: Tail) -> None:
     """Sends until the month's days ahead are over. Raises FairleadError."""
-    from fairlead.kit.sample.month import month
-    from fairlead.kit.sample.month_records import fed, silent
+    from fairlead.kit.sample.month import build_sample_month
+    from fairlead.kit.sample.month_records import build_month_feed_records, is_silent_in_month
     from fairlead.kit.testing.machine import live
 
-    site = month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
+    site = build_sample_month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
     _ = site.play.course
     state = Path(task.state)
-    line = live.line_to(_server(state), str(state / "agent.token"), "", clock.now_ns)
+    line = live.connect_live_line(_server(state), str(state / "agent.token"), "", clock.now_ns)
     begin = (task.from_ns - task.origin_ns) // NS
-    for _told in live.send(
+    for _told in live.send_live_play(
         site.play,
         line,
         every_s=EVERY_S,
         now_ns=clock.now_ns,
         sleep_s=clock.sleep_s,
         from_s=begin,
-        heard=lambda node, at_s: not silent(site, node, at_s),
-        besides=lambda begin, end: fed(site, begin, end),
+        heard=lambda node, at_s: not is_silent_in_month(site, node, at_s),
+        besides=lambda begin, end: build_month_feed_records(site, begin, end),
     ):
         pass
     log.warning("the sample site's days are over: start it again, and it is filled anew")
@@ -76,15 +76,15 @@ def _server(state: Path) -> str:
         clock.sleep_s(0.2)
 
 
-def main() -> int:
+def run_live_tail() -> int:
     """Reads a `Tail` on stdin."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Tail)
-    die_with(task.parent)
+    end_process_with_parent(task.parent)
     logging.basicConfig(format="sample site: %(message)s", level=logging.INFO, stream=sys.stderr)
     if task.parent != os.getppid():
         return 0
     try:
-        send(task)
+        _send(task)
     except FairleadError as error:
         sys.stderr.write(f"sample site: {error}\n")
         return error.exit_code
@@ -92,4 +92,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_live_tail())

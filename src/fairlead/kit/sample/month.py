@@ -13,11 +13,20 @@ import numpy as np
 
 from fairlead.core.model.site import F64, I32, Site
 from fairlead.decide.sim.platform import build_small
-from fairlead.kit.sample.people import MIX, bounded, programs_of_site
-from fairlead.kit.sample.story import CULPRIT, DAY_S, RESERVED_NODES, RESERVED_S, VICTIM, FixedJob, faults, story
+from fairlead.kit.sample.people import MIX, bounded, draw_people_programs
+from fairlead.kit.sample.story import (
+    CULPRIT,
+    DAY_S,
+    RESERVED_NODES,
+    RESERVED_S,
+    VICTIM,
+    FixedJob,
+    build_story_faults,
+    build_story_jobs,
+)
 from fairlead.kit.testing.machine.noise import RunNoise
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.population import DrawnJob, draw
+from fairlead.kit.testing.machine.population import DrawnJob, draw_population_jobs
 
 SEED = 11
 """With this seed the diagnosis of the story agrees with its truth; tests hold that."""
@@ -48,7 +57,7 @@ class Month:
     culprit: int = CULPRIT
 
 
-def machine() -> Site:
+def _build_machine() -> Site:
     """64 nodes, 4 forwarders, 4 storage servers of 2 targets, 2 metadata servers."""
     return build_small(
         name="sample",
@@ -60,12 +69,12 @@ def machine() -> Site:
     )
 
 
-def origin_of(now_ns: int, days: int = DAYS) -> int:
+def find_month_origin(now_ns: int, days: int = DAYS) -> int:
     """The whole hour a month begins at that ends now, or less than an hour ago."""
     return now_ns // HOUR_NS * HOUR_NS - days * 24 * HOUR_NS
 
 
-def month(
+def build_sample_month(
     origin_ns: int,
     seed: int = SEED,
     *,
@@ -74,13 +83,15 @@ def month(
     jobs_a_day: float = JOBS_A_DAY,
 ) -> Month:
     """The month that begins at `origin_ns`. The same arguments give the same records, in any process."""
-    made, month_s, ahead_s = machine(), days * DAY_S, ahead_days * DAY_S
-    site = programs_of_site(made, seed)
+    made, month_s, ahead_s = _build_machine(), days * DAY_S, ahead_days * DAY_S
+    site = draw_people_programs(made, seed)
     when = _submitted(month_s + ahead_s, jobs_a_day, np.random.default_rng([seed, 41]))
-    drawn = draw(made, MIX, len(when), np.random.default_rng([seed, 42]), site=site)
+    drawn = draw_population_jobs(made, MIX, len(when), np.random.default_rng([seed, 42]), site=site)
     jobs = [bounded(replace(one, submit_s=float(at))) for one, at in zip(drawn, when, strict=True)]
-    placed = _placed(made, jobs, story(month_s, ahead_s), month_s)
-    everyone = sorted([*jobs, *(one.drawn for one in story(month_s, ahead_s))], key=lambda one: placed[one.number][0])
+    placed = _placed(made, jobs, build_story_jobs(month_s, ahead_s), month_s)
+    everyone = sorted(
+        [*jobs, *(one.drawn for one in build_story_jobs(month_s, ahead_s))], key=lambda one: placed[one.number][0]
+    )
     everyone = [
         replace(one, submit_s=min(one.submit_s or placed[one.number][0], placed[one.number][0])) for one in everyone
     ]
@@ -90,7 +101,7 @@ def month(
         seed,
         int(month_s + ahead_s),
         origin_ns=origin_ns,
-        faults=faults(month_s, ahead_s),
+        faults=build_story_faults(month_s, ahead_s),
         jobs=everyone,
         placed=placed,
         noise=RunNoise(seed),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.tables import EVENTS, TABLES, USAGE, batch_of
 from fairlead.kit.sample.month import Month
-from fairlead.kit.sample.people import PROJECTS, users
+from fairlead.kit.sample.people import PROJECTS, list_sample_people
 from fairlead.kit.sample.story import DAY_S
 from fairlead.kit.testing.machine.client_rows import NS
 
@@ -30,18 +30,18 @@ _NODES = {"target": "server", "metadata": "server"}
 """The column that names the node of a row's agent, where it is not `node`."""
 
 
-def records(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
+def build_month_records(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
     """Rows of [from_s, to_s) by table."""
     play = month.play
     tables = play.tables(from_s, to_s)
     tables["health"] = _sent(month, _health(month, tables["health"]), tables, from_s)
-    tables |= fed(month, from_s, to_s)
-    return {name: heard(month, name, table) for name, table in tables.items()}
+    tables |= build_month_feed_records(month, from_s, to_s)
+    return {name: _drop_silent_rows(month, name, table) for name, table in tables.items()}
 
 
-def fed(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
+def build_month_feed_records(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
     """What comes from feeds and no agent: space held by owners, events; tables without rows are left out."""
-    made = {"usage": usage_rows(month, from_s, to_s), "events": event_rows(month, from_s, to_s)}
+    made = {"usage": _build_usage_rows(month, from_s, to_s), "events": _build_event_rows(month, from_s, to_s)}
     return {name: pa.Table.from_batches([rows], TABLES[name].schema) for name, rows in made.items() if rows.num_rows}
 
 
@@ -81,7 +81,7 @@ def _sent(month: Month, rows: pa.Table, tables: Mapping[str, pa.Table], from_s: 
     return rows.set_column(at, rows.schema.field("rows"), told)
 
 
-def heard(month: Month, name: str, rows: pa.Table) -> pa.Table:
+def _drop_silent_rows(month: Month, name: str, rows: pa.Table) -> pa.Table:
     """Rows without those of agents that were silent."""
     column = _NODES.get(name, "node")
     if column not in rows.schema.names or not rows.num_rows:
@@ -97,7 +97,7 @@ def heard(month: Month, name: str, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def silent(month: Month, node: str, at_s: float) -> bool:
+def is_silent_in_month(month: Month, node: str, at_s: float) -> bool:
     """Whether a node's agent says nothing at that time."""
     return any(
         quiet.node == node and quiet.from_s < at_s and (quiet.to_s is None or at_s <= quiet.to_s)
@@ -105,13 +105,13 @@ def silent(month: Month, node: str, at_s: float) -> bool:
     )
 
 
-def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
+def _build_usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     """Each half hour what users and projects hold: what they had and a part of what they wrote since."""
     course, origin = month.play.course, month.play.origin_ns
     times = np.arange(-(-from_s // OWNERS_S), -(-to_s // OWNERS_S)) * OWNERS_S
     if not len(times):
         return batch_of(USAGE, {name: [] for name in _USAGE}, 0)
-    who = users()
+    who = list_sample_people()
     place = {user: k for k, (user, _) in enumerate(who)}
     ended = [job for job in course.jobs if job.end_s < to_s]
     end = np.array([job.end_s for job in ended])
@@ -146,7 +146,7 @@ def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     return batch_of(USAGE, dict(columns), 0)
 
 
-def event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
+def _build_event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     """What servers and staff wrote down."""
     play, machine = month.play, month.play.machine
     told = [

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program, programs
+from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program, draw_population_programs
 from fairlead.kit.testing.machine.season import SMALL_SEASON
 
 PROJECTS = {
@@ -46,15 +46,15 @@ MOST_RANDOM = 600
 """Requests at random a step makes at most: each is a row."""
 
 
-def users() -> list[tuple[str, str]]:
+def list_sample_people() -> list[tuple[str, str]]:
     """Users with their projects, in order."""
     return [(user, project) for project, members in PROJECTS.items() for user in members]
 
 
-def programs_of_site(machine: Site, seed: int, mix: Mix = MIX) -> dict[str, list[Program]]:
+def draw_people_programs(machine: Site, seed: int, mix: Mix = MIX) -> dict[str, list[Program]]:
     """The programs of the site, by mode, each of one of its users."""
-    drawn = programs(machine, mix, np.random.default_rng([seed, 21]))
-    who = users()
+    drawn = draw_population_programs(machine, mix, np.random.default_rng([seed, 21]))
+    who = list_sample_people()
     rng = np.random.default_rng([seed, 31])
 
     def owned(program: Program) -> Program:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.run.child_process import die_with
+from fairlead.run.child_process import end_process_with_parent
 
 SHARD = "sample"
 NS = 1_000_000_000
@@ -38,39 +38,39 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     parent: int
 
 
-def record(task: Recording) -> None:
+def _record(task: Recording) -> None:
     """Records all stretches and looks at the components in each, as the server would; a line with its number, its rows
     and the jobs summarised here on stdout after each."""
     from fairlead.kit.sample import truth
-    from fairlead.kit.sample.fill import remembered
-    from fairlead.kit.sample.month import month
-    from fairlead.kit.sample.month_records import records
+    from fairlead.kit.sample.fill import fill_old_summaries
+    from fairlead.kit.sample.month import build_sample_month
+    from fairlead.kit.sample.month_records import build_month_records
     from fairlead.store.lake import Lake
     from fairlead.store.rollups import derive_rollups
 
-    site = month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
+    site = build_sample_month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
     _ = site.play.course
     lake = Lake.open(Path(task.lake))
     with lake.writer(SHARD, derive=derive_rollups) as writer:
         for number, (begin, end) in enumerate(zip(task.cuts[:-1], task.cuts[1:], strict=True)):
-            tables = records(site, begin, end)
+            tables = build_month_records(site, begin, end)
             batch = writer.batch(f"sample/{task.origin_ns}/{begin}/{end}", source="sample site")
             for table in tables.values():
                 batch.add(table)
             batch.commit()
             writer.flush()
             if begin >= task.watched_s:
-                look(lake, writer, task.origin_ns + begin * NS, task.origin_ns + end * NS)
+                _look_at_components(lake, writer, task.origin_ns + begin * NS, task.origin_ns + end * NS)
             jobs = 0
             if task.shared_s < end == task.watched_s:
                 # Told only then: the other process has the stretches before that to summarise meanwhile.
-                jobs = remembered(lake, writer, task.origin_ns + task.shared_s * NS, task.origin_ns + end * NS)
+                jobs = fill_old_summaries(lake, writer, task.origin_ns + task.shared_s * NS, task.origin_ns + end * NS)
             sys.stdout.write(f"{number} {sum(table.num_rows for table in tables.values())} {jobs}\n")
             sys.stdout.flush()
-    truth.write(site, Path(task.truth))
+    truth.write_sample_truth(site, Path(task.truth))
 
 
-def look(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:
+def _look_at_components(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:
     """Looks at the components of one stretch: what is told of jobs later can then name an incident."""
     from fairlead.explain.diagnosing.health_round import BEYOND_NS, run_health_round
     from fairlead.explain.diagnosing.settings import Diagnosis
@@ -82,14 +82,14 @@ def look(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:
     run_health_round(lake, writer, to_ns, settings, span=span)
 
 
-def main() -> int:
+def run_record_process() -> int:
     """Reads a `Recording` on stdin."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Recording)
-    die_with(task.parent)
+    end_process_with_parent(task.parent)
     if task.parent == os.getppid():
-        record(task)
+        _record(task)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_record_process())

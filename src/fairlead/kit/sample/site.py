@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core.errors import ConfigError, InputError
-from fairlead.kit.sample.fill import NS, FillResult, fill
+from fairlead.kit.sample.fill import NS, FillResult, fill_sample_lake
 from fairlead.kit.sample.live_tail import Tail
-from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, Month, month, origin_of
+from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, Month, build_sample_month, find_month_origin
 from fairlead.kit.sample.people import ACCOUNTS
 from fairlead.run.config import Config
 from fairlead.store.folder import find_default_lake
@@ -45,12 +45,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     filled_ns: int | None = None
 
 
-def default_folder() -> Path:
+def find_sample_site_folder() -> Path:
     """`sample-site` beside the default lake."""
     return find_default_lake().absolute().parent / "sample-site"
 
 
-def prepared(
+def prepare_sample_site(
     folder: Path,
     now_ns: int,
     *,
@@ -72,20 +72,20 @@ def prepared(
     for part in (folder / LAKE, folder / TRUTH):
         shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    sample = Sample(seed=seed, days=days, jobs_a_day=jobs_a_day, origin_ns=origin_of(now_ns, days))
+    sample = Sample(seed=seed, days=days, jobs_a_day=jobs_a_day, origin_ns=find_month_origin(now_ns, days))
     _write(folder / MARKER, sample)
-    filled = fill(
+    filled = fill_sample_lake(
         folder / LAKE, folder / TRUTH, sample.origin_ns, now_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, done=done
     )
     people = [{"name": name, "role": role, "projects": list(projects)} for name, role, projects in ACCOUNTS]
     (folder / PEOPLE).write_bytes(msgspec.json.encode(people))
     sample = msgspec.structs.replace(sample, filled_ns=now_ns)
     _write(folder / MARKER, sample)
-    say(said(filled, days))
+    say(_describe_filling(filled, days))
     return sample
 
 
-def said(filled: FillResult, days: int) -> str:
+def _describe_filling(filled: FillResult, days: int) -> str:
     """What a filling came to, in a line."""
     return (
         f"filled the sample site in {filled.seconds:.0f} s: {days} days, {filled.jobs:,} jobs, {filled.findings:,}"
@@ -95,10 +95,10 @@ def said(filled: FillResult, days: int) -> str:
 
 def site_of(sample: Sample) -> Month:
     """The month that a sample site holds."""
-    return month(sample.origin_ns, sample.seed, days=sample.days, jobs_a_day=sample.jobs_a_day)
+    return build_sample_month(sample.origin_ns, sample.seed, days=sample.days, jobs_a_day=sample.jobs_a_day)
 
 
-def settings(config: Config, folder: Path) -> Config:
+def adapt_sample_site_config(config: Config, folder: Path) -> Config:
     """`config` for the sample site: its folder, this machine only, marked as simulated. Raises ConfigError when the
     settings name another lake."""
     if config.server.lake or config.server.state:
@@ -119,7 +119,7 @@ def settings(config: Config, folder: Path) -> Config:
 
 
 @contextmanager
-def alive(folder: Path, sample: Sample) -> Iterator[None]:
+def keep_sample_site_alive(folder: Path, sample: Sample) -> Iterator[None]:
     """Sends what the machine goes on doing, in a process of its own, as long as the context lasts."""
     tail = Tail(
         state=str(folder),
@@ -165,4 +165,13 @@ def _write(path: Path, sample: Sample) -> None:
     draft.replace(path)
 
 
-__all__ = ["AHEAD_DAYS", "DAYS", "Sample", "alive", "default_folder", "prepared", "settings", "site_of"]
+__all__ = [
+    "AHEAD_DAYS",
+    "DAYS",
+    "Sample",
+    "adapt_sample_site_config",
+    "find_sample_site_folder",
+    "keep_sample_site_alive",
+    "prepare_sample_site",
+    "site_of",
+]

@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine.population import DrawnJob
-from fairlead.kit.testing.machine.scenes import job
+from fairlead.kit.testing.machine.scenes import build_scene_job
 
 HOUR_S = 3600.0
 DAY_S = 86_400.0
@@ -46,7 +46,9 @@ def _owned(drawn: DrawnJob, user: str, project: str, name: str) -> DrawnJob:
 
 def _seismic(number: int) -> DrawnJob:
     own = Step(op="write", volume=3 << 30, request=256 << 10, writers=1, files=1, label="trace", compute_s=150.0)
-    return _owned(job(number, [own] * 5, 1, name="seismic", mode="1-1", tail_s=30.0), "alice", "climate", "seismic")
+    return _owned(
+        build_scene_job(number, [own] * 5, 1, name="seismic", mode="1-1", tail_s=30.0), "alice", "climate", "seismic"
+    )
 
 
 def _spectra(number: int, writes: int = 20) -> DrawnJob:
@@ -61,23 +63,29 @@ def _spectra(number: int, writes: int = 20) -> DrawnJob:
         label="field",
         compute_s=8.0,
     )
-    return _owned(job(number, [shared] * writes, 15, name="spectra", mode="N-1"), "bob", "plasma", "spectra")
+    return _owned(
+        build_scene_job(number, [shared] * writes, 15, name="spectra", mode="N-1"), "bob", "plasma", "spectra"
+    )
 
 
 def _steady(number: int) -> DrawnJob:
     """A job that runs nearly until the next of its kind, and writes all the time: so that there is one to watch."""
     step = Step(op="write", volume=1536 << 20, writers=8, files=8, label="snap", compute_s=75.0)
     parts = [replace(step, fresh=k % 20 == 0) for k in range(120)]
-    return _owned(job(number, parts, 2, name="wavecast", mode="N-N", tail_s=20.0), "alice", "climate", "wavecast")
+    return _owned(
+        build_scene_job(number, parts, 2, name="wavecast", mode="N-N", tail_s=20.0), "alice", "climate", "wavecast"
+    )
 
 
 def _archive(number: int) -> DrawnJob:
     """Half of the machine copies out what it holds: for minutes every target is as busy as it can be."""
     step = Step(op="write", volume=96 << 30, writers=64, files=64, label="archive", compute_s=20.0)
-    return _owned(job(number, [step] * 3, 32, name="archive", mode="N-N", tail_s=10.0), "kim", "ocean", "archive")
+    return _owned(
+        build_scene_job(number, [step] * 3, 32, name="archive", mode="N-N", tail_s=10.0), "kim", "ocean", "archive"
+    )
 
 
-def story(month_s: float, ahead_s: float) -> list[FixedJob]:
+def build_story_jobs(month_s: float, ahead_s: float) -> list[FixedJob]:
     """The jobs put by hand, of the month and of the days ahead."""
     fixed = [
         FixedJob(_seismic(VICTIM), month_s - BEFORE_S, VICTIM_NODE),
@@ -93,7 +101,7 @@ def story(month_s: float, ahead_s: float) -> list[FixedJob]:
     return fixed + [FixedJob(_steady(91_000 + k), float(at)) for k, at in enumerate(watch)]
 
 
-def faults(month_s: float, ahead_s: float) -> list[Fault]:
+def build_story_faults(month_s: float, ahead_s: float) -> list[Fault]:
     """What is out of order and when: three times in the last days, and one target now."""
     made = [
         Fault(

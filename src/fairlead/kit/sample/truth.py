@@ -13,18 +13,20 @@ from fairlead.kit.sample.month import Month
 from fairlead.kit.sample.story import BEFORE_S, DAY_S
 from fairlead.kit.testing.machine.client_rows import NS
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.truth import Label, Victim, component_name, io_times
+from fairlead.kit.testing.machine.truth import Label, Victim, measure_truth_times, name_truth_component
 
 AROUND_S = 2 * 3600.0
 
 
-def story_label(month: Month) -> Label:
+def _label_story(month: Month) -> Label:
     """Who held whom back, with what it cost: a play of the hours around, with the culprit and without."""
     near = _around(month)
     assert near.placed is not None
     begin = near.placed[month.culprit][0]
-    had = io_times(near)[month.victim]
-    alone = io_times(replace(near, jobs=[job for job in near.drawn if job.number != month.culprit]))[month.victim]
+    had = measure_truth_times(near)[month.victim]
+    alone = measure_truth_times(replace(near, jobs=[job for job in near.drawn if job.number != month.culprit]))[
+        month.victim
+    ]
     course = near.course
     end = next(job.end_s for job in course.jobs if job.drawn.number == month.culprit)
     victim = Victim(
@@ -49,7 +51,7 @@ def _around(month: Month) -> Play:
     return replace(play, jobs=near, seconds=int(min(at + DAY_S, play.seconds)))
 
 
-def write(month: Month, path: Path) -> None:
+def write_sample_truth(month: Month, path: Path) -> None:
     """The truth as JSON."""
     play = month.play
     faults = [
@@ -57,7 +59,7 @@ def write(month: Month, path: Path) -> None:
             kind=fault.kind,
             from_ns=play.origin_ns + int(fault.from_s * NS),
             to_ns=play.origin_ns + int(fault.to_s * NS),
-            component=component_name(play, fault),
+            component=name_truth_component(play, fault),
             layer=fault.component,
             factor=fault.factor,
         )
@@ -74,7 +76,7 @@ def write(month: Month, path: Path) -> None:
     told = {
         "simulated": True,
         "seed": play.seed,
-        "labels": [asdict(one) for one in (story_label(month), *faults)],
+        "labels": [asdict(one) for one in (_label_story(month), *faults)],
         "silent": quiet,
     }
     path.write_text(json.dumps(told, indent=1) + "\n")

@@ -72,7 +72,7 @@ class Timing:
         return f"simulated device: {', '.join(parts) or 'takes no time'}"
 
 
-def timing(text: str) -> Timing:
+def parse_device_timing(text: str) -> Timing:
     """From `metadata=2ms,read=8ms,write=8ms,sync=20ms,bandwidth=100M`. ConfigError names the part that is wrong."""
     from fairlead.decide.policies.requests.discipline_spec import parse_rate
 
@@ -102,7 +102,7 @@ def open_slow_tree(rest: str) -> FileTree:
         raise ForwardingError(
             "no tree behind the simulated device", where=f"slow:{rest}", remedy="write slow:read=8ms:DIR"
         )
-    return simulated_device(open_export(behind), timing(times))
+    return wrap_simulated_device(open_export(behind), parse_device_timing(times))
 
 
 class Device:
@@ -115,7 +115,7 @@ class Device:
         self._free_ns = 0
         self._lock = Lock()
 
-    def moves_until(self, size: int, began_ns: int) -> int:
+    def reserve_until(self, size: int, began_ns: int) -> int:
         """Reserves the device for that many bytes; when they have been moved."""
         with self._lock:
             self.operations += 1
@@ -150,7 +150,7 @@ class SimulatedDeviceFile:
         began = monotonic_ns()
         count = self.real.read_into(buffer, offset)
         times = self._device.times
-        _sleep_until(max(began + times.read_ns, self._device.moves_until(count, began)))
+        _sleep_until(max(began + times.read_ns, self._device.reserve_until(count, began)))
         return count
 
     def write_from(self, buffer: memoryview, offset: int) -> int:
@@ -158,7 +158,7 @@ class SimulatedDeviceFile:
         began = monotonic_ns()
         count = self.real.write_from(buffer, offset)
         times = self._device.times
-        _sleep_until(max(began + times.write_ns, self._device.moves_until(count, began)))
+        _sleep_until(max(began + times.write_ns, self._device.reserve_until(count, began)))
         return count
 
     def sync(self, data_only: bool) -> None:
@@ -179,7 +179,7 @@ class SimulatedDeviceFile:
         began = monotonic_ns()
         real = other.real if isinstance(other, SimulatedDeviceFile) else other
         count = self.real.copy_to(offset, real, other_offset, length)
-        _sleep_until(max(began + self._device.times.write_ns, self._device.moves_until(count, began)))
+        _sleep_until(max(began + self._device.times.write_ns, self._device.reserve_until(count, began)))
         return count
 
 
@@ -220,6 +220,6 @@ class SimulatedDeviceTree:
         return changed if name == "change" else timed
 
 
-def simulated_device(tree: FileTree, times: Timing) -> FileTree:
+def wrap_simulated_device(tree: FileTree, times: Timing) -> FileTree:
     """The tree on a simulated device."""
     return cast("FileTree", SimulatedDeviceTree(tree, Device(times)))

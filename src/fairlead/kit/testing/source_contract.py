@@ -49,7 +49,7 @@ class Sample:
     rows: dict[str, int] = field(default_factory=dict)
 
 
-def summarise_items(items: Iterable[Item]) -> tuple[dict[str, pa.Table], list[Job], list[Missing]]:
+def _summarise_items(items: Iterable[Item]) -> tuple[dict[str, pa.Table], list[Job], list[Missing]]:
     """Rows by table, jobs, and what is missing. Fails for an item that is none of these, or of no table."""
     batches: dict[str, list[pa.RecordBatch]] = {}
     jobs: list[Job] = []
@@ -82,13 +82,13 @@ def _plain(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(plain)).combine_chunks()
 
 
-def read_tolerant(source: Source, path: Path) -> tuple[dict[str, int], list[Missing], FairleadError | None]:
+def _read_tolerant(source: Source, path: Path) -> tuple[dict[str, int], list[Missing], FairleadError | None]:
     """Rows by table, what is missing, and the error that ended the reading, of a file that may be damaged."""
     rows: Counter[str] = Counter()
     missing: list[Missing] = []
     try:
         for item in source.read(path):
-            tables, _, gaps = summarise_items([item])
+            tables, _, gaps = _summarise_items([item])
             rows.update({name: table.num_rows for name, table in tables.items()})
             missing += gaps
     except SourceDefectError:
@@ -136,19 +136,19 @@ class SourceContract:
 
     def test_every_row_is_read_once(self, source: Source, samples: list[Sample]) -> None:
         for sample in samples:
-            tables, jobs, missing = summarise_items(source.read(sample.path))
+            tables, jobs, missing = _summarise_items(source.read(sample.path))
             assert tables or jobs or missing, f"{sample.path}: nothing at all"
             rows = {name: table.num_rows for name, table in tables.items()}
             assert sample.rows.items() <= rows.items(), sample.path
 
     def test_reading_again_gives_the_same(self, source: Source, samples: list[Sample]) -> None:
         for sample in samples:
-            assert summarise_items(source.read(sample.path)) == summarise_items(source.read(sample.path))
+            assert _summarise_items(source.read(sample.path)) == _summarise_items(source.read(sample.path))
 
     def test_readings_at_the_same_time_do_not_mix(self, source: Source, samples: list[Sample]) -> None:
         """Item by item in turn, the way several jobs are read by one instance."""
         paths = [sample.path for sample in samples] * 2
-        alone = [summarise_items(source.read(path)) for path in paths]
+        alone = [_summarise_items(source.read(path)) for path in paths]
         running = [source.read(path) for path in paths]
         got: list[list[Item]] = [[] for _ in paths]
         waiting = list(range(len(paths)))
@@ -159,7 +159,7 @@ class SourceContract:
                     waiting.remove(place)
                 else:
                     got[place].append(item)
-        assert [summarise_items(items) for items in got] == alone
+        assert [_summarise_items(items) for items in got] == alone
 
     def test_nothing_is_read_before_it_is_asked_for(self, source: Source, tmp_path: Path) -> None:
         """`read` of a file that is not there raises when the first item is asked for, with the place."""
@@ -170,15 +170,15 @@ class SourceContract:
 
     def test_a_file_is_not_read_many_times(self, source: Source, samples: list[Sample]) -> None:
         for sample in samples:
-            summarise_items(source.read(sample.path))  # imports and compiled code are read once
+            _summarise_items(source.read(sample.path))  # imports and compiled code are read once
             before = _count_bytes_read()
-            summarise_items(source.read(sample.path))
+            _summarise_items(source.read(sample.path))
             assert _count_bytes_read() - before <= _MAX_READ * sample.path.stat().st_size + (1 << 20)
 
     def test_a_file_is_left_as_it_was(self, source: Source, samples: list[Sample]) -> None:
         for sample in samples:
             before = (sample.path.stat().st_mtime_ns, zlib.crc32(sample.path.read_bytes()), _names_beside(sample.path))
-            summarise_items(source.read(sample.path))
+            _summarise_items(source.read(sample.path))
             after = (sample.path.stat().st_mtime_ns, zlib.crc32(sample.path.read_bytes()), _names_beside(sample.path))
             assert after == before
 
@@ -204,12 +204,12 @@ class SourceContract:
 
     def test_a_file_cut_off_ends_cleanly(self, source: Source, samples: list[Sample], tmp_path: Path) -> None:
         for sample in samples:
-            whole, _, _ = read_tolerant(source, sample.path)
+            whole, _, _ = _read_tolerant(source, sample.path)
             content = sample.path.read_bytes()
             for part in self.cuts:
                 cut = tmp_path / f"cut_{sample.path.name}"
                 cut.write_bytes(content[: int(len(content) * part)])
-                rows, _, error = read_tolerant(source, cut)
+                rows, _, error = _read_tolerant(source, cut)
                 assert all(count <= whole.get(name, 0) for name, count in rows.items()), f"more rows than in {cut}"
                 _check_place(error, cut)
 
@@ -224,7 +224,7 @@ class SourceContract:
                 broken[at : at + 64] = random.randbytes(len(broken[at : at + 64]))
                 path = tmp_path / f"broken_{seed}_{sample.path.name}"
                 path.write_bytes(broken)
-                _, missing, error = read_tolerant(source, path)
+                _, missing, error = _read_tolerant(source, path)
                 _check_place(error, path)
                 for gap in missing:
                     assert gap.kind
@@ -235,7 +235,7 @@ class SourceContract:
     def test_garbage_is_an_error_with_its_place(self, source: Source, tmp_path: Path) -> None:
         path = tmp_path / "garbage"
         path.write_bytes(Random(11).randbytes(4096))
-        rows, missing, error = read_tolerant(source, path)
+        rows, missing, error = _read_tolerant(source, path)
         assert not rows
         assert error is not None or missing
         _check_place(error, path)

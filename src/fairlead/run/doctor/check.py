@@ -35,12 +35,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
 
 
-def install_command(machine: Machine, **packages: str) -> str | None:
+def build_check_install_command(machine: Machine, **packages: str) -> str | None:
     """The package command of this distribution; `packages` maps apt, dnf, zypper to package names.
 
     None when the distribution is unknown or has no such package.
     """
-    distribution = machine.distribution()
+    distribution = machine.read_distribution()
     for family, (names, command) in _FAMILIES.items():
         if names & distribution and family in packages:
             sudo = "" if machine.user_id == 0 else "sudo "
@@ -48,7 +48,7 @@ def install_command(machine: Machine, **packages: str) -> str | None:
     return None
 
 
-def pip_command(*requirements: str, again: bool = False) -> str | None:
+def build_check_pip_command(*requirements: str, again: bool = False) -> str | None:
     """The pip command for this very Python; `again` reinstalls. None when there is nothing to install."""
     if not requirements:
         return None
@@ -57,7 +57,7 @@ def pip_command(*requirements: str, again: bool = False) -> str | None:
     )
 
 
-def extra_requirements(extra: str) -> list[str]:
+def list_check_requirements(extra: str) -> list[str]:
     """Requirements an extra of fairlead adds, such as `darshan>=3.4.5`."""
     try:
         lines = requires("fairlead") or []

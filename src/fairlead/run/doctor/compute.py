@@ -8,8 +8,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from fairlead.core.model.units import format_bytes
-from fairlead.run.doctor.check import Check, pip_command
-from fairlead.run.doctor.machine import Machine, read
+from fairlead.run.doctor.check import Check, build_check_pip_command
+from fairlead.run.doctor.machine import Machine, read_machine_file
 
 _CORE = {
     "numpy": "numpy",
@@ -25,7 +25,7 @@ _NO_LIMIT = 1 << 60
 """cgroup v1 writes "no limit" as a number near 2^63."""
 
 
-def checks(machine: Machine) -> list[Check]:
+def check_compute(machine: Machine) -> list[Check]:
     """Python, packages, processors, memory."""
     return [_python(), _packages(machine), _processors(machine), _memory(machine)]
 
@@ -60,7 +60,7 @@ def _packages(machine: Machine) -> Check:
         status="missing" if broken else "ok",
         found="; ".join(broken) if broken else ", ".join(found),
         enables="reading traces, analysis, the lake",
-        command=pip_command(*wanted, again=True),
+        command=build_check_pip_command(*wanted, again=True),
     )
 
 
@@ -69,7 +69,7 @@ def _processors(machine: Machine) -> Check:
         mine = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # no Linux
         mine = os.cpu_count() or 1
-    info = read(machine.proc / "cpuinfo")
+    info = read_machine_file(machine.proc / "cpuinfo")
     present = sum(line.startswith("processor") for line in info.splitlines())
     model = next((line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")), "")
     share = f"{mine} of {present} usable" if present > mine else f"{mine}"
@@ -84,7 +84,9 @@ def _processors(machine: Machine) -> Check:
 
 def _memory(machine: Machine) -> Check:
     check = partial(Check, area="core", name="memory", enables="larger logs in one go; 2 GiB are plenty for most")
-    fields = dict(line.split(":", 1) for line in read(machine.proc / "meminfo").splitlines() if ":" in line)
+    fields = dict(
+        line.split(":", 1) for line in read_machine_file(machine.proc / "meminfo").splitlines() if ":" in line
+    )
     total = _kib(fields.get("MemTotal"))
     if total is None:
         return check(status="partly", found="not known", hint=f"{machine.proc}/meminfo cannot be read")
@@ -109,7 +111,7 @@ def _kib(text: str | None) -> int | None:
 def _limit(machine: Machine) -> int | None:
     """The memory limit of this process's cgroup (v2, then v1) in bytes; None when there is none."""
     limits: list[int] = []
-    for line in read(machine.proc / "self/cgroup").splitlines():
+    for line in read_machine_file(machine.proc / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "", "/")
         inside = path.lstrip("/")
         if controllers == "":
@@ -121,7 +123,7 @@ def _limit(machine: Machine) -> int | None:
         else:
             continue
         for file in files:
-            text = read(file).strip()
+            text = read_machine_file(file).strip()
             if text.isdigit() and int(text) < _NO_LIMIT:
                 limits.append(int(text))
     return min(limits, default=None)

@@ -84,21 +84,21 @@ class Machine:
 
     def mounts(self, *kinds: str) -> list[Mount]:
         """Mounted file systems of some kinds (all without an argument), in the order they were mounted."""
-        rows = (line.split() for line in read(self.proc / "mounts").splitlines())
+        rows = (line.split() for line in read_machine_file(self.proc / "mounts").splitlines())
         found = [Mount(row[0], row[1].replace("\\040", " "), row[2]) for row in rows if len(row) >= 3]
         return [mount for mount in found if not kinds or mount.kind in kinds]
 
-    def distribution(self) -> set[str]:
+    def read_distribution(self) -> set[str]:
         """The distribution's id and the families it says it is like: {"ubuntu", "debian"}."""
         words: set[str] = set()
-        for line in read(self.etc / "os-release").splitlines():
+        for line in read_machine_file(self.etc / "os-release").splitlines():
             key, _, value = line.partition("=")
             if key in ("ID", "ID_LIKE"):
                 words.update(value.strip().strip("\"'").split())
         return words
 
 
-def read(path: Path, limit: int = 1 << 20) -> str:
+def read_machine_file(path: Path, limit: int = 1 << 20) -> str:
     """The text of a small file; "" when it is not there or not readable, which callers report as not known."""
     try:
         with path.open("rb") as file:

@@ -11,8 +11,8 @@ import re
 from functools import partial
 from pathlib import Path
 
-from fairlead.run.doctor.check import Check, install_command
-from fairlead.run.doctor.machine import Machine, first_line, read
+from fairlead.run.doctor.check import Check, build_check_install_command
+from fairlead.run.doctor.machine import Machine, first_line, read_machine_file
 
 _AREA = "monitoring"
 _OLDEST = (3, 6)
@@ -36,7 +36,7 @@ _JSON_SINCE = (21, 8)
 """`squeue --json` came with Slurm 21.08."""
 
 
-def checks(machine: Machine) -> list[Check]:
+def check_monitoring(machine: Machine) -> list[Check]:
     """The agent's Python, disks, Lustre's counters, jobs of processes, Slurm's feed, the server's ports, systemd."""
     return [
         agent_python(machine),
@@ -61,7 +61,7 @@ def agent_python(machine: Machine) -> Check:
     return check(
         status="missing",
         found="none from 3.6 on",
-        command=install_command(machine, apt="python3-minimal", dnf="python3", zypper="python3"),
+        command=build_check_install_command(machine, apt="python3-minimal", dnf="python3", zypper="python3"),
         hint="the agent needs no packages besides",
     )
 
@@ -75,7 +75,7 @@ def _libexec(machine: Machine, name: str) -> str | None:
 def counters(machine: Machine) -> Check:
     """The kernel's counters of block devices, which every node has."""
     check = partial(Check, area=_AREA, name="disk counters", enables="bytes, requests and busy time per device")
-    lines = read(machine.proc / "diskstats").splitlines()
+    lines = read_machine_file(machine.proc / "diskstats").splitlines()
     if lines:
         return check(status="ok", found=f"{len(lines)} devices in {machine.proc}/diskstats")
     return check(
@@ -145,7 +145,7 @@ def job_feed(machine: Machine) -> Check:
         return check(
             status="missing",
             found="no squeue",
-            command=install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
+            command=build_check_install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
             hint="only where the server runs; other schedulers: [[feeds.job_table]], a CSV",
         )
     if (int(found[1]), int(found[2])) < _JSON_SINCE:
@@ -174,14 +174,18 @@ def ports(machine: Machine) -> Check:
 
 def _listening(machine: Machine) -> set[int]:
     """TCP ports somebody listens on."""
-    rows = (line.split() for name in ("tcp", "tcp6") for line in read(machine.proc / "net" / name).splitlines()[1:])
+    rows = (
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in read_machine_file(machine.proc / "net" / name).splitlines()[1:]
+    )
     return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTENS}
 
 
 def service(machine: Machine) -> Check:
     """systemd as the first process; without it server and agent are started by something else."""
     check = partial(Check, area=_AREA, name="systemd", enables="server and agent as services: deploy/systemd/")
-    first = read(machine.proc / "1/comm").strip()
+    first = read_machine_file(machine.proc / "1/comm").strip()
     if first == "systemd":
         release = machine.run("systemctl", "--version")
         return check(status="ok", found=first_line(release.text) if release is not None else "runs")

@@ -10,7 +10,7 @@ from fairlead.run.doctor.machine import Machine
 _AREA = "plug-ins"
 
 
-def checks(machine: Machine) -> list[Check]:  # noqa: ARG001
+def check_plugins(machine: Machine) -> list[Check]:  # noqa: ARG001
     """One check a plug-in, none where only fairlead's own entry points are installed."""
     return [
         _check(group, kind, name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from fairlead.run.doctor.check import Check, install_command
-from fairlead.run.doctor.machine import Machine, first_line, read
+from fairlead.run.doctor.check import Check, build_check_install_command
+from fairlead.run.doctor.machine import Machine, first_line, read_machine_file
 
 _AREA = "site"
 
 
-def checks(machine: Machine) -> list[Check]:
+def check_site(machine: Machine) -> list[Check]:
     """Control groups, Slurm's commands and REST daemon, InfiniBand."""
     return [cgroups(machine), slurm(machine), slurmrestd(machine), infiniband(machine)]
 
@@ -30,7 +30,7 @@ def cgroups(machine: Machine) -> Check:
     base = machine.sys / "fs/cgroup"
     if second and not (base / "cgroup.controllers").exists():
         base = base / "unified"
-    controllers = read(base / "cgroup.controllers").split()
+    controllers = read_machine_file(base / "cgroup.controllers").split()
     own = base / _own_group(machine)
     delegated = bool(second) and os.access(own / "cgroup.procs", os.W_OK) and os.access(own, os.W_OK)
     if "io" in controllers and delegated:
@@ -52,7 +52,7 @@ def cgroups(machine: Machine) -> Check:
 
 def _own_group(machine: Machine) -> str:
     """This process's version 2 group, relative to the mount; the mount itself when unknown."""
-    for line in read(machine.proc / "self/cgroup").splitlines():
+    for line in read_machine_file(machine.proc / "self/cgroup").splitlines():
         if line.startswith("0::/"):
             return line[4:]
     return "."
@@ -69,7 +69,7 @@ def slurm(machine: Machine) -> Check:
         return check(
             status="partly" if there else "missing",
             found=f"{', '.join(there)}; {absent}" if there else absent,
-            command=install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
+            command=build_check_install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
             hint="accounting exported elsewhere is read without them: sacct -P > jobs.txt",
         )
     release = machine.run("sinfo", "--version")
@@ -95,7 +95,7 @@ def slurmrestd(machine: Machine) -> Check:
     return check(
         status="missing",
         found="not here",
-        command=install_command(machine, apt="slurmrestd", dnf="slurm-slurmrestd", zypper="slurm-rest"),
+        command=build_check_install_command(machine, apt="slurmrestd", dnf="slurm-slurmrestd", zypper="slurm-rest"),
         hint="only where sacct cannot be used",
     )
 
@@ -106,7 +106,7 @@ def infiniband(machine: Machine) -> Check:
     ports = sorted((machine.sys / "class/infiniband").glob("*/ports/*"))
     if not ports:
         return check(status="missing", found="no adapter", hint="nothing to do on a machine without InfiniBand")
-    active = [port for port in ports if "ACTIVE" in read(port / "state")]
+    active = [port for port in ports if "ACTIVE" in read_machine_file(port / "state")]
     found = f"{len(active)} of {len(ports)} ports active"
     if not active:
         return check(status="partly", found=found, hint="no link: cable, switch or subnet manager")
@@ -115,7 +115,7 @@ def infiniband(machine: Machine) -> Check:
         return check(
             status="partly",
             found=f"{found}; no perfquery, so no switch ports",
-            command=install_command(machine, apt=package, dnf=package, zypper=package),
+            command=build_check_install_command(machine, apt=package, dnf=package, zypper=package),
             hint=f"the package is named {package}",
         )
     return check(status="ok", found=f"{found}; perfquery")

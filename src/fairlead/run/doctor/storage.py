@@ -8,8 +8,8 @@ import re
 from functools import partial
 from pathlib import Path
 
-from fairlead.run.doctor.check import Check, install_command
-from fairlead.run.doctor.machine import Machine, read
+from fairlead.run.doctor.check import Check, build_check_install_command
+from fairlead.run.doctor.machine import Machine, read_machine_file
 
 _AREA = "storage"
 _PASSTHROUGH_KERNEL = (6, 9)
@@ -17,7 +17,7 @@ _CAP_SYS_ADMIN = 21
 """Registering a backing file for passthrough needs it (Linux, fs/fuse/backing.c)."""
 
 
-def checks(machine: Machine) -> list[Check]:
+def check_storage(machine: Machine) -> list[Check]:
     """FUSE, passthrough, and the parallel file systems."""
     return [fuse(machine), passthrough(machine), lustre(machine), gluster(machine), gpfs(machine)]
 
@@ -41,7 +41,7 @@ def fuse(machine: Machine) -> Check:
         return check(
             status="partly" if machine.user_id == 0 else "missing",
             found=f"{device} opens; no fusermount3, so only root can mount",
-            command=install_command(machine, apt="fuse3", dnf="fuse3", zypper="fuse3"),
+            command=build_check_install_command(machine, apt="fuse3", dnf="fuse3", zypper="fuse3"),
             hint="the package is named fuse3",
         )
     return check(status="ok", found=f"{device} opens; {helper}")
@@ -87,7 +87,7 @@ def _release(text: str) -> tuple[int, int] | None:
 
 def _kernel_option(machine: Machine, name: str) -> str | None:
     """`y`, `m` or `n`; None when no configuration of the running kernel can be read."""
-    text = _gunzipped(machine.proc / "config.gz") or read(machine.boot / f"config-{machine.kernel}")
+    text = _gunzipped(machine.proc / "config.gz") or read_machine_file(machine.boot / f"config-{machine.kernel}")
     if not text:
         return None
     match = re.search(rf"^{name}=([ym])$", text, re.MULTILINE)
@@ -103,7 +103,7 @@ def _gunzipped(path: Path) -> str:
 
 
 def _may_administer(machine: Machine) -> bool:
-    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", read(machine.proc / "self/status"), re.MULTILINE)
+    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", read_machine_file(machine.proc / "self/status"), re.MULTILINE)
     return bool(match and int(match[1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
@@ -111,13 +111,13 @@ def lustre(machine: Machine) -> Check:
     """Lustre mounts and the client's tools."""
     mounted = [mount.point for mount in machine.mounts("lustre")]
     tools = [name for name in ("lfs", "lctl") if machine.which(name)]
-    release = read(machine.sys / "fs/lustre/version").strip()
+    release = read_machine_file(machine.sys / "fs/lustre/version").strip()
     return _file_system(
         name="Lustre",
         found=[*_listed("mounted at", mounted), *_listed("tools", tools), *([f"version {release}"] if release else [])],
         complete=bool(mounted and len(tools) == 2),
         enables="client, target and metadata counters; striping and pools in plans",
-        command=install_command(machine, dnf="lustre-client", zypper="lustre-client"),
+        command=build_check_install_command(machine, dnf="lustre-client", zypper="lustre-client"),
         hint="lfs and lctl come with the Lustre client built for the running kernel",
     )
 
@@ -131,7 +131,7 @@ def gluster(machine: Machine) -> Check:
         found=[*_listed("mounted at", mounted), *_listed("tools", tools)],
         complete="gluster" in tools,
         enables="per-brick profiles",
-        command=install_command(machine, apt="glusterfs-cli", dnf="glusterfs-cli", zypper="glusterfs"),
+        command=build_check_install_command(machine, apt="glusterfs-cli", dnf="glusterfs-cli", zypper="glusterfs"),
         hint="volume profiles are read on a server of the volume",
     )
 

@@ -8,7 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from fairlead.run.doctor.check import Check, extra_requirements, install_command, pip_command
+from fairlead.run.doctor.check import (
+    Check,
+    build_check_install_command,
+    build_check_pip_command,
+    list_check_requirements,
+)
 from fairlead.run.doctor.machine import Machine
 
 _AREA = "tools"
@@ -16,7 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 """Names under which distributions install a Chromium that can run without a screen."""
 
 
-def checks(machine: Machine) -> list[Check]:
+def check_tools(machine: Machine) -> list[Check]:
     """Recorders of traces, extras, browser."""
     return [
         darshan_runtime(machine),
@@ -58,7 +63,7 @@ def dftracer() -> Check:
     found = _version("dftracer") or _version("pydftracer")
     if found is not None:
         return check(status="ok", found=found)
-    return check(status="missing", found="not installed", command=pip_command("dftracer"))
+    return check(status="missing", found="not installed", command=build_check_pip_command("dftracer"))
 
 
 def part_of_extra(name: str, modules: tuple[str, ...], enables: str) -> Check:
@@ -70,7 +75,7 @@ def part_of_extra(name: str, modules: tuple[str, ...], enables: str) -> Check:
     return check(
         status="partly" if len(lacking) < len(modules) else "missing",
         found=f"no {', '.join(lacking)}",
-        command=pip_command(*extra_requirements(name)),
+        command=build_check_pip_command(*list_check_requirements(name)),
         hint=f"the same as fairlead[{name}]",
     )
 
@@ -82,8 +87,8 @@ def browser(machine: Machine) -> Check:
     if path is not None:
         return check(status="ok", found=path)
     hint = None
-    command = install_command(machine, apt="chromium", dnf="chromium", zypper="chromium")
-    if "ubuntu" in machine.distribution():
+    command = build_check_install_command(machine, apt="chromium", dnf="chromium", zypper="chromium")
+    if "ubuntu" in machine.read_distribution():
         # Ubuntu's package is a snap, which neither containers nor batch nodes can start.
         command = f"{sys.executable} -m playwright install --with-deps chromium"
     elif command is None:

@@ -295,7 +295,7 @@ class Runs:
         return None
 
 
-def whatif_runs(config: Config) -> Runs | None:
+def build_whatif_queue(config: Config) -> Runs | None:
     """The runs of a server with these (resolved) settings, not begun yet; None where there are to be none. Raises
     LakeError."""
     if not config.whatif.on:

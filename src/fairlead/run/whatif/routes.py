@@ -86,7 +86,7 @@ Noted = Callable[[Request, str, str, str], Awaitable[None]]
 """The audit log: the request, who, what was done, to what."""
 
 
-def routes(runs: Runs, door: Door, *, noted: Noted | None = None) -> list[BaseRoute]:
+def build_whatif_routes(runs: Runs, door: Door, *, noted: Noted | None = None) -> list[BaseRoute]:
     """The endpoints. `noted` writes down what was done."""
     web = _Web(runs, door, noted)
     found: list[BaseRoute] = []
@@ -165,7 +165,7 @@ class _Web:
         return await run_in_threadpool(_page_of, self._runs, person, _name(request))
 
 
-def followed(runs: Runs) -> Callable[[Person, str], bytes]:
+def build_whatif_follower(runs: Runs) -> Callable[[Person, str], bytes]:
     """What is told of a run again and again: for `live/whatif/NAME`."""
 
     def look(person: Person, name: str) -> bytes:

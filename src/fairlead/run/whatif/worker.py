@@ -42,28 +42,28 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     remedy: str | None = None
 
 
-def say(said: WorkerLine) -> None:
+def _write_line(said: WorkerLine) -> None:
     """One line. Nobody may listen any more."""
     with contextlib.suppress(OSError):
         os.write(1, msgspec.json.encode(said) + b"\n")
 
 
-def main() -> int:
+def run_whatif_worker() -> int:
     """Runs one task to its end."""
-    from fairlead.run.child_process import die_with
+    from fairlead.run.child_process import end_process_with_parent
 
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    die_with(task.parent)
+    end_process_with_parent(task.parent)
     os.nice(NICE)
     with contextlib.suppress(OSError):  # where memory runs out, this process goes first
         Path("/proc/self/oom_score_adj").write_text("900", encoding="ascii")
     try:
         _run(task)
     except FairleadError as error:
-        say(WorkerLine(error=error.what, remedy=error.remedy or ""))
+        _write_line(WorkerLine(error=error.what, remedy=error.remedy or ""))
         return 0
     except MemoryError:
-        say(WorkerLine(error="the replay needs more memory than there is", remedy="ask about less time"))
+        _write_line(WorkerLine(error="the replay needs more memory than there is", remedy="ask about less time"))
         return 0
     return 0
 
@@ -84,7 +84,7 @@ def _run(task: Task) -> None:
         if stage.share < told + 0.005 and stage.step == "replaying" and stage.share > told:
             return
         told = stage.share
-        say(
+        _write_line(
             WorkerLine(
                 progress=WhatIfProgress(
                     step=stage.step,
@@ -111,8 +111,8 @@ def _run(task: Task) -> None:
     draft = Path(f"{task.answer}.new")
     draft.write_bytes(msgspec.json.encode(answer))
     draft.replace(task.answer)
-    say(WorkerLine(headline=answer.headline, jobs=answer.jobs))
+    _write_line(WorkerLine(headline=answer.headline, jobs=answer.jobs))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_whatif_worker())

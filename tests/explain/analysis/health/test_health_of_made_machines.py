@@ -15,7 +15,7 @@ from fairlead.explain.analysis.health.assess import Health, HealthLimits, assess
 from fairlead.explain.analysis.health.load_cells import LAYERS
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
-from fairlead.kit.testing.machine.truth import component_name
+from fairlead.kit.testing.machine.truth import name_truth_component
 from fairlead.store.rollups import derive_rollups
 
 NS = 1_000_000_000
@@ -44,12 +44,12 @@ def busy(component: str, faults: tuple[Fault, ...]) -> Play:
         step = Step(op="create", writers=64, files=64, each=100_000, label="storm")
     else:
         step = Step(op="write", volume=4 << 40, writers=128, files=128, request=1 << 20, label="stream")
-    jobs = [(scenes.job(n, [step], 32, name=f"steady{n}"), 0.0, 32 * n) for n in range(2)]
+    jobs = [(scenes.build_scene_job(n, [step], 32, name=f"steady{n}"), 0.0, 32 * n) for n in range(2)]
     if component == "target":
         # Few targets each, so that the targets are the narrow place.
         step = Step(op="write", volume=4 << 40, writers=64, files=64, request=1 << 20, label="stream")
-        jobs = [(scenes.job(n, [step], 16, name=f"steady{n}"), 0.0, 16 * n) for n in range(4)]
-    return scenes.play(jobs, SECONDS, faults=faults)
+        jobs = [(scenes.build_scene_job(n, [step], 16, name=f"steady{n}"), 0.0, 16 * n) for n in range(4)]
+    return scenes.build_scene_play(jobs, SECONDS, faults=faults)
 
 
 @pytest.mark.parametrize("kind", ["degraded", "fail_slow", "rebuild", "dead"])
@@ -58,7 +58,7 @@ def test_each_fault_at_each_layer_is_found_where_it_held_somebody_back(component
     fault = Fault(component=component, number=0, from_s=BEGIN, to_s=END, factor=0.1, kind=kind)
     play = busy(component, (fault,))
     held = _held_s(play, fault)
-    name = component_name(play, fault)
+    name = name_truth_component(play, fault)
     if component == "mds":
         name = "scratch-MDT0000"
     health = look(play)
@@ -105,13 +105,13 @@ def test_a_healthy_machine_under_full_load_has_no_sick_component(component: str)
 
 
 def test_an_n_to_1_job_makes_no_forwarder_and_no_target_sick() -> None:
-    assert not look(scenes.co_run(seconds=420)).incidents
+    assert not look(scenes.build_co_run_scene(seconds=420)).incidents
 
 
 def test_a_fault_nobody_touched_is_no_incident_and_never_called_well_for_sure() -> None:
     step = Step(op="write", volume=4 << 40, writers=16, files=16, request=1 << 20, label="stream")
     fault = Fault(component="forwarder", number=3, from_s=BEGIN, to_s=END, factor=0.1)
-    play = scenes.play([(scenes.job(0, [step], 8), 0.0, 0)], SECONDS, faults=[fault])
+    play = scenes.build_scene_play([(scenes.build_scene_job(0, [step], 8), 0.0, 0)], SECONDS, faults=[fault])
     health = look(play)
     assert not health.incidents
     assert "fwd003" not in set(health.states["component"].to_pylist())

@@ -15,16 +15,16 @@ from fairlead.core.model.tables import JOB_SUMMARY, PHASE, ROLLUP, batch_of
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.scenes import co_run, slow_target
+from fairlead.kit.testing.machine.scenes import build_co_run_scene, build_slow_target_scene
 from interference_building import S, phase_table, phases_of, rolled, scene_of
 
 
 @cache
 def beside() -> Scene:
     """The write of the 1-1 job of the co-run, which takes about 90 s and alone about 45 s."""
-    play = co_run(seconds=400)
+    play = build_co_run_scene(seconds=400)
     phases = phases_of(play)
-    alone = phases_of(co_run(together=False, seconds=400))
+    alone = phases_of(build_co_run_scene(together=False, seconds=400))
     mine = next(one for one in phases if one["row"]["mode"] == "1-1")
     usual = float(alone[0]["end"]) - float(alone[0]["begin"])
     return scene_of(play, mine, usual, rolled(play), phases)
@@ -52,7 +52,7 @@ def test_the_n_to_1_job_is_named_with_its_evidence() -> None:
 
 
 def test_a_slow_phase_with_nobody_about_accuses_nobody() -> None:
-    play: Play = co_run(together=False, seconds=300)
+    play: Play = build_co_run_scene(together=False, seconds=300)
     phases = phases_of(play)
     mine = phases[0]
     took = float(mine["end"]) - float(mine["begin"])
@@ -76,7 +76,7 @@ def faulty(play: Play, kind: str = "degraded") -> Incident:
 
 
 def test_a_sick_target_is_named() -> None:
-    play = slow_target(factor=0.05)
+    play = build_slow_target_scene(factor=0.05)
     rows, phases = rolled(play), phases_of(play)
     lengths = [float(one["end"]) - float(one["begin"]) for one in phases]
     worst = int(np.argmax(lengths))

@@ -27,7 +27,14 @@ from fairlead.explain.analysis.overview.requests import (
     compute_shares_below,
 )
 from fairlead.kit.testing.machine import TAIHULIGHT
-from fairlead.kit.testing.machine.population import GB, MEAN_WRITE_GB, MODE_JOBS, MODES, NONTRIVIAL_SHARE, draw
+from fairlead.kit.testing.machine.population import (
+    GB,
+    MEAN_WRITE_GB,
+    MODE_JOBS,
+    MODES,
+    NONTRIVIAL_SHARE,
+    draw_population_jobs,
+)
 from system_building import GIB, HOUR, MIB, T0, Row, S, minutes, summary, table
 
 MB = 10**6
@@ -239,7 +246,7 @@ def test_durations_are_those_of_the_paper() -> None:
 @pytest.fixture(scope="module")
 def published() -> pa.Table:
     """Summaries of 30,000 jobs drawn as at the published site, as if every one of them had been recorded."""
-    drawn = draw(platform.build_taihulight(), TAIHULIGHT, 30_000, np.random.default_rng(101))
+    drawn = draw_population_jobs(platform.build_taihulight(), TAIHULIGHT, 30_000, np.random.default_rng(101))
     rows = {
         "job_id": [str(one.number) for one in drawn],
         "start_ns": [int(one.submit_s * 1e9) for one in drawn],

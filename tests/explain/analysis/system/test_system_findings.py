@@ -21,7 +21,7 @@ from fairlead.explain.analysis.system.findings import (
 )
 from fairlead.explain.analysis.system.site import SystemSite, build_system_site, with_mapping
 from fairlead.explain.rules.advice_set import load_advice
-from fairlead.kit.testing.machine import small, two_layer
+from fairlead.kit.testing.machine import play_small_machine, play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand
 from fairlead.store.rollups import derive_rollups
 from system_building import GIB, HOUR, MIB, MINUTE, T0, Row, S, look, measured, minutes, only, summary, table, words
@@ -560,7 +560,7 @@ mdops = 4e4
 """
 
 
-@pytest.mark.parametrize("make", [small, two_layer])
+@pytest.mark.parametrize("make", [play_small_machine, play_two_layer_machine])
 def test_a_healthy_machine_at_work_has_no_amplification_and_no_storm(make: object) -> None:
     play = make(7, seconds=240)  # type: ignore[operator]
     tables = play.tables()

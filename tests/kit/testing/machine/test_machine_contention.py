@@ -12,7 +12,14 @@ from fairlead.decide.sim.faults import KINDS, Fault, build_changes
 from fairlead.decide.sim.platform import build_small, build_taihulight
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine import Play, scenes, truth
-from fairlead.kit.testing.machine.population import HIGH_MDOPS_SHARE, MODE_JOBS, MODES, NONTRIVIAL_SHARE, Mix, draw
+from fairlead.kit.testing.machine.population import (
+    HIGH_MDOPS_SHARE,
+    MODE_JOBS,
+    MODES,
+    NONTRIVIAL_SHARE,
+    Mix,
+    draw_population_jobs,
+)
 
 GIB = 1 << 30
 
@@ -30,7 +37,7 @@ def mean_wait_ms(play: Play, number: int, from_s: int, to_s: int) -> tuple[float
 
 def test_a_serial_job_waits_beside_an_n_to_1_job_which_does_not() -> None:
     """Beacon: 2.73 ms -> 30.06 ms (11x) for the 1-1 job, no change for the N-1 job."""
-    alone, together = scenes.co_run(together=False), scenes.co_run()
+    alone, together = scenes.build_co_run_scene(together=False), scenes.build_co_run_scene()
     _, service = mean_wait_ms(alone, 1, 25, 60)
     wait, same_service = mean_wait_ms(together, 1, 25, 80)
     assert service == pytest.approx(2.9, abs=0.1)
@@ -43,7 +50,7 @@ def test_a_serial_job_waits_beside_an_n_to_1_job_which_does_not() -> None:
 @pytest.mark.parametrize("nodes", [4, 8, 16, 32])
 def test_n_to_1_stays_below_250_megabytes_whatever_n(nodes: int) -> None:
     step = Step(op="write", volume=8 * GIB, request=1 << 20, writers=4 * nodes, files=1, stripes=4, contested=True)
-    play = scenes.play([(scenes.job(0, [step], nodes), 0.0, 0)], 120)
+    play = scenes.build_scene_play([(scenes.build_scene_job(0, [step], nodes), 0.0, 0)], 120)
     course = play.course
     took = course.phase_ended[course.jobs[0].io_phases[0]] - course.phase_begun[course.jobs[0].io_phases[0]]
     assert 240e6 < 8 * GIB / took <= 250.1e6
@@ -53,7 +60,7 @@ def test_own_files_grow_with_n_until_the_forwarder_is_full() -> None:
     rates = []
     for nodes in (2, 8, 16):
         step = Step(op="write", volume=4 * GIB, writers=4 * nodes, files=4 * nodes)
-        play = scenes.play([(scenes.job(0, [step], nodes), 0.0, 0)], 120)
+        play = scenes.build_scene_play([(scenes.build_scene_job(0, [step], nodes), 0.0, 0)], 120)
         course = play.course
         phase = course.jobs[0].io_phases[0]
         rates.append(4 * GIB / (course.phase_ended[phase] - course.phase_begun[phase]) / 1e6)
@@ -63,19 +70,19 @@ def test_own_files_grow_with_n_until_the_forwarder_is_full() -> None:
 def test_a_metadata_storm_slows_who_shares_its_forwarder() -> None:
     storm = Step(op="getattr", each=4_000, writers=60, files=60, label="tmp")
     quiet = Step(op="write", volume=GIB, request=64 << 10, writers=4, files=4)
-    busy = scenes.job(0, [storm], 15, mode="N-N"), 0.0, 0
-    beside, apart = (scenes.job(1, [quiet], 1), 1.0, 15), (scenes.job(1, [quiet], 1), 1.0, 16)
+    busy = scenes.build_scene_job(0, [storm], 15, mode="N-N"), 0.0, 0
+    beside, apart = (scenes.build_scene_job(1, [quiet], 1), 1.0, 15), (scenes.build_scene_job(1, [quiet], 1), 1.0, 16)
     took = []
     for where in (beside, apart):
-        course = scenes.play([busy, where], 400).course
+        course = scenes.build_scene_play([busy, where], 400).course
         phase = course.jobs[1].io_phases[0]
         took.append(course.phase_ended[phase] - course.phase_begun[phase])
     assert took[0] > 2 * took[1]
 
 
 def test_labels_are_what_the_counterfactual_says() -> None:
-    play = scenes.slow_target()
-    (label,) = truth.labels(play)
+    play = scenes.build_slow_target_scene()
+    (label,) = truth.build_truth_labels(play)
     assert (label.kind, label.component, label.layer, label.factor) == ("degraded", "scratch-OST0003", "target", 0.1)
     (victim,) = label.victims
     well, ill = play.without(faults=()).course.jobs[0], play.course.jobs[0]
@@ -84,14 +91,14 @@ def test_labels_are_what_the_counterfactual_says() -> None:
 
 
 def test_interference_is_labelled_with_culprit_victim_and_cost(tmp_path: Path) -> None:
-    play = scenes.co_run()
-    (label,) = truth.labels(play)
+    play = scenes.build_co_run_scene()
+    (label,) = truth.build_truth_labels(play)
     assert (label.kind, label.culprit, label.culprit_kind) == ("interference", "100000", "N-1")
     assert [victim.job_id for victim in label.victims] == ["100001"]
     whole = play.to_the_end()
     ended = whole.course.jobs[1].end_s - whole.without(jobs=[0]).course.jobs[0].end_s
     assert label.victims[0].cost_s == pytest.approx(ended, abs=0.1)
-    truth.write([label], tmp_path / "truth.json")
+    truth.write_truth_labels([label], tmp_path / "truth.json")
     written = json.loads((tmp_path / "truth.json").read_text())
     assert written["simulated"]
     assert written["labels"][0]["victims"][0]["job_id"] == "100001"
@@ -99,8 +106,10 @@ def test_interference_is_labelled_with_culprit_victim_and_cost(tmp_path: Path) -
 
 def test_without_cause_there_is_no_label() -> None:
     step = Step(op="write", volume=GIB, writers=4, files=4)
-    play = scenes.play([(scenes.job(0, [step], 1), 0.0, 0), (scenes.job(1, [step], 1), 0.0, 32)], 60)
-    assert truth.labels(play, culprits=[0, 1]) == []
+    play = scenes.build_scene_play(
+        [(scenes.build_scene_job(0, [step], 1), 0.0, 0), (scenes.build_scene_job(1, [step], 1), 0.0, 32)], 60
+    )
+    assert truth.build_truth_labels(play, culprits=[0, 1]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,7 +137,7 @@ def test_faults_of_one_component_multiply() -> None:
 
 def test_the_population_is_the_published_one() -> None:
     """Beacon's shares and mean volumes, within the error of 12,000 jobs whose volumes spread by a factor of five."""
-    jobs = draw(build_taihulight(), Mix(), 12_000, np.random.default_rng(1))
+    jobs = draw_population_jobs(build_taihulight(), Mix(), 12_000, np.random.default_rng(1))
     kinds = [job.program for job in jobs]
     storms = sum(program.pattern == "storm" for program in kinds) / len(jobs)
     loud = [job for job in jobs if job.program.pattern != "quiet"]

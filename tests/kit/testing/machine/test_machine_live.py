@@ -49,11 +49,11 @@ class Server(Line):
 
 
 def play(past_s: int) -> machine.Play:
-    return replace(machine.small(12, 60), origin_ns=START_NS - past_s * live.NS)
+    return replace(machine.play_small_machine(12, 60), origin_ns=START_NS - past_s * live.NS)
 
 
 def sent(server: Server, clock: Clock, past_s: int = 30) -> list[live.IntervalSummary]:
-    return list(live.send(play(past_s), server, every_s=10, now_ns=clock.now_ns, sleep_s=clock.sleep_s))
+    return list(live.send_live_play(play(past_s), server, every_s=10, now_ns=clock.now_ns, sleep_s=clock.sleep_s))
 
 
 def test_what_is_past_goes_at_once_and_the_rest_as_it_happens() -> None:
@@ -62,7 +62,7 @@ def test_what_is_past_goes_at_once_and_the_rest_as_it_happens() -> None:
     told = sent(server, clock)
     assert [one.to_s for one in told] == [10, 20, 30, 40, 50, 60]
     assert [(when - START_NS) // live.NS for when, _ in server.taken] == [0, 0, 0, 10, 20, 30]
-    whole = b"".join(body.data for body in wire.bodies(play(30), 10))
+    whole = b"".join(body.data for body in wire.build_wire_bodies(play(30), 10))
     assert b"".join(data for _, data in server.taken) == whole
     times = [batch.header.last_ns for when, data in server.taken for batch in read_batches(io.BytesIO(data), "")]
     assert max(time for time in times if time is not None) <= clock.ns

@@ -23,15 +23,15 @@ SECONDS = 120
 
 @pytest.fixture(scope="module")
 def play() -> Play:
-    return machine.small(5, SECONDS)
+    return machine.play_small_machine(5, SECONDS)
 
 
 @pytest.fixture(scope="module")
 def tree(play: Play, tmp_path_factory: pytest.TempPathFactory) -> lustre_tree.MachineTree:
     made = lustre_tree.MachineTree(play, tmp_path_factory.mktemp("hosts"))
     for second in range(7, SECONDS, 11):
-        made.tick(second)
-    made.tick(SECONDS)
+        made.advance(second)
+    made.advance(SECONDS)
     return made
 
 
@@ -85,16 +85,16 @@ def test_counters_only_grow(play: Play, tmp_path: Path) -> None:
     host = play.machine.servers.names[0]
     seen = []
     for second in (0, 20, 60, 60, 119):
-        tree.tick(second)
+        tree.advance(second)
         seen.append(column(OstProbe(str(tree.roots[host]), host).read(0), "write_bytes"))
     assert seen == sorted(seen)
     assert seen[2] == seen[3]
 
 
 def test_a_tree_of_nodes_without_forwarders(tmp_path: Path) -> None:
-    play = machine.two_layer(5, 60)
+    play = machine.play_two_layer_machine(5, 60)
     tree = lustre_tree.MachineTree(play, tmp_path, [play.machine.node_name(n) for n in range(play.machine.nodes)])
-    tree.tick(60)
+    tree.advance(60)
     seen = 0
     for n in range(play.machine.nodes):
         host = play.machine.node_name(n)
@@ -126,6 +126,6 @@ def test_a_fault_that_cannot_be_is_refused(fault: str, tmp_path: Path, capsys: p
 
 
 def test_scenes_are_played_where_they_are_put() -> None:
-    tables = scenes.co_run(seconds=40).tables()
+    tables = scenes.build_co_run_scene(seconds=40).tables()
     nodes = set(tables["ops"]["node"].to_pylist())
     assert nodes == {f"cn{n:05d}" for n in range(16)}

@@ -28,7 +28,11 @@ SECONDS = 240
 
 @pytest.fixture(scope="module", params=["small", "two_layer"])
 def play(request: pytest.FixtureRequest) -> Play:
-    return machine.small(5, SECONDS) if request.param == "small" else machine.two_layer(5, SECONDS)
+    return (
+        machine.play_small_machine(5, SECONDS)
+        if request.param == "small"
+        else machine.play_two_layer_machine(5, SECONDS)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def test_metadata_operations_arrive(play: Play, tables: dict[str, pa.Table]) -> 
 
 
 def test_histograms_hold_every_request() -> None:
-    forwarder = machine.small(5, SECONDS).tables()["forwarder"]
+    forwarder = machine.play_small_machine(5, SECONDS).tables()["forwarder"]
     rows = forwarder.filter(pc.is_valid(forwarder["requests"]))
     for column in ("wait_ns_histogram", "service_ns_histogram"):
         sums = [sum(bins) for bins in rows[column].to_pylist()]
@@ -123,7 +127,7 @@ def test_every_second_has_every_target(play: Play, tables: dict[str, pa.Table]) 
 
 
 def test_wire_batches_hold_the_same_and_fill_a_lake(play: Play, tables: dict[str, pa.Table], tmp_path: Path) -> None:
-    manifest = wire.write(play, tmp_path / "posts", 60)
+    manifest = wire.write_wire_files(play, tmp_path / "posts", 60)
     assert manifest["rows"] == sum(table.num_rows for table in tables.values())
     assert manifest["operations"] == pc.sum(tables["ops"]["count"]).as_py()
     assert manifest == json.loads((tmp_path / "posts" / "manifest.json").read_text())
@@ -149,7 +153,7 @@ def test_wire_batches_hold_the_same_and_fill_a_lake(play: Play, tables: dict[str
 def test_columns_survive_the_wire(play: Play, tables: dict[str, pa.Table]) -> None:
     for name, table in tables.items():
         batch = table.combine_chunks().to_batches()[0]
-        data = wire.Cut(name, batch).encoded(0, batch.num_rows, "n", "0" * 32, 1)
+        data = wire.Cut(name, batch).encode(0, batch.num_rows, "n", "0" * 32, 1)
         (decoded,) = read_batches(io.BytesIO(data), name)
         (back,) = build_rows(decoded, name)
         assert isinstance(back, pa.RecordBatch)
@@ -159,13 +163,13 @@ def test_columns_survive_the_wire(play: Play, tables: dict[str, pa.Table]) -> No
 
 
 def test_same_seed_same_records_in_another_process() -> None:
-    short = machine.small(11, 60)
+    short = machine.play_small_machine(11, 60)
     code = (
         "from hashlib import blake2b\nfrom fairlead.kit.testing import machine\n"
         "from fairlead.kit.testing.machine import wire\n"
         "print(blake2b(b''.join(b.data for b in wire.bodies(machine.small(11, 60)))).hexdigest())"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert there.stdout.strip() == blake2b(b"".join(b.data for b in wire.bodies(short))).hexdigest()
-    other = machine.small(12, 60)
+    assert there.stdout.strip() == blake2b(b"".join(b.data for b in wire.build_wire_bodies(short))).hexdigest()
+    other = machine.play_small_machine(12, 60)
     assert not np.array_equal([j.submit_s for j in short.drawn], [j.submit_s for j in other.drawn])

@@ -369,7 +369,7 @@ def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
 
 
 def test_settings_that_are_shown_can_be_read_again(tmp_path: Path) -> None:
-    from fairlead.run.config import load, shown
+    from fairlead.run.config import format_config, load_config
 
     path = tmp_path / "server.toml"
     path.write_text(
@@ -377,11 +377,11 @@ def test_settings_that_are_shown_can_be_read_again(tmp_path: Path) -> None:
         '[alerts.routes.am]\nkind = "alertmanager"\nurl = "https://am"\nlabels = {cluster = "c1"}\n'
         '[[alerts.rules]]\nname = "r"\nto = ["ops", "am"]\nescalate = [{after_h = 4, to = ["am"]}]\n'
     )
-    config, origins = load(path, environment={})
+    config, origins = load_config(path, environment={})
     again = tmp_path / "again.toml"
-    again.write_text(shown(config, origins, with_origin=True))
-    assert load(again, environment={})[0].alerts == config.alerts
-    assert load(None, environment={"FAIRLEAD_ALERTS_EVERY_S": "5"})[0].alerts.every_s == 5
+    again.write_text(format_config(config, origins, with_origin=True))
+    assert load_config(again, environment={})[0].alerts == config.alerts
+    assert load_config(None, environment={"FAIRLEAD_ALERTS_EVERY_S": "5"})[0].alerts.every_s == 5
     for wrong in ("alerts.routes=x", "alerts.rules=x"):
         with pytest.raises(ConfigError):
-            load(None, environment={}, flags=[wrong])
+            load_config(None, environment={}, flags=[wrong])

@@ -189,7 +189,7 @@ def test_the_door_is_asked_in_the_loops_thread() -> None:
             threads.append(threading.current_thread())
             raise RefusedError(401, "nobody")
 
-    (route,) = setup.routes(Config(), Door(), lambda: 0)
+    (route,) = setup.build_setup_routes(Config(), Door(), lambda: 0)
     with pytest.raises(RefusedError):
         asyncio.run(route.endpoint(Request({"type": "http", "headers": []})))  # type: ignore[attr-defined]
     assert threads == [threading.main_thread()]

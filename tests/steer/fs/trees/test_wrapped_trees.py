@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.devices import Timing, simulated_device
+from fairlead.kit.testing.devices import Timing, wrap_simulated_device
 from fairlead.kit.testing.tree_contract import TreeContract
 from fairlead.steer.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile
 from fairlead.steer.forwarding.forwarder.read_cache import with_read_cache
@@ -36,9 +36,9 @@ class TestReadCache(TreeContract, OpenFileContract):
 class TestSimulatedDevice(TreeContract, OpenFileContract):
     @pytest.fixture
     def tree(self, tmp_path: Path) -> Iterator[FileTree]:
-        made = simulated_device(DirectoryTree(tmp_path), Timing(read_ns=1000))
+        made = wrap_simulated_device(DirectoryTree(tmp_path), Timing(read_ns=1000))
         yield made
         made.close()
 
     def again(self, tree: FileTree) -> FileTree:
-        return simulated_device(DirectoryTree(tree.name.partition(" (")[0]), Timing())
+        return wrap_simulated_device(DirectoryTree(tree.name.partition(" (")[0]), Timing())

@@ -27,19 +27,30 @@ SMALL = Mix(
 TAIHULIGHT = Mix(arrivals_per_s=0.0142, backlog=1500)
 """The published population: 1,460,662 jobs in 39 months (Beacon), and as many waiting as fill the machine."""
 
-__all__ = ["SMALL", "TAIHULIGHT", "Fault", "Mix", "Play", "small", "taihulight", "two_layer"]
+__all__ = [
+    "SMALL",
+    "TAIHULIGHT",
+    "Fault",
+    "Mix",
+    "Play",
+    "play_small_machine",
+    "play_taihulight_machine",
+    "play_two_layer_machine",
+]
 
 
-def small(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
+def play_small_machine(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
     """64 nodes, 4 forwarders, 8 targets, 1 MDS."""
     return Play(platform.build_small(), mix, seed, seconds, faults=faults)
 
 
-def two_layer(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
+def play_two_layer_machine(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
     """128 nodes without forwarders, 16 targets, 2 MDS."""
     return Play(platform.build_two_layer(), mix, seed, seconds, faults=faults)
 
 
-def taihulight(seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix = TAIHULIGHT) -> Play:
+def play_taihulight_machine(
+    seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix = TAIHULIGHT
+) -> Play:
     """40,960 nodes, 288 forwarders, 864 targets, 2 MDS."""
     return Play(platform.build_taihulight(), mix, seed, seconds, faults=faults)

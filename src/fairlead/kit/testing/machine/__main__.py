@@ -19,12 +19,20 @@ from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing import machine
 from fairlead.kit.testing.machine import Play, live, lustre_tree, scenes, truth, wire
 
-PLAYS = {"small": machine.small, "two_layer": machine.two_layer, "taihulight": machine.taihulight}
-SCENES = {"bad_day": scenes.bad_day, "co_run": scenes.co_run, "slow_target": scenes.slow_target}
+PLAYS = {
+    "small": machine.play_small_machine,
+    "two_layer": machine.play_two_layer_machine,
+    "taihulight": machine.play_taihulight_machine,
+}
+SCENES = {
+    "bad_day": scenes.build_bad_day_scene,
+    "co_run": scenes.build_co_run_scene,
+    "slow_target": scenes.build_slow_target_scene,
+}
 FORMS = ("batches", "parquet", "tree", "truth")
 
 
-def fault_of(text: str) -> Fault:
+def _parse_fault(text: str) -> Fault:
     """`target:3:60:120:0.1` or `target:3:60:120:0.1:fail_slow`: component, number, from, to (s), factor, kind."""
     parts = text.split(":")
     try:
@@ -41,7 +49,7 @@ def fault_of(text: str) -> Fault:
         raise UsageError(f"no fault: {text!r}", remedy="COMPONENT:NUMBER:FROM:TO:FACTOR[:KIND]") from fault
 
 
-def write(play: Play, folder: Path, forms: list[str], every_s: int) -> dict[str, object]:
+def _write_play(play: Play, folder: Path, forms: list[str], every_s: int) -> dict[str, object]:
     """The play's records under `folder` in each of the forms; what was written, in numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     told: dict[str, object] = {
@@ -52,7 +60,7 @@ def write(play: Play, folder: Path, forms: list[str], every_s: int) -> dict[str,
     }
     told["jobs"] = len(play.course.jobs)
     if "batches" in forms:
-        manifest = wire.write(play, folder / "posts", every_s)
+        manifest = wire.write_wire_files(play, folder / "posts", every_s)
         told["batches"] = {key: manifest[key] for key in ("rows", "ops_rows", "operations", "bytes")}
     if "parquet" in forms:
         tables = play.tables()
@@ -60,20 +68,20 @@ def write(play: Play, folder: Path, forms: list[str], every_s: int) -> dict[str,
             pq.write_table(table, folder / f"{name}.parquet")
         told["tables"] = {name: table.num_rows for name, table in tables.items()}
     if "tree" in forms:
-        lustre_tree.MachineTree(play, folder / "hosts").tick(play.seconds)
+        lustre_tree.MachineTree(play, folder / "hosts").advance(play.seconds)
     if "truth" in forms:
-        labels = truth.labels(play)
-        truth.write(labels, folder / "truth.json")
+        labels = truth.build_truth_labels(play)
+        truth.write_truth_labels(labels, folder / "truth.json")
         told["labels"] = len(labels)
     return told
 
 
-def send(play: Play, server: str, token: Path, ca: str, past_s: int, every_s: int) -> None:
+def _send_play(play: Play, server: str, token: Path, ca: str, past_s: int, every_s: int) -> None:
     """The play to a server as it happens, `past_s` of it as if they had just gone by; a line on stderr a minute."""
     origin_ns = (clock.now_ns() // live.NS - past_s) * live.NS
-    line = live.line_to(server, str(token), ca, clock.now_ns)
+    line = live.connect_live_line(server, str(token), ca, clock.now_ns)
     told_s = 0
-    for told in live.send(
+    for told in live.send_live_play(
         replace(play, origin_ns=origin_ns), line, every_s=every_s, now_ns=clock.now_ns, sleep_s=clock.sleep_s
     ):
         if told.to_s - told_s >= past_s or told.to_s - told_s >= 60 or told.to_s == play.seconds:
@@ -101,15 +109,15 @@ def main(arguments: list[str] | None = None) -> int:
     if given.live != (given.out is None) or (given.live and not (given.server and given.token)):
         parser.error("--out FOLDER writes files; --live --server URL --token FILE sends")
     try:
-        faults = [fault_of(text) for text in given.fault]
+        faults = [_parse_fault(text) for text in given.fault]
         if given.scene:
             play = SCENES[given.scene](given.seed)
         else:
             play = PLAYS[given.machine](given.seed, max(round(given.hours * 3600), 1), faults=faults)
         if given.live:
-            send(play, given.server, given.token, given.ca, given.past, min(given.every, 5))
+            _send_play(play, given.server, given.token, given.ca, given.past, min(given.every, 5))
             return 0
-        told = write(play, given.out, given.form or ["batches", "truth"], given.every)
+        told = _write_play(play, given.out, given.form or ["batches", "truth"], given.every)
     except KeyboardInterrupt:
         return 130
     except FairleadError as error:

@@ -27,7 +27,7 @@ PART = 0.25
 FEATURES = ("n_to_1", "high_mdops", "high_bandwidth", "high_iops")
 
 
-def cause_features(course: Course, victim: slice, culprit: int) -> tuple[str, ...]:
+def list_cause_features(course: Course, victim: slice, culprit: int) -> tuple[str, ...]:
     """The features that count of what the job in place `culprit` did to the flows `victim` of a phase, the heaviest
     first."""
     weight = _weights(course, victim, culprit)
@@ -36,7 +36,7 @@ def cause_features(course: Course, victim: slice, culprit: int) -> tuple[str, ..
     return tuple(sorted(counting, key=lambda name: -weight[name])) or ("high_bandwidth",)
 
 
-def word_of(features: Sequence[str]) -> str:
+def choose_cause_word(features: Sequence[str]) -> str:
     """The one word for features that count."""
     return "mixed" if len(features) > 1 else features[0]
 
@@ -51,7 +51,7 @@ def _weights(course: Course, victim: slice, culprit: int) -> dict[str, float]:
     weight = dict.fromkeys(FEATURES, 0.0)
     capacity = course.machine.capacity()
     rows = np.flatnonzero(theirs)
-    together = one_file(course, culprit)
+    together = _list_shared_file_ops(course, culprit)
     for resource in np.unique(by[by < len(capacity)]):
         at = over.crosses[s.flow[rows]] == resource
         crossing = rows[at.any(axis=1)]
@@ -70,7 +70,7 @@ def _weights(course: Course, victim: slice, culprit: int) -> dict[str, float]:
     return weight
 
 
-def one_file(course: Course, place: int) -> set[int]:
+def _list_shared_file_ops(course: Course, place: int) -> set[int]:
     """The operations (read, write, as places in OPS) by which many processes of a job hold one file."""
     steps = course.jobs[place].drawn.steps
     return {OPS.index(step.op) for step in steps if step.moves_data and step.files == 1 < step.writers}
@@ -80,14 +80,14 @@ def _features(course: Course, flow: int, resource: int, used: float, together: s
     op = int(course.op[flow])
     if op >= DATA:
         return ["high_mdops"]
-    small = by_requests(course.machine, resource, int(course.size[flow]))
+    small = _is_cost_by_requests(course.machine, resource, int(course.size[flow]))
     if op not in together:
         return ["high_iops" if small else "high_bandwidth"]
     locked = bool((course.phases.crosses[flow] >= course.machine.at.lock).any())
     return ["n_to_1"] if locked or small or used < LARGE_SHARE else ["n_to_1", "high_bandwidth"]
 
 
-def by_requests(machine: Site, resource: int, size: int) -> bool:
+def _is_cost_by_requests(machine: Site, resource: int, size: int) -> bool:
     """Whether requests of that many bytes cost the resource more by their number than by their bytes."""
     at = machine.at
     if at.workers <= resource < at.server:

@@ -36,7 +36,7 @@ class ClientRuns:
     busy_ns: I64
 
 
-def client_runs(course: Course, t: Traffic, seed: int) -> ClientRuns:
+def build_client_runs(course: Course, t: Traffic, seed: int) -> ClientRuns:
     """The runs of all lanes, in order of node, then start."""
     moving = np.flatnonzero(t.count > 0)
     flow = t.flow[moving]
@@ -86,7 +86,7 @@ def _times(t: Traffic, row: I64, count: I64, nth: I64, parts: I64, seed: int) ->
     )
 
 
-def ops_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
+def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
     """The runs as rows of `ops`."""
     flow = t.flow[runs.row]
     size, op = course.size[flow], course.op[flow]
@@ -104,12 +104,12 @@ def ops_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa
             "start_ns": runs.start_ns + origin_ns,
             "end_ns": runs.end_ns + origin_ns,
             "busy_ns": runs.busy_ns,
-            "node": words(course.node[runs.lane], course.machine.node_name),
-            "job_id": words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
+            "node": name_client_words(course.node[runs.lane], course.machine.node_name),
+            "job_id": name_client_words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
             "rank": course.rank[runs.lane],
-            "interface": words(course.interface[flow], INTERFACES.__getitem__),
+            "interface": name_client_words(course.interface[flow], INTERFACES.__getitem__),
             "fs": build_word_column(course.files.fs, len(flow)),
-            "op": words(op, WORDS.__getitem__),
+            "op": name_client_words(op, WORDS.__getitem__),
             "file_id": course.files.ids()[file],
             "handle": file.astype(np.int64) + 3,
             "offset": pa.array(offset, mask=~data),
@@ -128,7 +128,7 @@ def _scrambled(number: I64, lane: I64, places: I64) -> I64:
     return ((mixed >> np.uint64(20)) % places.astype(np.uint64)).astype(np.int64)
 
 
-def words(values: I32 | I64, name: object) -> pa.DictionaryArray:
+def name_client_words(values: I32 | I64, name: object) -> pa.DictionaryArray:
     """A column of words from numbers: `name` is called once for each number that occurs."""
     if not len(values):
         return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, batch_of, build_word_column
-from fairlead.kit.testing.machine.client_rows import NS, words
+from fairlead.kit.testing.machine.client_rows import NS, name_client_words
 from fairlead.kit.testing.machine.course import Course, PlacedJob
 from fairlead.kit.testing.machine.files import job_id
 
@@ -118,7 +118,7 @@ def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Re
         HEALTH,
         {
             "ts_ns": origin_ns + when[kept] * NS,
-            "node": words(node[kept], names.__getitem__),
+            "node": name_client_words(node[kept], names.__getitem__),
             "probe": build_word_column("agent", n),
             "state": build_word_column("ok", n),
             "interval_ns": np.full(n, HEALTH_S * NS),

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairlead.kit.testing.machine.cause_words import word_of
-from fairlead.kit.testing.machine.observed import Observed, observed
-from fairlead.kit.testing.machine.phase_truth import ALONE_ENOUGH, TruePhase, phase_truth
+from fairlead.kit.testing.machine.cause_words import choose_cause_word
+from fairlead.kit.testing.machine.observed import Observed, observe_play
+from fairlead.kit.testing.machine.phase_truth import ALONE_ENOUGH, TruePhase, build_phase_truth
 from fairlead.kit.testing.machine.season import NS, Season
-from fairlead.kit.testing.machine.truth import component_name
+from fairlead.kit.testing.machine.truth import name_truth_component
 from fairlead.kit.testing.machine.views import FULL, View
 
 ABNORMAL_SHARE = 0.5
@@ -95,19 +95,19 @@ class LabelledPlay:
     unseen: int
 
 
-def labelled_play(season: Season, number: int, view: View = FULL) -> LabelledPlay:
+def label_play(season: Season, number: int, view: View = FULL) -> LabelledPlay:
     """One play of the season with its truth."""
     play = season.play(number)
-    seen = observed(play, view)
+    seen = observe_play(play, view)
     done = set(seen.jobs["job_id"].to_pylist())
-    truth = truth_table([one for one in phase_truth(play) if one.job_id in done], number, play.origin_ns)
-    labels, unseen = matched(seen.phases, truth, number)
+    truth = build_labelled_truth([one for one in build_phase_truth(play) if one.job_id in done], number, play.origin_ns)
+    labels, unseen = match_labelled_phases(seen.phases, truth, number)
     faults = pa.Table.from_pylist(
         [
             {
                 "play": number,
                 "layer": fault.component,
-                "component": component_name(play, fault),
+                "component": name_truth_component(play, fault),
                 "kind": fault.kind,
                 "from_ns": play.origin_ns + int(fault.from_s * NS),
                 "to_ns": play.origin_ns + int(fault.to_s * NS),
@@ -120,7 +120,7 @@ def labelled_play(season: Season, number: int, view: View = FULL) -> LabelledPla
     return LabelledPlay(number, seen, truth, labels, faults, unseen)
 
 
-def labelled(
+def label_season(
     season: Season, view: View = FULL, *, folder: Path | None = None, processes: int = 1
 ) -> Iterator[LabelledPlay]:
     """The plays of a season in order; with `folder` (one for each season and view) kept there and read from there."""
@@ -134,13 +134,13 @@ def labelled(
         todo = []
     for number in range(season.plays):
         if folder is None:
-            yield labelled_play(season, number, view)
+            yield label_play(season, number, view)
         else:
-            yield read(folder, number) if number not in todo else _kept(season, number, view, folder)
+            yield read_labelled_play(folder, number) if number not in todo else _kept(season, number, view, folder)
 
 
 def _kept(season: Season, number: int, view: View, folder: Path) -> LabelledPlay:
-    made = labelled_play(season, number, view)
+    made = label_play(season, number, view)
     parts = {
         "phases": made.seen.phases,
         "rollup": made.seen.rollup,
@@ -156,7 +156,7 @@ def _kept(season: Season, number: int, view: View, folder: Path) -> LabelledPlay
     return made
 
 
-def read(folder: Path, number: int) -> LabelledPlay:
+def read_labelled_play(folder: Path, number: int) -> LabelledPlay:
     """A play that `labelled` has kept."""
 
     def table(name: str) -> pa.Table:
@@ -167,7 +167,7 @@ def read(folder: Path, number: int) -> LabelledPlay:
     return LabelledPlay(number, seen, table("truth"), table("labels"), table("faults"), unseen)
 
 
-def truth_table(phases: Sequence[TruePhase], play: int, origin_ns: int) -> pa.Table:
+def build_labelled_truth(phases: Sequence[TruePhase], play: int, origin_ns: int) -> pa.Table:
     """True phases as rows of TRUTH."""
     return pa.Table.from_pylist(
         [
@@ -194,7 +194,7 @@ def truth_table(phases: Sequence[TruePhase], play: int, origin_ns: int) -> pa.Ta
     )
 
 
-def matched(phases: pa.Table, truth: pa.Table, play: int) -> tuple[pa.Table, int]:
+def match_labelled_phases(phases: pa.Table, truth: pa.Table, play: int) -> tuple[pa.Table, int]:
     """LABELS of observed phases; how many true ones none of them covers."""
     by_job: dict[tuple[str, str], list[int]] = {}
     keys = zip(phases["job_id"].to_pylist(), phases["kind"].to_pylist(), strict=True)
@@ -246,11 +246,11 @@ def _label(parts: Sequence[tuple[float, dict[str, Any]]], play: int) -> dict[str
         elif ranked[0][0] == "component":
             row["verdict"] = "component"
         elif features.get(ranked[0]):
-            row["verdict"] = word_of(features[ranked[0]])
+            row["verdict"] = choose_cause_word(features[ranked[0]])
     return row
 
 
-def state(labels: pa.Table) -> np.ndarray:
+def classify_labelled_phases(labels: pa.Table) -> np.ndarray:
     """Of each observed phase: 1 abnormal, 0 normal, -1 neither (between, or nothing is true of it)."""
     share = labels["lost_share"].to_numpy(zero_copy_only=False)
     lost = labels["lost_s"].to_numpy(zero_copy_only=False)

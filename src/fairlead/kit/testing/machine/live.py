@@ -35,7 +35,7 @@ class IntervalSummary:
     running: int
 
 
-def send(
+def send_live_play(
     play: Play,
     line: Line,
     *,
@@ -59,7 +59,7 @@ def send(
             sleep_s(min(early_ns / NS, 1.0))
         rows = size = 0
         held: list[bytes] = []
-        for body in wire.bodies(play, every_s, start, stop):
+        for body in wire.build_wire_bodies(play, every_s, start, stop):
             if not heard(body.node, start):
                 continue
             held.append(body.data)
@@ -68,7 +68,7 @@ def send(
                 _posted(line, b"".join(held), sleep_s)
                 held.clear()
         for name, table in besides(start, stop).items():
-            held.append(wire.of_feed(play, name, table, start))
+            held.append(wire.encode_wire_feed(play, name, table, start))
             rows, size = rows + table.num_rows, size + len(held[-1])
         if held:
             _posted(line, b"".join(held), sleep_s)
@@ -76,7 +76,7 @@ def send(
         yield IntervalSummary(stop, rows, size, running)
 
 
-def line_to(server: str, token: str, ca: str, wall_ns: Callable[[], int]) -> Line:
+def connect_live_line(server: str, token: str, ca: str, wall_ns: Callable[[], int]) -> Line:
     """A connection to a server, as an agent's."""
     return Line(server, Token(token), __version__, ca=ca, wall=wall_ns)
 

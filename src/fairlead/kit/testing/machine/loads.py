@@ -16,15 +16,15 @@ from fairlead.decide.sim.workloads.sunway import NODES
 from fairlead.kit.testing.machine import client_rows
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob, Mix
-from fairlead.kit.testing.machine.scenes import job
+from fairlead.kit.testing.machine.scenes import build_scene_job
 
-__all__ = ["MACHINES", "random_share", "steady"]
+__all__ = ["MACHINES", "build_steady_load", "measure_load_random_share"]
 
 PAUSES = 8
 """Runs a process makes in a second at most, where it does not go to places at random."""
 
 
-def steady(machine: str, seed: int, rows_per_s: int, seconds: int, *, random: float = 0.25) -> Play:
+def build_steady_load(machine: str, seed: int, rows_per_s: int, seconds: int, *, random: float = 0.25) -> Play:
     """A play in which clients make about `rows_per_s` rows of `ops`, the share `random` of them single operations at
     random offsets. Jobs of the published sizes fill the machine as far as that needs; nothing begins or ends.
 
@@ -45,12 +45,12 @@ def steady(machine: str, seed: int, rows_per_s: int, seconds: int, *, random: fl
 def _rates(play: Play) -> tuple[float, float]:
     """Rows a second that are runs, and that are single operations at random."""
     course, t = play.course, play.traffic(2, 6)
-    runs = client_rows.client_runs(course, t, play.seed)
+    runs = client_rows.build_client_runs(course, t, play.seed)
     single = int(course.random[t.flow[runs.row]].sum())
     return (len(runs.row) - single) / 4, single / 4
 
 
-def random_share(play: Play) -> float:
+def measure_load_random_share(play: Play) -> float:
     """The share of rows that are single operations at random offsets."""
     runs, single = _rates(play)
     return single / max(runs + single, 1.0)
@@ -75,7 +75,12 @@ def _play(
         nodes = max(min(nodes, machine.nodes - free, -(-int(left[kind]) // machine.cores_per_node)), 1)
         many = min(nodes * machine.cores_per_node, max(int(left[kind]), 1))
         jobs.append(
-            (job(number, [_step(rng, kind, many, seconds, pauses, single)], nodes, name=f"load{number % 40}"), free)
+            (
+                build_scene_job(
+                    number, [_step(rng, kind, many, seconds, pauses, single)], nodes, name=f"load{number % 40}"
+                ),
+                free,
+            )
         )
         left[kind] -= many
         free += nodes

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.decide.sim.steps import I64
-from fairlead.kit.testing.machine.client_rows import NS, client_runs
+from fairlead.kit.testing.machine.client_rows import NS, build_client_runs
 from fairlead.kit.testing.machine.course import DATA, OPS
 from fairlead.kit.testing.machine.files import job_id
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.server_rows import Account, account, sums
+from fairlead.kit.testing.machine.server_rows import Account, build_server_account, sum_server_rows
 
 MDT_WORDS = {"open": "open", "close": "close", "create": "mknod", "getattr": "getattr", "unlink": "unlink"}
 PROC = Path("proc/fs/lustre")
@@ -45,18 +45,18 @@ class MachineTree:
         self._meta: dict[tuple[int, ...], int] = {}
         self._write_all()
 
-    def tick(self, to_s: int) -> None:
+    def advance(self, to_s: int) -> None:
         """Play on to `to_s` (not beyond the play) and rewrite."""
         stop = min(to_s, self.play.seconds)
         if stop <= self.now_s:
             return
         course = self.play.course
         t = self.play.traffic(self.now_s, stop)
-        a = account(course, t)
+        a = build_server_account(course, t)
         self._count_data(a)
         self._count_metadata(a.target, a.op, a.job, a.forwarder, a.requests)
         if not len(self.play.machine.forwarders):
-            runs = client_runs(course, t, self.play.seed)
+            runs = build_client_runs(course, t, self.play.seed)
             flow = t.flow[runs.row]
             node, count = course.node[runs.lane].astype(np.int64), runs.count
             self._count_clients(
@@ -84,7 +84,7 @@ class MachineTree:
     def _count_metadata(self, mds: I64, op: I64, job: I64, client: I64, count: I64) -> None:
         meta = (op >= DATA) & (count > 0)
         for kind, keys in ((0, [mds, op]), (1, [mds, op, job]), (2, [mds, op, client])):
-            found, (total,) = sums([key[meta] for key in keys], [count[meta]])
+            found, (total,) = sum_server_rows([key[meta] for key in keys], [count[meta]])
             for i, value in enumerate(total):
                 key = (kind, *(int(column[i]) for column in found))
                 self._meta[key] = self._meta.get(key, 0) + int(value)
@@ -96,7 +96,7 @@ class MachineTree:
         each = moved[data] // count[data]
         self._add(3, [client[data], op[data]], count[data], moved[data], each)
         self._add(4, [client[data], op[data], target[data]], count[data], moved[data], each)
-        found, (total,) = sums([client[~data], op[~data]], [count[~data]])
+        found, (total,) = sum_server_rows([client[~data], op[~data]], [count[~data]])
         for i, value in enumerate(total):
             key = (3, int(found[0][i]), int(found[1][i]))
             self._meta[key] = self._meta.get(key, 0) + int(value)
@@ -104,7 +104,7 @@ class MachineTree:
     def _add(self, kind: int, keys: Sequence[I64], count: I64, moved: I64, size: I64) -> None:
         if not len(count):
             return
-        found, (samples, total) = sums(keys, [count, moved])
+        found, (samples, total) = sum_server_rows(keys, [count, moved])
         rows = np.stack(keys, axis=1)
         for i in range(len(samples)):
             own = tuple(int(column[i]) for column in found)

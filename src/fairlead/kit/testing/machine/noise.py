@@ -33,7 +33,7 @@ FILE = Path(__file__).with_name("run_noise.csv")
 
 
 @cache
-def quantiles(name: str) -> tuple[F64, F64]:
+def read_noise_quantiles(name: str) -> tuple[F64, F64]:
     """Probabilities, rising from 0 to 1, and the logarithms there, of a column (`quiet`, `well`, `all`). KeyError for
     another."""
     with FILE.open(encoding="utf-8", newline="") as file:
@@ -55,4 +55,4 @@ class RunNoise:
     def __call__(self, job: int, number: int, _step: Step) -> float:
         """The share for step `number` of job `job`."""
         chance = np.random.default_rng([self.seed, 11, job, number]).random()
-        return float(np.exp(self.scale * np.interp(chance, *quantiles(self.name))))
+        return float(np.exp(self.scale * np.interp(chance, *read_noise_quantiles(self.name))))

@@ -18,7 +18,7 @@ from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.views import FULL, View, io_of, seen
+from fairlead.kit.testing.machine.views import FULL, View, apply_play_view, sum_view_io
 from fairlead.store.rollups import derive_rollups
 
 _EDGE_KINDS = {"read": "read", "write": "write"}
@@ -36,14 +36,14 @@ class Observed:
     interval_ns: int
 
 
-def observed(play: Play, view: View = FULL) -> Observed:
+def observe_play(play: Play, view: View = FULL) -> Observed:
     """What `view` shows of the play."""
-    tables = seen(play, view)
+    tables = apply_play_view(play, view)
     every = derive_rollups(tables)["rollup"]
     rollup = every.filter(pc.equal(every["interval_ns"], NS_PER_S))
     if view.interval_s > 1:
-        rollup = coarser(rollup, view.interval_s)
-    jobs = ended(tables["jobs"])
+        rollup = _sum_to_interval(rollup, view.interval_s)
+    jobs = _select_ended_jobs(tables["jobs"])
     known = _RowsByJob(rollup, tables, view.interval_s * NS_PER_S)
     made_ns = play.origin_ns + play.seconds * NS_PER_S
     parts = [known.phases(job, made_ns) for job in jobs.to_pylist()]
@@ -53,13 +53,13 @@ def observed(play: Play, view: View = FULL) -> Observed:
     return Observed(phases, rollup, jobs, empty, view.interval_s * NS_PER_S)
 
 
-def ended(jobs: pa.Table) -> pa.Table:
+def _select_ended_jobs(jobs: pa.Table) -> pa.Table:
     """The rows of jobs that ended, in order of their numbers."""
     done = jobs.filter(jobs["end_ns"].is_valid())
     return done.sort_by([("start_ns", "ascending"), ("job_id", "ascending")])
 
 
-def coarser(rollup: pa.Table, interval_s: int) -> pa.Table:
+def _sum_to_interval(rollup: pa.Table, interval_s: int) -> pa.Table:
     """Rows at 1 s summed to rows at `interval_s`."""
     width = interval_s * NS_PER_S
     ts = rollup["ts_ns"].to_numpy() // width * width
@@ -94,8 +94,8 @@ class _RowsByJob:
         ops = tables.get("ops")
         self.edges = self.io = None
         if ops is not None and ops.num_rows:
-            self.edges = _ByJob(edges_of(ops), "job_id")
-            self.io = _ByJob(io_of(ops), "job_id")
+            self.edges = _ByJob(_list_edges(ops), "job_id")
+            self.io = _ByJob(sum_view_io(ops), "job_id")
         counters = tables.get("file_counters")
         self.counters = None if counters is None else _ByJob(counters, "job_id")
 
@@ -136,7 +136,7 @@ class _ByJob:
         return self.table.slice(low, high - low)
 
 
-def edges_of(ops: pa.Table) -> pa.Table:
+def _list_edges(ops: pa.Table) -> pa.Table:
     """When operations of each kind went on: `job_id`, `kind`, `start_ns`, `end_ns`."""
     word = ops["op"].cast(pa.string())
     kind = pc.if_else(pc.is_in(word, pa.array(list(_EDGE_KINDS))), word, "metadata")

@@ -18,11 +18,11 @@ from fairlead.core.model.site import F64
 from fairlead.decide.sim.engine import Engine, Phases
 from fairlead.decide.sim.faults import Fault, build_changes
 from fairlead.decide.sim.steps import I64
-from fairlead.kit.testing.machine.cause_words import cause_features, word_of
+from fairlead.kit.testing.machine.cause_words import choose_cause_word, list_cause_features
 from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, PlacedJob
 from fairlead.kit.testing.machine.files import job_id
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.truth import component_name
+from fairlead.kit.testing.machine.truth import name_truth_component
 
 LEAST_LOST_SHARE = 0.1
 """Causes are looked for when a phase lost more than this share of its ideal time ..."""
@@ -72,7 +72,7 @@ class TruePhase:
         return self.lost_s / self.ideal_s
 
 
-def phase_truth(play: Play) -> list[TruePhase]:
+def build_phase_truth(play: Play) -> list[TruePhase]:
     """The truth of every phase of I/O that ended, of jobs in order, then as they came."""
     return _Truth(play).phases()
 
@@ -92,7 +92,7 @@ class _Truth:
         course = self.course
         mine = np.array([p for job in course.jobs for p in job.io_phases], np.int64)
         mine = mine[np.isfinite(self.took[mine])]
-        ideal = alone(course, mine)
+        ideal = _time_alone(course, mine)
         lost = np.maximum(self.took[mine] - ideal, 0.0)
         hurt = np.flatnonzero((lost > LEAST_LOST_S) & (lost > LEAST_LOST_SHARE * ideal))
         recovered = self._recovered(mine[hurt])
@@ -130,13 +130,13 @@ class _Truth:
     def _verdict(self, lost: float, causes: Sequence[Cause]) -> str:
         if not causes or causes[0].recovered_s < ALONE_ENOUGH * lost:
             return "many_neighbours"
-        return "component" if causes[0].kind == "component" else word_of(causes[0].features)
+        return "component" if causes[0].kind == "component" else choose_cause_word(causes[0].features)
 
     def _cause(self, phase: int, place: int, seconds: float, best: float) -> Cause:
         if place < 0:
-            name = component_name(self.play, self.play.faults[-1 - place])
+            name = name_truth_component(self.play, self.play.faults[-1 - place])
             return Cause(kind="component", name=name, recovered_s=seconds)
-        features = cause_features(self.course, self.flows[phase], place) if seconds >= TIED * best > 0 else ()
+        features = list_cause_features(self.course, self.flows[phase], place) if seconds >= TIED * best > 0 else ()
         name = job_id(self.course.jobs[place].drawn)
         return Cause(kind="job", name=name, recovered_s=seconds, features=features)
 
@@ -223,7 +223,7 @@ class _Truth:
             own = np.flatnonzero(self.owner == place)
             from_s = float(np.nanmin(self.course.phase_begun[own]))
             to_s = float(self.course.phase_ended[hurt[victims]].max())
-            would = held(self.course, self.owner != place, self.play.faults, from_s, to_s)
+            would = simulate_phase_ends(self.course, self.owner != place, self.play.faults, from_s, to_s)
             for i in victims:
                 found[i].append((place, float(self.course.phase_ended[hurt[i]] - would[hurt[i]])))
         for number, fault in enumerate(self.play.faults):
@@ -232,13 +232,13 @@ class _Truth:
             meeting = np.flatnonzero((begun < fault.to_s) & (ended > fault.from_s))
             if len(meeting):
                 to_s = float(ended[meeting].max())
-                would = held(self.course, self.owner >= 0, others, fault.from_s, to_s)
+                would = simulate_phase_ends(self.course, self.owner >= 0, others, fault.from_s, to_s)
                 for i in meeting.tolist():
                     found[i].append((-1 - number, float(ended[i] - would[hurt[i]])))
         return found
 
 
-def alone(course: Course, phases: I64) -> F64:
+def _time_alone(course: Course, phases: I64) -> F64:
     """Seconds each of `phases` takes with the machine to itself and no fault: all of them one after the other."""
     flows, numbers = _flows_of(course, phases)
     engine = Engine(course.machine.capacity(LOCKS))
@@ -248,7 +248,7 @@ def alone(course: Course, phases: I64) -> F64:
     return np.asarray(ended - begun)
 
 
-def held(
+def simulate_phase_ends(
     course: Course, kept: NDArray[np.bool_], faults: Sequence[Fault], from_s: float = 0.0, to_s: float = np.inf
 ) -> F64:
     """When each phase ends if only those `kept` are there, each begun when it did, and these faults; NaN for others.

@@ -18,8 +18,8 @@ from fairlead.decide.sim.engine import Segments
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine import client_rows, feed_rows, server_rows
 from fairlead.kit.testing.machine.course import Choose, Course, MachineRun, Noise
-from fairlead.kit.testing.machine.population import DrawnJob, Mix, draw
-from fairlead.kit.testing.machine.traffic import Traffic, traffic
+from fairlead.kit.testing.machine.population import DrawnJob, Mix, draw_population_jobs
+from fairlead.kit.testing.machine.traffic import Traffic, build_traffic
 
 ORIGIN_NS = 1_717_200_000_000_000_000
 """2024-06-01 00:00 UTC."""
@@ -50,7 +50,7 @@ class Play:
             return self.jobs
         rng = np.random.default_rng([self.seed, 1])
         many = self.mix.backlog + int(self.mix.arrivals_per_s * self.seconds * 1.5) + 8
-        return [job for job in draw(self.machine, self.mix, many, rng) if job.submit_s < self.seconds]
+        return [job for job in draw_population_jobs(self.machine, self.mix, many, rng) if job.submit_s < self.seconds]
 
     @cached_property
     def course(self) -> Course:
@@ -79,15 +79,15 @@ class Play:
 
     def traffic(self, from_s: int = 0, to_s: int | None = None) -> Traffic:
         """The account all records are made of."""
-        return traffic(self.course, from_s, self.seconds if to_s is None else to_s)
+        return build_traffic(self.course, from_s, self.seconds if to_s is None else to_s)
 
     def _tables(self, from_s: int, to_s: int, segments: Segments | None) -> dict[str, pa.Table]:
         course, origin = self.course, self.origin_ns
-        t = traffic(course, from_s, to_s, segments)
-        a = server_rows.account(course, t)
-        runs = client_rows.client_runs(course, t, self.seed)
+        t = build_traffic(course, from_s, to_s, segments)
+        a = server_rows.build_server_account(course, t)
+        runs = client_rows.build_client_runs(course, t, self.seed)
         batches = {
-            "ops": client_rows.ops_rows(course, t, runs, origin),
+            "ops": client_rows.build_client_rows(course, t, runs, origin),
             "forwarder": server_rows.forwarder_rows(course, a, origin),
             "pfs_client": server_rows.pfs_client_rows(course, a, t, runs, origin),
             "target": server_rows.target_rows(course, a, origin, from_s, to_s, self.used_bytes(from_s), self.idle_s),

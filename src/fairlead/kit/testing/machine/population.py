@@ -135,7 +135,7 @@ class Mix:
     run_sigma: float = VOLUME_SIGMA
 
 
-def programs(machine: Site, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
+def draw_population_programs(machine: Site, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
     """The programs of a site, by mode; under `trivial` and `storm` those that move next to nothing or many names."""
     made: dict[str, list[Program]] = {}
     for mode, patterns in PATTERNS.items():
@@ -188,7 +188,7 @@ def _program(
     )
 
 
-def draw(
+def draw_population_jobs(
     machine: Site,
     mix: Mix,
     jobs: int,
@@ -199,7 +199,7 @@ def draw(
 ) -> list[DrawnJob]:
     """`jobs` jobs in the order they are handed in, numbered from `first`; times between arrivals are exponential.
     `site`: its programs, where they are not to be drawn."""
-    site = programs(machine, mix, rng) if site is None else site
+    site = draw_population_programs(machine, mix, rng) if site is None else site
     weights = np.array(mix.mode_jobs) / sum(mix.mode_jobs)
     waits = rng.exponential(1.0 / mix.arrivals_per_s, jobs)
     waits[: mix.backlog] = 0.0
@@ -232,13 +232,13 @@ def _run_of(
     else:
         floor = int(TRIVIAL_BYTES * min(mix.volume_scale, 1.0) * 0.55)
         read, write = max(read, floor), max(write, floor)
-    steps = steps_of(machine, program, read, write, rng, mix.storm_each)
+    steps = _draw_steps(machine, program, read, write, rng, mix.storm_each)
     slack = program.run_time_s * float(rng.uniform(0.9, 1.1)) / (len(steps) + 1)
     timed = tuple(replace(s, compute_s=slack * float(rng.uniform(0.7, 1.3))) for s in steps)
     return DrawnJob(number=number, program=program, submit_s=submit_s, steps=timed, tail_s=slack * 0.5)
 
 
-def steps_of(
+def _draw_steps(
     machine: Site,
     program: Program,
     read: int,

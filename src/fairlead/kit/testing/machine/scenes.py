@@ -18,7 +18,7 @@ from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program
 
 
-def job(
+def build_scene_job(
     number: int,
     steps: Sequence[Step],
     nodes: int,
@@ -46,7 +46,7 @@ def job(
     return DrawnJob(number=number, program=program, submit_s=submit_s, steps=tuple(steps), tail_s=tail_s)
 
 
-def play(
+def build_scene_play(
     jobs: Sequence[tuple[DrawnJob, float, int]],
     seconds: int,
     *,
@@ -70,24 +70,24 @@ def play(
     )
 
 
-def co_run(seed: int = 7, *, together: bool = True, seconds: int = 120) -> Play:
+def build_co_run_scene(seed: int = 7, *, together: bool = True, seconds: int = 120) -> Play:
     """Beacon's co-run: a 1-1 job (number 1) writes through the forwarder of an N-1 job (number 0), or alone."""
     small_requests = 256 << 10
     shared = Step(op="write", volume=24 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
     serial = Step(op="write", volume=4 << 30, request=small_requests, writers=1, files=1, label="own", compute_s=20.0)
-    first = (job(0, [shared], 15, name="nto1", mode="N-1"), 0.0, 0)
-    second = (job(1, [serial], 1, name="oneone", mode="1-1"), 0.0, 15)
-    return play([first, second] if together else [second], seconds, seed=seed)
+    first = (build_scene_job(0, [shared], 15, name="nto1", mode="N-1"), 0.0, 0)
+    second = (build_scene_job(1, [serial], 1, name="oneone", mode="1-1"), 0.0, 15)
+    return build_scene_play([first, second] if together else [second], seconds, seed=seed)
 
 
-def slow_target(seed: int = 7, *, factor: float = 0.1, seconds: int = 180) -> Play:
+def build_slow_target_scene(seed: int = 7, *, factor: float = 0.1, seconds: int = 180) -> Play:
     """One job writes checkpoints to all targets; from 60 s to 120 s target 3 has only `factor` of its speed."""
     steps = [Step(op="write", volume=8 << 30, writers=64, files=64, label="ckpt", compute_s=10.0) for _ in range(6)]
     fault = Fault(component="target", number=3, from_s=60.0, to_s=120.0, factor=factor)
-    return play([(job(0, steps, 16, name="ckpt"), 0.0, 0)], seconds, seed=seed, faults=[fault])
+    return build_scene_play([(build_scene_job(0, steps, 16, name="ckpt"), 0.0, 0)], seconds, seed=seed, faults=[fault])
 
 
-def bad_day(seed: int = 7) -> Play:
+def build_bad_day_scene(seed: int = 7) -> Play:
     """Ten minutes of four users, each with a program of their own. Number 1 of alice runs as 10 to 13 did before it,
     but beside an N-1 job of bob (0, as 40 before it), which holds their forwarder. Number 2 of carol writes checkpoints
     as 20 to 22 did, but target 3 has a tenth of its speed. Number 33 of dave is as 30 to 32 before it."""
@@ -109,11 +109,11 @@ def bad_day(seed: int = 7) -> Play:
         (33, dave, 300.0, 48),
     ]
     fault = Fault(component="target", number=3, from_s=385.0, to_s=540.0, factor=0.1)
-    return play(
+    return build_scene_play(
         [(_of(number, *who), begin, first) for number, who, begin, first in jobs], 600, seed=seed, faults=[fault]
     )
 
 
 def _of(number: int, steps: Sequence[Step], user: str, name: str, mode: str, nodes: int) -> DrawnJob:
-    made = job(number, steps, nodes, name=name, mode=mode)
+    made = build_scene_job(number, steps, nodes, name=name, mode=mode)
     return replace(made, program=replace(made.program, user=user))

@@ -18,7 +18,13 @@ from fairlead.decide.sim import platform
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine.noise import RunNoise
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
-from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program, draw, programs
+from fairlead.kit.testing.machine.population import (
+    DrawnJob,
+    Mix,
+    Program,
+    draw_population_jobs,
+    draw_population_programs,
+)
 
 JOBS_OF_PLAY = 1000
 """Job numbers a play has for itself; more jobs are not handed in."""
@@ -70,7 +76,7 @@ class Season:
     @cached_property
     def site(self) -> dict[str, list[Program]]:
         """The programs of the site."""
-        return programs(self.machine, self.mix, np.random.default_rng([self.seed, 21]))
+        return draw_population_programs(self.machine, self.mix, np.random.default_rng([self.seed, 21]))
 
     def play(self, number: int) -> Play:
         """One play of the season."""
@@ -92,7 +98,7 @@ class Season:
     def _jobs(self, number: int) -> list[DrawnJob]:
         rng = np.random.default_rng([self.seed, 22, number])
         many = min(self.mix.backlog + int(self.mix.arrivals_per_s * self.seconds * 1.5) + 8, JOBS_OF_PLAY)
-        drawn = draw(self.machine, self.mix, many, rng, site=self.site, first=number * JOBS_OF_PLAY)
+        drawn = draw_population_jobs(self.machine, self.mix, many, rng, site=self.site, first=number * JOBS_OF_PLAY)
         return [job for job in drawn if job.submit_s < self.seconds]
 
     def _faults(self, number: int) -> list[Fault]:
@@ -120,12 +126,12 @@ class Season:
         ]
 
 
-def small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
+def build_small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the small machine with forwarders."""
     return Season(platform.build_small(), SMALL_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]
 
 
-def ordinary_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
+def build_ordinary_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the ordinary site: no forwarders, and links so narrow that a job alone does not fill its storage."""
     machine = platform.build_two_layer(node_bandwidth=600e6, process_bandwidth=250e6)
     return Season(machine, TWO_LAYER_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from fairlead.core.model.tables import (
     build_word_column,
 )
 from fairlead.decide.sim.steps import I64
-from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, words
+from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, name_client_words
 from fairlead.kit.testing.machine.course import DATA, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
 from fairlead.kit.testing.machine.files import job_id
@@ -55,7 +55,7 @@ class Account:
     queue: F64
 
 
-def account(course: Course, t: Traffic) -> Account:
+def build_server_account(course: Course, t: Traffic) -> Account:
     """The account of the rows in which something was done or waited for."""
     flow = t.flow
     moved = np.where(course.op[flow] < DATA, t.count * course.size[flow], 0)
@@ -75,7 +75,7 @@ def account(course: Course, t: Traffic) -> Account:
     )
 
 
-def sums(keys: Sequence[I64], values: Sequence[Any]) -> tuple[list[I64], list[F64]]:
+def sum_server_rows(keys: Sequence[I64], values: Sequence[Any]) -> tuple[list[I64], list[F64]]:
     """Sums of values over equal keys: the keys of each group, in order, and its sums."""
     if not len(keys[0]):
         return [k[:0] for k in keys], [np.zeros(0) for _ in values]
@@ -92,14 +92,14 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
     queue. Its greatest length is that of all its flows queueing at once."""
     here = a.forwarder >= 0
     kind = np.where(a.op == 0, 1, np.where(a.op == 1, 2, 0))
-    (second, fwd, job, op_class), (requests, moved, busy, wait, _) = sums(
+    (second, fwd, job, op_class), (requests, moved, busy, wait, _) = sum_server_rows(
         [x[here] for x in (a.second, a.forwarder, a.job, kind)],
         [x[here] for x in (a.requests, a.bytes, a.busy_s, a.wait_s, a.queue)],
     )
     some = requests > 0
     second, fwd, job, op_class = second[some], fwd[some], job[some], op_class[some]
     requests, moved, busy, wait = requests[some], moved[some], busy[some], wait[some]
-    (at, queued), (length, most) = sums([a.second[here], a.forwarder[here]], [a.wait_s[here], a.queue[here]])
+    (at, queued), (length, most) = sum_server_rows([a.second[here], a.forwarder[here]], [a.wait_s[here], a.queue[here]])
     n, m = len(second), len(at)
     whole = np.arange(n + m) >= n
     return batch_of(
@@ -107,13 +107,13 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
         {
             "ts_ns": origin_ns + (np.concatenate([second, at]) + 1) * NS,
             "interval_ns": np.full(n + m, NS),
-            "node": words(np.concatenate([fwd, queued]), course.machine.forwarders.names.__getitem__),
+            "node": name_client_words(np.concatenate([fwd, queued]), course.machine.forwarders.names.__getitem__),
             "job_id": _jobs(course, np.concatenate([job, np.zeros(m, np.int64)]), whole),
-            "op_class": words(np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__),
+            "op_class": name_client_words(np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__),
             "requests": pa.array(_ints(requests, m), mask=whole),
             "bytes": pa.array(_ints(moved, m), mask=whole),
-            "wait_ns_histogram": _lists(exponential(requests, wait / np.maximum(requests, 1)), m),
-            "service_ns_histogram": _lists(lognormal(requests, (busy - wait) / np.maximum(requests, 1)), m),
+            "wait_ns_histogram": _lists(_build_exponential(requests, wait / np.maximum(requests, 1)), m),
+            "service_ns_histogram": _lists(_build_lognormal(requests, (busy - wait) / np.maximum(requests, 1)), m),
             "queue_len_mean": pa.array(np.concatenate([np.zeros(n), length]), mask=~whole),
             "queue_len_max": pa.array(
                 np.concatenate([np.zeros(n, np.int64), np.ceil(most).astype(np.int64)]), mask=~whole
@@ -134,11 +134,11 @@ def target_rows(
     read = (a.op == 0) & data
     values = [x[data] for x in (read * a.requests, ~read * a.requests, read * a.bytes, ~read * a.bytes)]
     keys = [a.second[data], a.target[data]]
-    (second, target), totals = sums(keys, [*values, (a.busy_s - a.wait_s)[data]])
+    (second, target), totals = sum_server_rows(keys, [*values, (a.busy_s - a.wait_s)[data]])
     grid = (to_s - from_s) * len(machine.targets)
     place = (second - from_s) * len(machine.targets) + target
     whole = [np.bincount(place, column, grid) for column in totals]
-    (at, on, job), parts = sums([*keys, a.job[data]], values)
+    (at, on, job), parts = sum_server_rows([*keys, a.job[data]], values)
     some = (parts[0] + parts[1]) > 0
     at, on, job, parts = at[some], on[some], job[some], [p[some] for p in parts]
     m = len(at)
@@ -161,14 +161,14 @@ def target_rows(
         {
             "ts_ns": origin_ns + (np.concatenate([seconds, at]) + 1) * NS,
             "interval_ns": np.full(grid + m, NS),
-            "server": words(every // machine.targets_per_server, machine.servers.names.__getitem__),
-            "target": words(every, machine.targets.names.__getitem__),
+            "server": name_client_words(every // machine.targets_per_server, machine.servers.names.__getitem__),
+            "target": name_client_words(every, machine.targets.names.__getitem__),
             "job_id": _jobs(course, np.concatenate([np.zeros(grid, np.int64), job]), ~is_part),
             **columns,
-            "service_ns_histogram": _lists(lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
+            "service_ns_histogram": _lists(_build_lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
             "capacity_bytes": pa.array(np.full(grid + m, machine.target_bytes), mask=is_part),
             "used_bytes": pa.array(_ints(filled, m), mask=is_part),
-            "source": words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
+            "source": name_client_words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
         },
     )
 
@@ -178,7 +178,7 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     machine = course.machine
     data = a.op < DATA
     read = (a.op == 0) & data
-    (second, target), (rb, wb, ro, wo, held, busy) = sums(
+    (second, target), (rb, wb, ro, wo, held, busy) = sum_server_rows(
         [a.second[data], a.target[data]],
         [
             x[data]
@@ -198,8 +198,8 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         {
             "ts_ns": origin_ns + (second + 1) * NS,
             "interval_ns": np.full(len(second), NS),
-            "node": words(target // machine.targets_per_server, machine.servers.names.__getitem__),
-            "device": words(target % machine.targets_per_server, lambda n: f"md{n}"),
+            "node": name_client_words(target // machine.targets_per_server, machine.servers.names.__getitem__),
+            "device": name_client_words(target % machine.targets_per_server, lambda n: f"md{n}"),
             "read_bytes": _ints(rb),
             "write_bytes": _ints(wb),
             "read_ops": _ints(ro),
@@ -218,32 +218,32 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
     meta = (a.op >= DATA) & (a.requests > 0)
     second, mds, op, job, fwd = (x[meta] for x in (a.second, a.target, a.op, a.job, a.forwarder))
     count = a.requests[meta]
-    (s0, m0, o0), (c0,) = sums([second, mds, op], [count])
-    (s1, m1, o1, j1), (c1,) = sums([second, mds, op, job], [count])
+    (s0, m0, o0), (c0,) = sum_server_rows([second, mds, op], [count])
+    (s1, m1, o1, j1), (c1,) = sum_server_rows([second, mds, op, job], [count])
     if len(machine.forwarders):
-        (s2, m2, o2, f2), (c2,) = sums([second, mds, op, fwd], [count])
+        (s2, m2, o2, f2), (c2,) = sum_server_rows([second, mds, op, fwd], [count])
     else:
         flow = t.flow[runs.row]
         here = course.op[flow] >= DATA
         flow, node = flow[here], course.node[runs.lane[here]]
         keys = [t.second[runs.row[here]], *(x.astype(np.int64) for x in (course.target[flow], course.op[flow], node))]
-        (s2, m2, o2, f2), (c2,) = sums(keys, [runs.count[here]])
+        (s2, m2, o2, f2), (c2,) = sum_server_rows(keys, [runs.count[here]])
     source = np.repeat([0, 1, 2], [len(s0), len(s1), len(s2)])
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
     name = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
-    client = words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
+    client = name_client_words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
     return batch_of(
         METADATA,
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS,
             "interval_ns": np.full(len(source), NS),
-            "server": words(np.concatenate([m0, m1, m2]), machine.mds.names.__getitem__),
+            "server": name_client_words(np.concatenate([m0, m1, m2]), machine.mds.names.__getitem__),
             "client": _masked(client, source != 2),
             "job_id": _jobs(course, np.concatenate([nobody, j1, nothing]), source != 1),
-            "op": words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
+            "op": name_client_words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
             "count": _ints(np.concatenate([c0, c1, c2])),
-            "source": words(source, ("md_stats", "job_stats", "exports").__getitem__),
-            "target": words(np.concatenate([m0, m1, m2]), machine.mdt_name),
+            "source": name_client_words(source, ("md_stats", "job_stats", "exports").__getitem__),
+            "target": name_client_words(np.concatenate([m0, m1, m2]), machine.mdt_name),
         },
     )
 
@@ -265,7 +265,7 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
         target, op = course.target[flow].astype(np.int64), course.op[flow].astype(np.int64)
         requests, moved = count, count * course.size[flow]
     read = op == 0
-    (second, client, target), (rr, wr, rb, wb) = sums(
+    (second, client, target), (rr, wr, rb, wb) = sum_server_rows(
         [second, client, target], [read * requests, ~read * requests, read * moved, ~read * moved]
     )
     some = rr + wr > 0
@@ -275,10 +275,10 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
         {
             "ts_ns": origin_ns + (second[some] + 1) * NS,
             "interval_ns": np.full(n, NS),
-            "node": words(
+            "node": name_client_words(
                 client[some], machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
             ),
-            "target": words(target[some], machine.targets.names.__getitem__),
+            "target": name_client_words(target[some], machine.targets.names.__getitem__),
             "read_rpcs": _ints(rr[some]),
             "write_rpcs": _ints(wr[some]),
             "read_bytes": _ints(rb[some]),
@@ -296,10 +296,10 @@ def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     read = (a.op == 0)[data]
     moved, second = a.bytes[data], a.second[data]
     server = a.target[data] // machine.targets_per_server
-    (s0, p0), (tx0, rx0) = sums([second, server], [read * moved, ~read * moved])
+    (s0, p0), (tx0, rx0) = sum_server_rows([second, server], [read * moved, ~read * moved])
     fwd = a.forwarder[data]
     there = fwd >= 0
-    (s1, p1), (rx1, tx1) = sums([second[there], fwd[there]], [(read * moved)[there], (~read * moved)[there]])
+    (s1, p1), (rx1, tx1) = sum_server_rows([second[there], fwd[there]], [(read * moved)[there], (~read * moved)[there]])
     port = np.concatenate([p0, p1 + len(machine.servers)])
 
     def peer(number: int) -> str:
@@ -311,9 +311,9 @@ def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1]) + 1) * NS,
             "interval_ns": np.full(len(port), NS),
-            "switch": words(port // PORTS_PER_SWITCH, lambda n: f"leaf{n:03d}"),
-            "port": words(port % PORTS_PER_SWITCH + 1, str),
-            "peer": words(port, peer),
+            "switch": name_client_words(port // PORTS_PER_SWITCH, lambda n: f"leaf{n:03d}"),
+            "port": name_client_words(port % PORTS_PER_SWITCH + 1, str),
+            "peer": name_client_words(port, peer),
             "tx_bytes": _ints(np.concatenate([tx0, tx1])),
             "rx_bytes": _ints(np.concatenate([rx0, rx1])),
             "errors": np.zeros(len(port), np.int64),
@@ -322,7 +322,7 @@ def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     )
 
 
-def exponential(requests: F64, mean_s: F64) -> I64:
+def _build_exponential(requests: F64, mean_s: F64) -> I64:
     """Histograms (N, 40) of times spread exponentially about a mean; a mean of nothing is all in bin 0."""
     mean = np.maximum(mean_s, 0.0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -330,7 +330,7 @@ def exponential(requests: F64, mean_s: F64) -> I64:
     return _counts(requests, below)
 
 
-def lognormal(requests: Any, mean_s: F64, sigma: float = 0.5) -> I64:
+def _build_lognormal(requests: Any, mean_s: F64, sigma: float = 0.5) -> I64:
     """Histograms (N, 40) of times spread lognormally about a mean."""
     counts = np.zeros((len(requests), BINS), np.int64)
     some = np.flatnonzero(requests)
@@ -370,7 +370,9 @@ def _ints(values: F64, more: int = 0) -> I64:
 
 
 def _jobs(course: Course, job: I64, missing: np.ndarray) -> pa.DictionaryArray:
-    return _masked(words(job, lambda place: job_id(course.jobs[place].drawn) if course.jobs else ""), missing)
+    return _masked(
+        name_client_words(job, lambda place: job_id(course.jobs[place].drawn) if course.jobs else ""), missing
+    )
 
 
 def _masked(column: pa.DictionaryArray, missing: np.ndarray) -> pa.DictionaryArray:

@@ -38,7 +38,7 @@ class Traffic:
     held_s: F64
 
 
-def traffic(course: Course, from_s: int, to_s: int, segments: Segments | None = None) -> Traffic:
+def build_traffic(course: Course, from_s: int, to_s: int, segments: Segments | None = None) -> Traffic:
     """What was carried in the seconds [from_s, to_s). `segments`: those to look at, when the caller knows that all
     others of flows under way in that time are among them (default: all)."""
     s = course.segments if segments is None else segments

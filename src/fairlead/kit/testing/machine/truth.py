@@ -52,20 +52,20 @@ class Label:
     victims: list[Victim] = field(default_factory=list)
 
 
-def labels(play: Play, culprits: Sequence[int] | None = None) -> list[Label]:
+def build_truth_labels(play: Play, culprits: Sequence[int] | None = None) -> list[Label]:
     """The truth of a play: every fault, and every one of `culprits` (jobs by number; default: `suspects`) that cost
     another job time. One run of the engine for each."""
     whole = play.to_the_end()
-    had = io_times(whole)
+    had = measure_truth_times(whole)
     found = [_of_fault(play, whole, had, number) for number in range(len(play.faults))]
-    for number in suspects(play) if culprits is None else culprits:
+    for number in _list_suspects(play) if culprits is None else culprits:
         label = _of_job(play, whole, had, number)
         if label.victims:
             found.append(label)
     return found
 
 
-def suspects(play: Play, most: int = 12) -> list[int]:
+def _list_suspects(play: Play, most: int = 12) -> list[int]:
     """Jobs worth a counterfactual run: all that contend for a file or storm the metadata servers, then the largest."""
     course = play.course
     loud = [job.drawn.number for job in course.jobs if any(step.contested or step.each > 1 for step in job.drawn.steps)]
@@ -81,14 +81,14 @@ def _of_fault(play: Play, whole: Play, had: Times, number: int) -> Label:
         kind=fault.kind,
         from_ns=play.origin_ns + int(fault.from_s * NS),
         to_ns=play.origin_ns + int(fault.to_s * NS),
-        component=component_name(play, fault),
+        component=name_truth_component(play, fault),
         layer=fault.component,
         factor=0.0 if fault.kind == "dead" else fault.factor,
         victims=_victims(play, had, whole.without(faults=others)),
     )
 
 
-def component_name(play: Play, fault: Fault) -> str:
+def name_truth_component(play: Play, fault: Fault) -> str:
     """The name of a fault's component in the records."""
     machine = play.machine
     if fault.component == "mds":
@@ -113,7 +113,7 @@ def _of_job(play: Play, whole: Play, had: Times, number: int) -> Label:
 
 
 def _victims(play: Play, had: Times, without: Play) -> list[Victim]:
-    would = io_times(without)
+    would = measure_truth_times(without)
     found = []
     for job in play.course.jobs:
         number = job.drawn.number
@@ -127,13 +127,13 @@ def _victims(play: Play, had: Times, without: Play) -> list[Victim]:
     return sorted(found, key=lambda victim: -victim.cost_s)
 
 
-def io_times(play: Play) -> Times:
+def measure_truth_times(play: Play) -> Times:
     """Seconds each phase of I/O took, by job number; NaN where it did not end."""
     course = play.course
     took = course.phase_ended - course.phase_begun
     return {job.drawn.number: took[list(job.io_phases)] for job in course.jobs}
 
 
-def write(found: Sequence[Label], path: Path) -> None:
+def write_truth_labels(found: Sequence[Label], path: Path) -> None:
     """The labels as JSON."""
     path.write_text(json.dumps({"simulated": True, "labels": [asdict(label) for label in found]}, indent=1) + "\n")

@@ -45,11 +45,11 @@ ORDINARY = View(without=("client", "forwarder", "network"), interval_s=10, files
 """Accounting, llite and job_stats, counters of targets every 10 s, and a directory of Darshan logs."""
 
 
-def seen(play: Play, view: View) -> dict[str, pa.Table]:
+def apply_play_view(play: Play, view: View) -> dict[str, pa.Table]:
     """The records of the play by table, as far as `view` goes; under `file_counters` its sums by file."""
     tables = play.tables()
     if view.files:
-        tables["file_counters"] = io_of(tables["ops"])
+        tables["file_counters"] = sum_view_io(tables["ops"])
     gone = {name for layer in view.without for name in LAYERS[layer]}
     kept = {name: table for name, table in tables.items() if name not in gone}
     if view.skew_s:
@@ -74,7 +74,7 @@ def _skewed(table: pa.Table, skew_s: float, seed: int) -> pa.Table:
     return table
 
 
-def io_of(ops: pa.Table) -> pa.Table:
+def sum_view_io(ops: pa.Table) -> pa.Table:
     """Sums of operations by job, node, rank and file, as `JobData.io` wants them."""
     word = ops["op"].cast(pa.string())
     reads, writes = pc.equal(word, "read"), pc.equal(word, "write")
@@ -93,10 +93,10 @@ def io_of(ops: pa.Table) -> pa.Table:
             "metadata_time_ns": pc.if_else(pc.or_(reads, writes), zero, ops["busy_ns"]),
         }
     )
-    return summed(table, ("job_id", "node", "rank", "file_id"))
+    return _sum_by_keys(table, ("job_id", "node", "rank", "file_id"))
 
 
-def summed(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _sum_by_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Sums of all other columns over equal keys."""
     rest = [name for name in table.schema.names if name not in keys]
     found = table.group_by(list(keys)).aggregate([(name, "sum") for name in rest])

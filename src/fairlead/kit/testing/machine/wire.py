@@ -49,22 +49,22 @@ class Body:
     data: bytes
 
 
-def boot_id(seed: int, node: str) -> str:
+def _build_boot_id(seed: int, node: str) -> str:
     """32 hex digits: one run of one agent."""
     return blake2b(f"{seed}/{node}".encode(), digest_size=16).hexdigest()
 
 
-def bodies(play: Play, every_s: int = 10, from_s: int = 0, to_s: int | None = None) -> Iterator[Body]:
+def build_wire_bodies(play: Play, every_s: int = 10, from_s: int = 0, to_s: int | None = None) -> Iterator[Body]:
     """What each node sends, interval after interval. A node that has nothing to say sends nothing."""
     stop = play.seconds if to_s is None else to_s
     for start, tables in zip(range(from_s, stop, every_s), play.intervals(every_s, from_s, stop), strict=True):
         yield from _of_interval(play, tables, start, min(start + every_s, stop))
 
 
-def of_feed(play: Play, name: str, table: pa.Table, at_s: int) -> bytes:
+def encode_wire_feed(play: Play, name: str, table: pa.Table, at_s: int) -> bytes:
     """Rows of a table, of which there are some, as a batch of one feed of the site."""
     [batch] = table.combine_chunks().to_batches()
-    return Cut(name, batch).encoded(0, batch.num_rows, FEED, boot_id(play.seed, f"{FEED}/{name}"), at_s)
+    return Cut(name, batch).encode(0, batch.num_rows, FEED, _build_boot_id(play.seed, f"{FEED}/{name}"), at_s)
 
 
 def _of_interval(play: Play, tables: dict[str, pa.Table], start: int, end: int) -> Iterator[Body]:
@@ -75,7 +75,7 @@ def _of_interval(play: Play, tables: dict[str, pa.Table], start: int, end: int) 
         for i, node in enumerate(senders):
             low, high = int(bounds[i]), int(bounds[i + 1])
             if high > low:
-                data = cut.encoded(low, high, node, boot_id(play.seed, node), start)
+                data = cut.encode(low, high, node, _build_boot_id(play.seed, node), start)
                 sent.setdefault(node, []).append((name, high - low, cut.operations(low, high), data))
     for node in sorted(sent):
         parts = sent[node]
@@ -130,7 +130,7 @@ class Cut:
         """Client operations the rows [low, high) stand for (0: not of `ops`)."""
         return 0 if self._count is None else int(self._count[low:high].sum())
 
-    def encoded(self, low: int, high: int, node: str, boot: str, seq: int) -> bytes:
+    def encode(self, low: int, high: int, node: str, boot: str, seq: int) -> bytes:
         """The rows [low, high) as the bytes of a batch."""
         columns: dict[str, Column] = {}
         for name, cutter in self._columns:
@@ -214,13 +214,13 @@ def _array(code: str, values: NDArray[Any]) -> array[Any]:
     return made
 
 
-def write(play: Play, folder: Path, every_s: int = 10) -> dict[str, Any]:
+def write_wire_files(play: Play, folder: Path, every_s: int = 10) -> dict[str, Any]:
     """Each body as a file under `folder`, and `manifest.json`, which is returned: totals, and of each file its node,
     rows, rows of `ops`, operations and bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     totals = {"rows": 0, "ops_rows": 0, "operations": 0, "bytes": 0}
     entries: list[dict[str, object]] = []
-    for number, body in enumerate(bodies(play, every_s)):
+    for number, body in enumerate(build_wire_bodies(play, every_s)):
         name = f"{number:08d}-{body.node}.batches"
         (folder / name).write_bytes(body.data)
         counts = {"rows": body.rows, "ops_rows": body.ops_rows, "operations": body.operations, "bytes": len(body.data)}
