@@ -22,9 +22,10 @@ from waiting import PATIENCE_S
 
 DEADLINE_S = 900.0
 _SHORT = (
-    "import sys; from pathlib import Path; from fairlead.kit.demo.play import perform;"
-    "from fairlead.kit.demo.plan import draw; import msgspec;"
-    "o = perform(draw(int(sys.argv[1]), float(sys.argv[2])), fuse=sys.argv[3] == 'fuse', keep=Path(sys.argv[4]),"
+    "import sys; from pathlib import Path; from fairlead.kit.demo.play import perform_demo_play;"
+    "from fairlead.kit.demo.plan import draw_demo_plan; import msgspec;"
+    "plan = draw_demo_plan(int(sys.argv[1]), float(sys.argv[2]));"
+    "o = perform_demo_play(plan, fuse=sys.argv[3] == 'fuse', keep=Path(sys.argv[4]),"
     " say=lambda text: print(text, file=sys.stderr, flush=True));"
     "sys.stdout.buffer.write(msgspec.json.encode(o))"
 )

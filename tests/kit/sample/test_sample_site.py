@@ -138,11 +138,12 @@ def server(folder: Path) -> Iterator[subprocess.Popen[str]]:
     state = msgspec.json.decode((folder / "sample-site.json").read_bytes(), type=sample_site.Sample)
     code = (
         "import sys; from pathlib import Path; from fairlead.kit.sample import site as s; from fairlead.run import up;"
-        " from fairlead.run.config import load, resolved; import msgspec;"
+        " from fairlead.run.config import load_config, resolve_config; import msgspec;"
         " f = Path(sys.argv[1]); one = msgspec.json.decode(sys.argv[2], type=s.Sample);"
-        " c = resolved(s.settings(load(None, environment={}, flags=['api.listen=tcp:127.0.0.1:0'])[0], f));"
-        " a = s.alive(f, one); a.__enter__();"
-        " up.up(c, lambda t: print(t, flush=True), lambda: None); a.__exit__(None, None, None)"
+        " c = load_config(None, environment={}, flags=['api.listen=tcp:127.0.0.1:0'])[0];"
+        " c = resolve_config(s.adapt_sample_site_config(c, f));"
+        " a = s.keep_sample_site_alive(f, one); a.__enter__();"
+        " up.bring_up_server(c, lambda t: print(t, flush=True), lambda: None); a.__exit__(None, None, None)"
     )
     command = [sys.executable, "-c", code, str(folder), msgspec.json.encode(state).decode()]
     with subprocess.Popen(

@@ -57,7 +57,7 @@ class Room:
         file.chmod(0o755)
         return file
 
-    def read_distribution(self, text: str) -> None:
+    def distribution(self, text: str) -> None:
         self.put("etc/os-release", text)
 
 
