@@ -167,7 +167,8 @@ def test_same_seed_same_records_in_another_process() -> None:
     code = (
         "from hashlib import blake2b\nfrom fairlead.kit.testing import machine\n"
         "from fairlead.kit.testing.machine import wire\n"
-        "print(blake2b(b''.join(b.data for b in wire.build_wire_bodies(machine.play_small_machine(11, 60)))).hexdigest())"
+        "bodies = wire.build_wire_bodies(machine.play_small_machine(11, 60))\n"
+        "print(blake2b(b''.join(b.data for b in bodies)).hexdigest())"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert there.stdout.strip() == blake2b(b"".join(b.data for b in wire.build_wire_bodies(short))).hexdigest()
