@@ -22,8 +22,8 @@ from sklearn.cluster import DBSCAN
 from sklearn.neighbors import NearestNeighbors
 
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
-from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_figures, flatten_rate_bins
-from fairlead.explain.analysis.history.columns import combine_codes, read_codes
+from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_phase_arrays, flatten_rates_to_arrays
+from fairlead.explain.analysis.history.columns import combine_column_codes, read_code_column
 from fairlead.explain.analysis.history.rate_bins import SILENT, compute_bin_rates
 
 F64 = NDArray[np.float64]
@@ -56,8 +56,8 @@ def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> PhaseJu
     """
     params = params or TwoStageParams()
     result = PhaseJudgement.build_unknown(phases.num_rows)
-    figures = extract_figures(phases)
-    bins, times, row = flatten_rate_bins(phases)
+    figures = extract_phase_arrays(phases)
+    bins, times, row = flatten_rates_to_arrays(phases)
     moving = bins != SILENT
     bins, times, row = bins[moving], times[moving], row[moving]
     usable = figures.known & (np.bincount(row, times, phases.num_rows) > 0)
@@ -93,7 +93,7 @@ def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> PhaseJu
 def groups_of(phases: pa.Table, figures: PhaseFigures, usable: NDArray[np.bool_], grid: float) -> I64:
     """The first stage: groups alike in kind, mode and volume, -1 where none."""
     group = np.full(phases.num_rows, -1, np.int64)
-    sort = combine_codes([read_codes(phases, "kind"), read_codes(phases, "mode")])
+    sort = combine_column_codes([read_code_column(phases, "kind"), read_code_column(phases, "mode")])
     made = 0
     for one in np.unique(sort[usable]).tolist():
         mine = np.flatnonzero(usable & (sort == one))
@@ -128,8 +128,8 @@ def one_stage(phases: pa.Table, params: OneStageParams | None = None) -> PhaseJu
     slower than the median are abnormal. `confidence` is 1 or 0: no probability."""
     params = params or OneStageParams()
     result = PhaseJudgement.build_unknown(phases.num_rows)
-    figures = extract_figures(phases)
-    kind = read_codes(phases, "kind")
+    figures = extract_phase_arrays(phases)
+    kind = read_code_column(phases, "kind")
     for one in np.unique(kind[figures.known]).tolist():
         mine = np.flatnonzero(figures.known & (kind == one))
         points = np.stack([figures.active_s[mine], figures.amount[mine]], axis=1)

@@ -56,10 +56,15 @@ def name_of(season: Season, view: View) -> str:
 def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any]]:
     """The scene of each of these rows, from the records of its play; peaks and usual waits from the plays before (in
     the first one, from itself)."""
-    from fairlead.explain.diagnosing.diagnosis_step import with_judgement
-    from fairlead.explain.diagnosing.phase_scenes import Around, build_scene, build_victims, build_windows
+    from fairlead.explain.diagnosing.diagnosis_step import add_judgement_columns
+    from fairlead.explain.diagnosing.phase_scenes import (
+        Around,
+        build_phase_scene,
+        build_scene_victims,
+        build_scene_windows,
+    )
 
-    phases = with_judgement(one.phases, judged)
+    phases = add_judgement_columns(one.phases, judged)
     play_of = one.labels["play"].to_numpy()
     peaks: Known = {}
     waits: dict[tuple[str, str], list[float]] = {}
@@ -70,11 +75,11 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
             learn(loads, peaks, waits)
         mine = np.flatnonzero(play_of == play.number)
         here = [int(row) for row in rows if play_of[row] == play.number]
-        victims = build_victims(phases, here)
+        victims = build_scene_victims(phases, here)
         known = incidents_of(play, one.season) if here else []
         own = phases.slice(int(mine[0]), len(mine)) if len(mine) else phases.slice(0, 0)
         ts, begun, ended = loads["ts_ns"].to_numpy(), own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
-        for window in build_windows(victims):
+        for window in build_scene_windows(victims):
             around = Around(
                 loads=loads.filter(pa.array((ts >= window.from_ns) & (ts < window.to_ns))),
                 phases=own.filter(pa.array((begun < window.to_ns) & (ended > window.from_ns))),
@@ -85,7 +90,7 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
                 waits={key: float(np.median(values)) for key, values in waits.items()},
             )
             for place in window.victims:
-                found = build_scene(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
+                found = build_phase_scene(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
                 yield here[place], found
         learn(loads, peaks, waits)
 

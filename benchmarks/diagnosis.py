@@ -38,7 +38,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judge_phases
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judge_by_expectation
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.kit.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, classify_labelled_phases
 from fairlead.kit.testing.machine.phase_truth import TIED
@@ -146,10 +146,10 @@ def judgements(season: Plays) -> Said:
     """What each rate-only detector says of the phases of a season, by name."""
     weaker = ExpectedLimits(lost_share=BETWEEN_SHARE, least_lost_s=LEAST_LOST_S)
     return {
-        "expected": judge_phases(season.phases, season.phases),
-        "expected, all": judge_phases(season.phases, season.phases, weaker),
-        "candidates": judge_phases(season.phases, season.phases, CANDIDATES),
-        "candidates, all": judge_phases(season.phases, season.phases, WEAK),
+        "expected": judge_by_expectation(season.phases, season.phases),
+        "expected, all": judge_by_expectation(season.phases, season.phases, weaker),
+        "candidates": judge_by_expectation(season.phases, season.phases, CANDIDATES),
+        "candidates, all": judge_by_expectation(season.phases, season.phases, WEAK),
         "two-stage": two_stage(season.phases),
         "one-stage": one_stage(season.phases),
         "one-stage, logarithms": one_stage(season.phases, OneStageParams(logarithms=True)),

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
 from fairlead.decide.sim.workloads import sunway as population
-from fairlead.explain.analysis.anomalies.expectation import judge_phases
-from fairlead.explain.analysis.history.profiles import build_profile_rows, build_profiles
+from fairlead.explain.analysis.anomalies.expectation import judge_by_expectation
+from fairlead.explain.analysis.history.profiles import build_run_profile_rows, build_run_profiles
 from fairlead.explain.analysis.history.rate_bins import find_rate_bins
 
 JOBS = 1_460_662
@@ -157,8 +157,8 @@ def main() -> int:
         figures[name] = {"s": took, "processor_s": time.process_time() - used, what: found}
         shown.add_row(name, f"{took:.1f}", f"{found:,} {what}")
 
-    part("profiles", lambda: build_profile_rows(build_profiles(summaries, phases), 1).num_rows, "categories")
-    part("expected", lambda: int(judge_phases(phases, phases, batch=True).abnormal.sum()), "abnormal")
+    part("profiles", lambda: build_run_profile_rows(build_run_profiles(summaries, phases), 1).num_rows, "categories")
+    part("expected", lambda: int(judge_by_expectation(phases, phases, batch=True).abnormal.sum()), "abnormal")
     part("two_stage", lambda: int(two_stage(phases).abnormal.sum()), "abnormal")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     shown.add_row("all", f"{total:.1f}", f"peak {peak:,.0f} MiB")

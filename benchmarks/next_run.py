@@ -27,7 +27,7 @@ from fairlead.decide.policies.next_run.accuracy import score_predictor
 from fairlead.decide.policies.next_run.behaviours import classify_behaviours, compute_figures
 from fairlead.decide.policies.next_run.contract import Run
 from fairlead.decide.sim import platform
-from fairlead.explain.analysis.history.category import scale_of
+from fairlead.explain.analysis.history.category import compute_category_scale
 from fairlead.kit.testing.machine.population import Mix, draw_population_jobs, draw_population_programs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,7 +49,7 @@ def summit(quick: bool) -> list[Run] | None:
     read = [total(row, "POSIX_BYTES_READ", "STDIO_BYTES_READ") for row in rows]
     written = [total(row, "POSIX_BYTES_WRITTEN", "STDIO_BYTES_WRITTEN") for row in rows]
     names = [total(row, "POSIX_OPENS", "POSIX_STATS", "STDIO_OPENS") for row in rows]
-    scale = scale_of(np.array([float(row["nprocs"]) for row in rows]))
+    scale = compute_category_scale(np.array([float(row["nprocs"]) for row in rows]))
     categories = [("", row["app"], int(size)) for row, size in zip(rows, scale, strict=True)]
     ended = np.array([float(row["end_time"]) for row in rows])
     ids = classify_behaviours(categories, compute_figures(read, written, names), ended)
@@ -64,7 +64,7 @@ def machine(quick: bool) -> list[Run]:
     jobs = draw_population_jobs(
         small, mix, 2000 if quick else 8000, rng, site=draw_population_programs(small, mix, rng)
     )
-    scale = scale_of(np.array([float(job.program.nodes) for job in jobs]))
+    scale = compute_category_scale(np.array([float(job.program.nodes) for job in jobs]))
     categories = [(job.program.user, job.program.name, int(size)) for job, size in zip(jobs, scale, strict=True)]
     names = [sum(step.each * step.writers for step in job.steps if step.op not in ("read", "write")) for job in jobs]
     ended = np.arange(len(jobs)) + 0.5

@@ -18,7 +18,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
+from fairlead.explain.analysis.factors import FactorLimits, rank_slow_run_factors
 from fairlead.see.sources.tokio_runs import read_tokio_runs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +36,7 @@ def main() -> int:
     console, figures = Console(), {}
     for name, file in FILES.items():
         began = time.perf_counter()
-        found = explain_slow_runs(
+        found = rank_slow_run_factors(
             read_tokio_runs(SHARED / "tokio-abcutils" / file), FactorLimits(shuffles=4 if arguments.quick else 20)
         )
         assert found is not None

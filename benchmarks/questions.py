@@ -21,7 +21,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.store.compaction import compact_tables
 from fairlead.store.inventory import take_inventory
@@ -81,7 +81,7 @@ def measure(root: Path, rounds: int, days: int) -> dict[str, list[tuple[float, f
     for number in range(rounds):
         for name, make in questions.items():
             question, about, given = make(number)
-            asked = parse_parameters(question, given)
+            asked = parse_question_parameters(question, given)
             started, worked = time.perf_counter(), time.process_time()
             answer_question(asking, question, about, asked, sight, time.time_ns())
             spent[name].append(((time.perf_counter() - started) * 1e3, (time.process_time() - worked) * 1e3))

@@ -24,7 +24,7 @@ from fairlead.explain.analysis.advice import CHANGES, FACTS
 from fairlead.explain.rules import describe as described
 from fairlead.explain.rules.advice_set import read_builtin_advice
 from fairlead.explain.rules.rule import FILE_COLUMNS, Rule
-from fairlead.explain.rules.rule_set import load_rules
+from fairlead.explain.rules.rule_set import load_rule_set
 from fairlead.show.report import schema as report_contract
 
 DOCS = Path(__file__).resolve().parent
@@ -243,39 +243,41 @@ def records_page() -> str:
 def rules_page() -> str:
     """All rules by category, a line each."""
     parts = ["# Rules", MADE.rstrip(), _RULES_INTRO]
-    by_category = sorted(load_rules().values(), key=lambda rule: (rule.category.lower(), rule.id))
+    by_category = sorted(load_rule_set().values(), key=lambda rule: (rule.category.lower(), rule.id))
     for category, rules in groupby(by_category, key=lambda rule: rule.category):
-        rows = [(f"[{rule.id}]({rule.id}.md)", rule.severity, described.format_template(rule.title)) for rule in rules]
+        rows = [
+            (f"[{rule.id}]({rule.id}.md)", rule.severity, described.format_rule_template(rule.title)) for rule in rules
+        ]
         parts += [f"## {category[0].upper()}{category[1:]}", _rows(("rule", "worst", "what it says"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def rule_page(rule: Rule) -> str:
     """One rule: what it means, when it fires, its evidence, what to do, what it is after."""
-    metrics = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.list_used_metrics(rule)]
+    metrics = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.list_used_rule_metrics(rule)]
     parts = [
         f"# {rule.id}",
         MADE.rstrip(),
-        f"> {_cell(described.format_template(rule.title))}",
-        described.join_lines(rule.about),
-        f"Category: {rule.category}. Severity: {described.describe_severity(rule)}.",
-        f"Cost: {described.describe_cost(rule)}.",
+        f"> {_cell(described.format_rule_template(rule.title))}",
+        described.join_rule_lines(rule.about),
+        f"Category: {rule.category}. Severity: {described.describe_rule_severity(rule)}.",
+        f"Cost: {described.describe_rule_cost(rule)}.",
         "## Fires when",
-        f"```text\n{described.join_lines(rule.when)}\n```",
+        f"```text\n{described.join_rule_lines(rule.when)}\n```",
         _rows(("metric", "unit", "meaning"), metrics),
         "## Evidence",
-        "\n".join(f"- {_cell(described.format_template(one.text))}{_only(one.when)}" for one in rule.evidence),
+        "\n".join(f"- {_cell(described.format_rule_template(one.text))}{_only(one.when)}" for one in rule.evidence),
     ]
     if rule.advice:
         parts.append("## What to do")
     for advice in rule.advice:
-        parts.append(f"**{advice.audience}**{_only(advice.when)}: {_cell(described.format_template(advice.text))}")
+        parts.append(f"**{advice.audience}**{_only(advice.when)}: {_cell(described.format_rule_template(advice.text))}")
         if advice.code:
             parts.append(f"```{advice.language or 'text'}\n{advice.code.strip()}\n```")
     if rule.covers:
-        names = [f"- [{name}]({name}.md){_only(when)}" for name, when in described.covered_words(rule)]
+        names = [f"- [{name}]({name}.md){_only(when)}" for name, when in described.describe_covered_rules(rule)]
         parts += ["## Says it instead of", "More general rules that stay silent when this one fires:", "\n".join(names)]
-    above = described.list_covering_rules(load_rules(), rule.id)
+    above = described.describe_covering_rules(load_rule_set(), rule.id)
     if above:
         parts += ["## Silent where one of these fires", "\n".join(f"- [{name}]({name}.md)" for name in above)]
     parts += ["## After", "\n".join(f"- {_cell(one)}" for one in rule.references)]
@@ -284,7 +286,7 @@ def rule_page(rule: Rule) -> str:
 
 def metrics_page() -> str:
     """Every metric, cost and file column a rule may use."""
-    rows = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.list_metrics()]
+    rows = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.list_rule_metrics()]
     metrics = [row for row in rows if not row[0].startswith("`cost_")]
     columns = [(f"`{name}`", meaning) for name, meaning in FILE_COLUMNS.items()]
     parts = [
@@ -376,7 +378,7 @@ def report_schema() -> str:
 
 
 def _only(when: str | None) -> str:
-    return f" (when `{described.join_lines(when)}`)" if when else ""
+    return f" (when `{described.join_rule_lines(when)}`)" if when else ""
 
 
 def _rows(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -403,7 +405,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/report-json.md": report_json_page,
     "reference/report.schema.json": report_schema,
     "reference/rules/index.md": rules_page,
-    **{f"reference/rules/{rule.id}.md": partial(rule_page, rule) for rule in load_rules().values()},
+    **{f"reference/rules/{rule.id}.md": partial(rule_page, rule) for rule in load_rule_set().values()},
 }
 
 

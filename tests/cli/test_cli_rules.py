@@ -9,10 +9,10 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.explain.rules.rule import NAMES
-from fairlead.explain.rules.rule_set import load_rules
+from fairlead.explain.rules.rule_set import load_rule_set
 
 SITE = Path(__file__).resolve().parents[2] / "examples" / "site_rules"
-RULES = load_rules()
+RULES = load_rule_set()
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from fairlead.core.extensions import KINDS, find_extensions
 from fairlead.core.model.tables import TABLES, batch_of
 from fairlead.decide.policies.allocation.contract import Applications, Running, build_pool
 from fairlead.decide.policy_registry import find_policy, list_policies
-from fairlead.explain.questions.catalog import QUESTIONS, answer_question, list_questions, parse_parameters
+from fairlead.explain.questions.catalog import QUESTIONS, answer_question, list_questions, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.rules.rule_set import load_rules
+from fairlead.explain.rules.rule_set import load_rule_set
 from fairlead.run.doctor import plugins as doctor_plugins
 from fairlead.run.doctor.machine import Machine
 from fairlead.see.agent.probe_table import make_probes
@@ -307,7 +307,7 @@ def test_a_faulty_policy_is_named(installed: Path, text: str) -> None:
 
 @pytest.mark.parametrize("installed", ["rule"], indirect=True)
 def test_the_example_rule_is_taken(installed: Path) -> None:
-    assert load_rules()["many_file_opens"].severity == "warning"
+    assert load_rule_set()["many_file_opens"].severity == "warning"
 
 
 def test_faulty_rules_of_a_package_are_left_out(installed: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -319,8 +319,8 @@ def test_faulty_rules_of_a_package_are_left_out(installed: Path, caplog: pytest.
 
     write_dist_info(installed, "site-bad-rules", "fairlead.rules", "bad", "site_bad_rules")
     with on_path(installed):
-        assert "x" not in load_rules()
-        assert "seek_heavy" in load_rules()
+        assert "x" not in load_rule_set()
+        assert "seek_heavy" in load_rule_set()
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert "defect of the rules 'bad' (package site-bad-rules 1.0)" in told[0]
@@ -355,10 +355,10 @@ NOW = 10**18 + 60 * 10**9
 @pytest.mark.parametrize("installed", ["question"], indirect=True)
 def test_the_example_question_is_answered_for_support_only(installed: Path, tmp_path: Path) -> None:
     asking = Asking(_lake(tmp_path))
-    answer = answer_question(asking, "queue", "", parse_parameters("queue", {"last": "1h"}), Sight(), NOW)
+    answer = answer_question(asking, "queue", "", parse_question_parameters("queue", {"last": "1h"}), Sight(), NOW)
     assert [(wait.partition, wait.jobs, wait.longest_s) for wait in answer.waits] == [("p", 2, 2.0)]  # type: ignore[attr-defined]
     with pytest.raises(NotForYouError):
-        answer_question(asking, "queue", "", parse_parameters("queue", {}), Sight(user="ada"), NOW)
+        answer_question(asking, "queue", "", parse_question_parameters("queue", {}), Sight(user="ada"), NOW)
     done = _run(installed, "ask", "queue", "last=1h", "--lake", str(tmp_path / "lake"))
     assert done.returncode == 0, done.stderr
     assert '"waits":[' in done.stdout
@@ -379,8 +379,9 @@ def test_a_faulty_question_is_named_and_others_are_answered(installed: Path, tmp
     _install(installed, "fairlead.questions", "bad", "Q", QUESTION.format(body=body, path="site/bad"))
     asking = Asking(_lake(tmp_path))
     with pytest.raises(PluginError, match=r"defect of the question 'bad' \(package site-bad 1.0\)"):
-        answer_question(asking, "bad", "", parse_parameters("bad", {}), Sight(), NOW)
-    assert answer_question(asking, "jobs", "", parse_parameters("jobs", {"last": "1h"}), Sight(), NOW).total == 2  # type: ignore[attr-defined]
+        answer_question(asking, "bad", "", parse_question_parameters("bad", {}), Sight(), NOW)
+    asked = parse_question_parameters("jobs", {"last": "1h"})
+    assert answer_question(asking, "jobs", "", asked, Sight(), NOW).total == 2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from diagnosed_lake import fill
 from fairlead.cli.main import cli
 from fairlead.explain.questions.answers_setup import Setup
 from fairlead.explain.questions.setup import LakeSeen, ServerSettings, TableActivity, list_setup_steps
-from fairlead.explain.questions.setup_facts import inspect_lake
+from fairlead.explain.questions.setup_facts import inspect_lake_setup
 from fairlead.kit.testing.machine import scenes
 from fairlead.run import setup_route as served
 from fairlead.run.config import load_config, resolve_config
@@ -72,7 +72,7 @@ def test_any_lake_gets_an_answer(tmp_path: Path, state: str) -> None:
         Lake.open(root, create=True)
     if state == "broken":
         (root / "lake.toml").write_text("format = 99\n")
-    seen = inspect_lake(root, NOW)
+    seen = inspect_lake_setup(root, NOW)
     answer = list_setup_steps(ServerSettings(version="1"), seen, NOW)
     expected = {"none": "not", "empty": "quiet", "broken": "not"}[state]
     assert parts(answer)["lake"] == expected
@@ -85,15 +85,15 @@ def test_what_was_recorded_is_connected_then_quiet(tmp_path: Path) -> None:
     play = scenes.build_co_run_scene(seconds=90)
     fill(lake, play.tables())
     soon, later = play.origin_ns + 120 * 10**9, play.origin_ns + 30 * 3600 * 10**9
-    fresh = parts(list_setup_steps(ServerSettings(version="1"), inspect_lake(lake.place.root, soon, lake), soon))
+    fresh = parts(list_setup_steps(ServerSettings(version="1"), inspect_lake_setup(lake.place.root, soon, lake), soon))
     for key in ("clients", "forwarders", "pfs_clients", "targets", "metadata", "ports", "devices", "jobs", "agents"):
         assert fresh[key] == "connected", key
     assert fresh["usage"] == "not"
-    old = list_setup_steps(ServerSettings(version="1"), inspect_lake(lake.place.root, later, lake), later)
+    old = list_setup_steps(ServerSettings(version="1"), inspect_lake_setup(lake.place.root, later, lake), later)
     assert parts(old)["targets"] == "quiet"
     assert parts(old)["agents"] == "quiet"
     long_ago = list_setup_steps(
-        ServerSettings(version="1"), inspect_lake(lake.place.root, later + 90 * 86400 * 10**9, lake), later
+        ServerSettings(version="1"), inspect_lake_setup(lake.place.root, later + 90 * 86400 * 10**9, lake), later
     )
     assert parts(long_ago)["targets"] == "quiet"
 

@@ -29,10 +29,10 @@ from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.model.diagnosis import StoredFinding, parse_findings
 from fairlead.core.model.tables import JOBS, batch_of
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, take_site
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, write_site_mappings
 from fairlead.explain.diagnosing.health_round import run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.diagnosing.site_file import read_system_site
+from fairlead.explain.diagnosing.site_file import read_system_site_file
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_device_pace
 from fairlead.kit.demo.stage import READY_S, build_stage_command, unmount_stage_folder
@@ -158,7 +158,7 @@ class Plane:
             wide.mkdir()
             os.setxattr(wide, "user.fairlead.layout", f"count={len(TARGETS)}".encode())
         with self.lake.writer("site") as writer:
-            take_site(writer, str(self.site))
+            write_site_mappings(writer, str(self.site))
 
     def _forwarder(self, name: str) -> Child:
         return self.children.start(
@@ -304,7 +304,7 @@ class Plane:
         sleep_s(1.0 if self._cleared else _SPOOLED_S)
         begun = monotonic_s()
         self._take()
-        peaks = read_system_site(str(self.site)).peaks
+        peaks = read_system_site_file(str(self.site)).peaks
         with self.lake.writer("analysis", derive=derive_rollups) as writer:
             now = now_ns()
             run_health_round(self.lake, writer, now, SETTINGS, peaks)

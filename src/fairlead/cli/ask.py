@@ -149,10 +149,10 @@ class Asker:
 
         Raises UsageError (also for an unknown name), LakeError, NoAnswerError, RefusedError, ServerError.
         """
-        from fairlead.explain.questions.catalog import parse_parameters
+        from fairlead.explain.questions.catalog import parse_question_parameters
 
         given = {key.rstrip("_"): _format_word(value) for key, value in words.items() if value not in ("", None, False)}
-        asked = parse_parameters(question, given)
+        asked = parse_question_parameters(question, given)
         if self._server is not None:
             return self._ask_server(self._server, question, name, given)
         return self._ask_lake(question, name, asked)

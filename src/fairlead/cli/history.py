@@ -156,10 +156,10 @@ def summarise_jobs(batch: Batch, **words: Any) -> None:
     Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
     and does nothing when all is done. A summary stays as it is if the records it was made of are gone.
     """
-    from fairlead.explain.batch.reanalysis import reanalyse_jobs
+    from fairlead.explain.batch.reanalysis import run_reanalysis
 
     with batch.start_workers() as workers, show_progress("jobs") as done:
-        found = reanalyse_jobs(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
+        found = run_reanalysis(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
     if batch.as_json:
         print_json(found)
         return
@@ -179,10 +179,10 @@ def diagnose_jobs(batch: Batch, **words: Any) -> None:
     Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
     and does nothing when all is done. Findings of an older version are no longer listed for what this one examined.
     """
-    from fairlead.explain.batch.rediagnosis import rediagnose_jobs
+    from fairlead.explain.batch.rediagnosis import run_rediagnosis
 
     with batch.start_workers() as workers, show_progress("findings") as done:
-        found = rediagnose_jobs(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
+        found = run_rediagnosis(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
     if batch.as_json:
         print_json(found)
         return
@@ -246,7 +246,7 @@ def explain_slow_phases(
     """
     from fairlead.core import clock
     from fairlead.core.errors import UsageError
-    from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
+    from fairlead.explain.analysis.factors import FactorLimits, rank_slow_run_factors
 
     limits = FactorLimits(slow=slow)
     found: dict[str, Explanation | None] = {}
@@ -256,7 +256,7 @@ def explain_slow_phases(
         if root is not None or user or program:
             raise UsageError("files and a lake exclude each other", remedy="give one of them")
         for file in files:
-            found[str(file)] = explain_slow_runs(read_tokio_runs(file), limits)
+            found[str(file)] = rank_slow_run_factors(read_tokio_runs(file), limits)
     else:
         from fairlead.explain.batch.factors import read_phase_runs
         from fairlead.explain.batch.pieces import open_piece_lake
@@ -265,7 +265,7 @@ def explain_slow_phases(
         runs = read_phase_runs(
             open_piece_lake(place, None), _span(from_, to, clock.now_ns()), user=user, program=program
         )
-        found[place] = None if runs is None else explain_slow_runs(runs, limits)
+        found[place] = None if runs is None else rank_slow_run_factors(runs, limits)
     if as_json:
         from dataclasses import asdict
 
@@ -362,10 +362,12 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
 def _whole(days: list[LayerDay]) -> list[LayerDay]:
     """All days of each layer as one."""
     from fairlead.explain.questions.answers import LayerDay
-    from fairlead.explain.questions.rollup_sums import add_sums
+    from fairlead.explain.questions.rollup_sums import add_rollup_sums
 
     layers = dict.fromkeys(day.layer for day in days)
-    return [LayerDay(day="", layer=name, sums=add_sums([d.sums for d in days if d.layer == name])) for name in layers]
+    return [
+        LayerDay(day="", layer=name, sums=add_rollup_sums([d.sums for d in days if d.layer == name])) for name in layers
+    ]
 
 
 def _rate(quantiles: dict[str, float]) -> str:

@@ -39,7 +39,7 @@ def rule() -> None:
 @json_option
 def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     """All rules: id, category, worst severity, what they say."""
-    from fairlead.explain.rules.describe import format_template, join_lines
+    from fairlead.explain.rules.describe import format_rule_template, join_rule_lines
 
     found, origin = _load(rules_dir)
     if as_json:
@@ -51,8 +51,8 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
                         "id": r.id,
                         "category": r.category,
                         "severity": r.severity,
-                        "title": format_template(r.title),
-                        "when": join_lines(r.when),
+                        "title": format_rule_template(r.title),
+                        "when": join_rule_lines(r.when),
                         "cost": r.cost,
                         "covers": [c.rule for c in r.covers],
                         "references": r.references,
@@ -72,7 +72,7 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
         table.add_column(name, no_wrap=True)
     table.add_column("what it says", ratio=1)
     for rule in found:
-        says = Text(format_template(rule.title), style="" if rule.enabled else "dim")
+        says = Text(format_rule_template(rule.title), style="" if rule.enabled else "dim")
         if origin[rule.id] == "site":
             says.append("  (site)", style="dim")
         if not rule.enabled:
@@ -113,12 +113,12 @@ def check_rules(folder: Path, as_json: bool) -> None:
 
     Ends with exit code 5 when there is a fault.
     """
-    from fairlead.explain.rules.advice_set import check_advice
-    from fairlead.explain.rules.rule_set import check_rules as check_folder
+    from fairlead.explain.rules.advice_set import check_advice_set
+    from fairlead.explain.rules.rule_set import check_rule_set as check_folder
 
     sound, faults = check_folder(folder)
     if (folder / "advice").is_dir():
-        advised, wrong = check_advice(folder / "advice")
+        advised, wrong = check_advice_set(folder / "advice")
         sound, faults = [*sound, *(f"advice/{name}" for name in advised)], [*faults, *wrong]
     if as_json:
         print_json(
@@ -152,9 +152,9 @@ def show_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> N
     """
     import msgspec
 
-    from fairlead.explain.rules.advice_set import load_advice
+    from fairlead.explain.rules.advice_set import load_advice_set
 
-    found = load_advice(rules_dir)
+    found = load_advice_set(rules_dir)
     if rule_id is not None and rule_id not in found:
         raise UsageError(f"there is no advice on {rule_id!r}", remedy="rules with advice: " + ", ".join(sorted(found)))
     chosen = {name: entries for name, entries in sorted(found.items()) if rule_id in (None, name)}
@@ -181,27 +181,27 @@ def list_metrics(as_json: bool) -> None:
     """Every name a rule may use: unit and meaning."""
     from rich.table import Table
 
-    from fairlead.explain.rules.describe import list_metrics
+    from fairlead.explain.rules.describe import list_rule_metrics
 
     if as_json:
-        rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in list_metrics()]
+        rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in list_rule_metrics()]
         print_json({"schema": "fairlead.rules.metrics/1", "metrics": rows})
         return
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for name in ("metric", "unit"):
         table.add_column(name, no_wrap=True)
     table.add_column("meaning", ratio=1)
-    for row in list_metrics():
+    for row in list_rule_metrics():
         table.add_row(*row)
     _print(table)
 
 
 def _load(site: Path | None) -> tuple[list[Rule], dict[str, str]]:
     """Rules by category and id, and where each comes from: `built-in` or `site`."""
-    from fairlead.explain.rules.rule_set import load_rules
+    from fairlead.explain.rules.rule_set import load_rule_set
 
-    built_in = load_rules()
-    all_rules = load_rules(site) if site is not None else built_in
+    built_in = load_rule_set()
+    all_rules = load_rule_set(site) if site is not None else built_in
     origin = {name: "built-in" if built_in.get(name) == rule else "site" for name, rule in all_rules.items()}
     return sorted(all_rules.values(), key=lambda r: (r.category.lower(), r.id)), origin
 
@@ -220,28 +220,28 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
         return words.replace("`", "")
 
     parts: list[object] = [
-        Text.assemble((rule.id, "bold"), f"  {rule.category}, {plain(described.describe_severity(rule))}."),
-        Text(f"“{described.format_template(rule.title)}”"),
+        Text.assemble((rule.id, "bold"), f"  {rule.category}, {plain(described.describe_rule_severity(rule))}."),
+        Text(f"“{described.format_rule_template(rule.title)}”"),
         Text(""),
-        Text(described.join_lines(rule.about)),
+        Text(described.join_rule_lines(rule.about)),
         section("Fires when"),
-        Padding(Text(described.join_lines(rule.when)), (0, 0, 0, 2)),
+        Padding(Text(described.join_rule_lines(rule.when)), (0, 0, 0, 2)),
     ]
     if not rule.enabled:
         parts.insert(1, Text("turned off", style="yellow"))
     table = Table(box=None, padding=(0, 2), show_header=False)
-    for name, unit, meaning in described.list_used_metrics(rule):
+    for name, unit, meaning in described.list_used_rule_metrics(rule):
         table.add_row(name, unit, meaning)
-    parts += [table, section("Costs"), Padding(Text(plain(described.describe_cost(rule))), (0, 0, 0, 2))]
+    parts += [table, section("Costs"), Padding(Text(plain(described.describe_rule_cost(rule))), (0, 0, 0, 2))]
     if rule.advice:
         parts.append(section("What to do"))
     for advice in rule.advice:
-        only = f" [{described.join_lines(advice.when)}]" if advice.when else ""
-        text = f"{described.format_template(advice.text)} ({advice.audience}){only}"
+        only = f" [{described.join_rule_lines(advice.when)}]" if advice.when else ""
+        text = f"{described.format_rule_template(advice.text)} ({advice.audience}){only}"
         parts += _one_advice(text, advice.code, advice.language)
     for title, names in (
         ("Says it instead of", [c.rule for c in rule.covers]),
-        ("Silent where one of these fires", described.list_covering_rules(by_id, rule.id)),
+        ("Silent where one of these fires", described.describe_covering_rules(by_id, rule.id)),
         ("After", rule.references),
     ):
         if names:

@@ -22,10 +22,10 @@ from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, progra
 from fairlead.core.model import units
 from fairlead.core.model.finding import Finding
 from fairlead.core.safe_text import escape_within
-from fairlead.explain.analysis.timeline import Timeline, sum_groups
+from fairlead.explain.analysis.timeline import Timeline, group_timeline_bins
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compile_condition
-from fairlead.explain.rules.engine import build_namespace, format_metric
+from fairlead.explain.rules.engine import build_rule_namespace, format_metric_value
 from fairlead.explain.rules.rule import Rule
 from fairlead.show.report.report_builder import Report, Setup, compare_reports
 
@@ -190,7 +190,7 @@ def _figures(verdict: Verdict) -> RenderableType:
     metrics = verdict.metrics
     rate = metrics["metadata_ops_per_s"]
     text = f"{_plural(verdict.totals.metadata_ops, 'operation')} on {_plural(int(metrics['files'] or 0), 'file')}"
-    text += f", {format_metric('metadata_ops_per_s', rate)} during I/O" if rate else ""
+    text += f", {format_metric_value('metadata_ops_per_s', rate)} during I/O" if rate else ""
     table.add_row(Text("metadata", style=META), Text(text))
     return table
 
@@ -199,12 +199,12 @@ def _direction(verdict: Verdict, d: str) -> list[Text]:
     metrics = verdict.metrics
     if not metrics[f"{d}_ops"]:
         return [Text("nothing")]
-    nbytes = format_metric(f"{d}_bytes", metrics[f"{d}_bytes"])
+    nbytes = format_metric_value(f"{d}_bytes", metrics[f"{d}_bytes"])
     amount = f"{nbytes} in {_plural(int(metrics[f'{d}_ops'] or 0), 'request')}"
-    amount += f" of {format_metric(f'{d}_mean_request_bytes', metrics[f'{d}_mean_request_bytes'])}"
+    amount += f" of {format_metric_value(f'{d}_mean_request_bytes', metrics[f'{d}_mean_request_bytes'])}"
     amount += " on average" if metrics[f"{d}_ops"] != 1 else ""
     rate = metrics[f"{d}_bandwidth_bytes_per_s"]
-    amount += f", at {format_metric(f'{d}_bandwidth_bytes_per_s', rate)}" if rate else ""
+    amount += f", at {format_metric_value(f'{d}_bandwidth_bytes_per_s', rate)}" if rate else ""
     mode = getattr(verdict.io_mode, d)
     above = getattr(verdict.io_mode_mpiio, d) if verdict.io_mode_mpiio else mode
     how = [f"{MODE_WORDS[mode]} ({mode})"] if mode in MODE_WORDS else []
@@ -222,7 +222,7 @@ def spark(values: np.ndarray, width: int) -> str:
     """A row of eighth blocks, one per group of bins; zero is blank and anything above it at least one eighth."""
     if not len(values):
         return ""
-    binned = sum_groups(np.asarray(values, float), max(1, -(-len(values) // width)))
+    binned = group_timeline_bins(np.asarray(values, float), max(1, -(-len(values) // width)))
     top = binned.max()
     if top <= 0:
         return " " * len(binned)
@@ -252,7 +252,9 @@ def _over_time(table: Table, report: Report, timeline: Timeline, width: int) -> 
         if series.any():
             row = spark(series, width)
             columns = len(row)
-            peak = f"peak {format_metric('read_peak_bytes_per_s', report.profile.metrics[f'{d}_peak_bytes_per_s'])}"
+            peak = (
+                f"peak {format_metric_value('read_peak_bytes_per_s', report.profile.metrics[f'{d}_peak_bytes_per_s'])}"
+            )
             table.add_row(Text(f"{d} over time", style=style), Text(row, style=style), Text(peak, style="dim"))
     if columns:
         start = report.verdict.job.start_ns
@@ -352,7 +354,7 @@ def explained(rule: Rule, report: Report) -> RenderableType:
     from fairlead.explain.analysis.costs import COSTS
     from fairlead.explain.analysis.profile import METRICS
 
-    metrics = build_namespace(report.profile)
+    metrics = build_rule_namespace(report.profile)
     condition: Condition = compile_condition(rule.when)
     result = {True: "it fires", False: "it stays quiet", None: "it cannot be decided"}[condition.holds(metrics)]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -360,7 +362,7 @@ def explained(rule: Rule, report: Report) -> RenderableType:
         table.add_column(name, no_wrap=name == "this job", overflow="fold")
     for name in sorted(condition.names):
         meaning = METRICS[name][1] if name in METRICS else f"cost: {COSTS[name[5:-2]]}"
-        table.add_row(Text(name), Text(format_metric(name, metrics.get(name))), Text(meaning))
+        table.add_row(Text(name), Text(format_metric_value(name, metrics.get(name))), Text(meaning))
     verdict = report.verdict
     parts: list[RenderableType] = [Text(f"job {verdict.job.id} ({program_of(verdict)}): {result}", style="bold"), table]
     for finding in verdict.findings:

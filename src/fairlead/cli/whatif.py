@@ -129,9 +129,9 @@ def whatif(
     )
     peaks = {}
     if site_file is not None:
-        from fairlead.explain.diagnosing.site_file import read_site_facts
+        from fairlead.explain.diagnosing.site_file import read_site_file_facts
 
-        facts = read_site_facts(str(site_file))
+        facts = read_site_file_facts(str(site_file))
         peaks = dict(facts.peaks) if facts is not None else {}
     lake = Lake.open(root or find_default_lake())
     answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())

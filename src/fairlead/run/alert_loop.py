@@ -19,7 +19,7 @@ from fairlead.core.errors import FairleadError
 from fairlead.core.model.tables import FINDING, INCIDENT, build_empty
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.advice import AdviceSet
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.show.alerts import digest
 from fairlead.show.alerts.alert_subject import (
     Concern,
@@ -65,7 +65,7 @@ def start_alert_loop(config: Any, stop: threading.Event) -> list[threading.Threa
         from fairlead.store.lake import Lake
 
         lake = Lake.open(Path(config.server.lake), memory=config.server.memory)
-        advice = load_advice()
+        advice = load_advice_set()
         with State(folder) as state:
             while not stop.wait(alerts.every_s):
                 run_alert_step(lake, state, alerts, advice, clock.now_ns())

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from fairlead.core.clock import now_ns
-from fairlead.explain.diagnosing.site_file import read_site_facts
+from fairlead.explain.diagnosing.site_file import read_site_file_facts
 from fairlead.explain.questions.question import Asking
 from fairlead.run import setup_route as setup
 from fairlead.run.config import Config, build_config_policy
@@ -54,7 +54,7 @@ def assemble_api_application(
         user_at_once=config.api.user_at_once,
         user_waiting=config.api.user_waiting,
     )
-    asking = Asking(lake, facts=read_site_facts(config.server.site))
+    asking = Asking(lake, facts=read_site_file_facts(config.server.site))
     state = Path(config.server.state)
     people = build_entrance(state, config.web, key, lake, wall=clock)
     asking.keep = build_config_policy(config.keep)

@@ -106,7 +106,7 @@ def _collector(task: Task, pulse: Pulse) -> None:
 
 
 def _analysis(task: Task, pulse: Pulse) -> None:
-    from fairlead.explain.diagnosing.analysis_loop import run
+    from fairlead.explain.diagnosing.analysis_loop import run_analysis_loop
     from fairlead.run import alert_loop as alerting
 
     stop = threading.Event()
@@ -117,7 +117,7 @@ def _analysis(task: Task, pulse: Pulse) -> None:
     worker.start()
     pulse.ready()
     alerting.start_alert_loop(task.config, stop)
-    run(task.config, stop)
+    run_analysis_loop(task.config, stop)
     stop.set()
 
 

@@ -18,7 +18,7 @@ import fairlead
 from fairlead.core.errors import FairleadError
 from fairlead.explain.questions.answers_setup import Setup
 from fairlead.explain.questions.setup import ServerSettings, list_setup_steps
-from fairlead.explain.questions.setup_facts import inspect_lake
+from fairlead.explain.questions.setup_facts import inspect_lake_setup
 from fairlead.run.config import Config
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.identity import READ, Door, RefusedError, require_scope
@@ -107,7 +107,7 @@ def build_setup_routes(
     def told() -> Setup:
         now_ns = clock()
         known = _describe_settings(config, accounts=_count_accounts(Path(config.server.state)))
-        return list_setup_steps(known, inspect_lake(Path(config.server.lake), now_ns, lake), now_ns)
+        return list_setup_steps(known, inspect_lake_setup(Path(config.server.lake), now_ns, lake), now_ns)
 
     async def answer(request: Request) -> Response:
         person = door.identify_person(request)  # in the loop's thread, which the door's file is read in

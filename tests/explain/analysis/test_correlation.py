@@ -15,10 +15,10 @@ from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behin
 from fairlead.explain.analysis.node_intervals import (
     FOREVER,
     PLACEMENTS,
-    attribute_traffic,
-    build_intervals,
-    build_placements,
-    find_overlaps,
+    attribute_node_traffic,
+    build_node_intervals,
+    build_node_placements,
+    find_interval_overlaps,
 )
 
 S = 1_000_000_000
@@ -36,7 +36,7 @@ def mapping(rows: list[tuple[object, ...]], kind: str = "node_forwarder") -> pa.
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(NAME, st.sampled_from(["f1", "f2", "f3"]), TIME, END), max_size=9))
 def test_the_mapping_that_began_last_holds(rows: list[tuple[str, str, int, int | None]]) -> None:
-    found = build_intervals(mapping(rows))
+    found = build_node_intervals(mapping(rows))
     names = [name for name in ("n1", "n2", "n3", "n9") for _ in range(14)]
     times = np.tile(np.arange(-1, 13), 4)
     told = found.look_up(pa.array(names), times).to_pylist()
@@ -52,9 +52,9 @@ def test_the_mapping_that_began_last_holds(rows: list[tuple[str, str, int, int |
 
 
 def test_a_live_map_is_before_a_static_table_and_gives_way_to_it_again() -> None:
-    found = build_intervals(mapping([("n1", "static", 0, None), ("n1", "live", 10, 20)]))
+    found = build_node_intervals(mapping([("n1", "static", 0, None), ("n1", "live", 10, 20)]))
     assert found.look_up(pa.array(["n1"] * 3), np.array([5, 15, 25])).to_pylist() == ["static", "live", "static"]
-    assert build_intervals(mapping([])).look_up(pa.array(["n1"]), np.array([5])).to_pylist() == [None]
+    assert build_node_intervals(mapping([])).look_up(pa.array(["n1"]), np.array([5])).to_pylist() == [None]
 
 
 SPAN = st.tuples(NAME, TIME, st.integers(1, 6))
@@ -67,7 +67,7 @@ def test_overlaps_are_all_found(left: list[tuple[str, int, int]], right: list[tu
         begin = np.array([s[1] for s in spans], np.int64)
         return pa.array([s[0] for s in spans], pa.string()), begin, begin + np.array([s[2] for s in spans], np.int64)
 
-    found = find_overlaps(*columns(left), *columns(right))
+    found = find_interval_overlaps(*columns(left), *columns(right))
     pairs = list(zip(*(side.tolist() for side in found), strict=True))
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == {
@@ -90,7 +90,7 @@ def traffic(rows: list[tuple[object, ...]]) -> pa.Table:
 
 
 def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
-    placed = build_placements(
+    placed = build_node_placements(
         jobs(
             {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]},
             {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1"]},
@@ -100,7 +100,7 @@ def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
         mapping([("7", "n3", 4 * S, None)], "job_node"),
     )
     assert placed.schema.equals(PLACEMENTS)
-    found = attribute_traffic(
+    found = attribute_node_traffic(
         traffic([(0, "n1", None, 1, 1, 0), (5 * S, "n3", None, 1, 1, 0), (0, "n3", None, 1, 1, 0)]), placed
     )
     assert dict(zip(found.row.tolist(), zip(found.job_id.to_pylist(), found.how, strict=True), strict=True)) == {
@@ -111,17 +111,17 @@ def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
 
 
 def test_jobs_that_share_a_node_share_equally_unless_records_name_them() -> None:
-    placed = build_placements(
+    placed = build_node_placements(
         jobs({"job_id": "7", "start_ns": 0, "nodes": ["n1"]}, {"job_id": "8", "start_ns": 0, "nodes": ["n1"]})
     )
-    found = attribute_traffic(traffic([(0, "n1", None, 10, 0, 0), (0, "n1", "8", 5, 0, 0)]), placed)
+    found = attribute_node_traffic(traffic([(0, "n1", None, 10, 0, 0), (0, "n1", "8", 5, 0, 0)]), placed)
     told = sorted(zip(found.row.tolist(), found.job_id.to_pylist(), found.part.tolist(), found.how, strict=True))
     assert told == [(0, "7", 0.5, "shared"), (0, "8", 0.5, "shared"), (1, "8", 1.0, "counted")]
 
 
 def test_a_remap_in_mid_job_moves_its_traffic() -> None:
-    placed = build_placements(jobs({"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]}))
-    routes = build_intervals(mapping([("n1", "f1", 0, None), ("n1", "f2", 5 * S, None)]))
+    placed = build_node_placements(jobs({"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]}))
+    routes = build_node_intervals(mapping([("n1", "f1", 0, None), ("n1", "f2", 5 * S, None)]))
     rows = [(t * S, "n1", None, 0, 100, 1) for t in range(10)] + [(0, "n2", None, 0, 5, 0)]
     found = sum_traffic_behind(traffic(rows), placed, routes)
     totals: dict[object, float] = defaultdict(float)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import FORWARDER, JOBS, TARGET, batch_of, build_empty
-from fairlead.explain.analysis.culprits import Judgement, judge_tables
+from fairlead.explain.analysis.culprits import Judgement, judge_culprits
 from path_simulation import EDGES_NS, MIB, Plane, Process, checkpoints, flood, metadata
 
 Tables = dict[str, pa.Table]
@@ -27,7 +27,7 @@ def _slowed(target: str, start: float, end: float, times: float = 6.0) -> Plane:
 
 
 def _judged(tables: Tables) -> Judgement:
-    return judge_tables(tables, EDGES_NS)[0]
+    return judge_culprits(tables, EDGES_NS)[0]
 
 
 def _accused(judgement: Judgement) -> set[tuple[str, str]]:
@@ -158,13 +158,13 @@ def test_records_without_histograms_are_judged_as_far_as_they_go() -> None:
 
 
 def test_coarse_histograms_of_one_bin_an_octave_serve_as_well() -> None:
-    from fairlead.explain.analysis.intervals import estimate_quantile_s, sum_histogram_s
+    from fairlead.explain.analysis.intervals import estimate_flow_quantile_s, sum_flow_histogram_s
 
     edges = np.concatenate([[0.0], 2.0 ** np.arange(0, 40)])
     counts = np.zeros((1, 40))
     counts[0, np.searchsorted(edges, 25e6) - 1] = 10
-    assert sum_histogram_s(counts, edges)[0] == pytest.approx(0.25, rel=0.45)
-    assert estimate_quantile_s(counts, edges, 0.5)[0] == pytest.approx(0.025, rel=0.45)
+    assert sum_flow_histogram_s(counts, edges)[0] == pytest.approx(0.25, rel=0.45)
+    assert estimate_flow_quantile_s(counts, edges, 0.5)[0] == pytest.approx(0.025, rel=0.45)
 
 
 def test_targets_that_do_not_know_jobs_name_victims_by_the_forwarder() -> None:

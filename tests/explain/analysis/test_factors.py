@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.core.errors import InputError
 from fairlead.core.model.repeated_runs import Runs
-from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
+from fairlead.explain.analysis.factors import FactorLimits, rank_slow_run_factors
 from fairlead.see.sources.tokio_runs import read_tokio_runs
 
 QUICK = FactorLimits(shuffles=4)
@@ -33,7 +33,7 @@ def made(seed: int = 1, count: int = 600) -> Runs:
 
 
 def test_the_cause_is_first_and_the_others_are_worth_nothing() -> None:
-    found = explain_slow_runs(made(), QUICK)
+    found = rank_slow_run_factors(made(), QUICK)
     assert found is not None
     assert found.ranked[0].family == "load"
     assert found.auc > 0.95
@@ -50,13 +50,13 @@ def test_the_order_of_runs_does_not_matter() -> None:
         time=runs.time[other],
         factors={name: values[other] for name, values in runs.factors.items()},
     )
-    assert explain_slow_runs(shuffled, QUICK) == explain_slow_runs(runs, QUICK)
+    assert rank_slow_run_factors(shuffled, QUICK) == rank_slow_run_factors(runs, QUICK)
 
 
 def test_without_slow_runs_nothing_is_explained() -> None:
     runs = made()
-    assert explain_slow_runs(replace(runs, performance=np.full(600, 5.0)), QUICK) is None
-    assert explain_slow_runs(replace(runs, performance=np.full(600, np.nan)), QUICK) is None
+    assert rank_slow_run_factors(replace(runs, performance=np.full(600, 5.0)), QUICK) is None
+    assert rank_slow_run_factors(replace(runs, performance=np.full(600, np.nan)), QUICK) is None
 
 
 @pytest.mark.shared_data
@@ -66,7 +66,7 @@ def test_without_slow_runs_nothing_is_explained() -> None:
 def test_published_runs_are_explained_by_the_published_factor(
     shared_data: Path, file: str, least: float, baseline: float
 ) -> None:
-    found = explain_slow_runs(read_tokio_runs(shared_data / "tokio-abcutils" / file), QUICK)
+    found = rank_slow_run_factors(read_tokio_runs(shared_data / "tokio-abcutils" / file), QUICK)
     assert found is not None
     assert found.ranked[0].family == "bandwidth contention"
     assert found.auc >= least

@@ -9,7 +9,7 @@ import fairlead
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.missing import Missing
 from fairlead.explain.analysis.charts import build_charts
-from fairlead.explain.analysis.grade import compute_lost_seconds, format_headline, grade_job
+from fairlead.explain.analysis.grade import compute_graded_loss, format_grade_headline, grade_job
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import Verdict, build_verdict
 from fairlead.explain.analysis.verdict_comparison import compare_verdicts
@@ -54,16 +54,18 @@ def test_a_job_that_waits_for_its_io_is_at_best_a_b() -> None:
     result = grade_job(found, [], CAUSES)
     assert result.letter == "B"
     assert "60 % of its run in I/O" in result.reason
-    assert format_headline(found, [], result).startswith("No fault was found in the I/O, yet the job waits for it")
+    assert format_grade_headline(found, [], result).startswith(
+        "No fault was found in the I/O, yet the job waits for it"
+    )
 
 
 def test_costs_of_one_kind_of_work_are_not_added_up() -> None:
     found = [finding("a", 10.0), finding("b", 8.0), finding("c", 3.0)]
-    assert compute_lost_seconds(writer(100.0), found, CAUSES) == pytest.approx(13.0)
+    assert compute_graded_loss(writer(100.0), found, CAUSES) == pytest.approx(13.0)
 
 
 def test_no_more_is_lost_than_was_spent() -> None:
-    assert compute_lost_seconds(writer(4.0), [finding("a", 10.0), finding("c", 10.0)], CAUSES) == pytest.approx(4.0)
+    assert compute_graded_loss(writer(4.0), [finding("a", 10.0), finding("c", 10.0)], CAUSES) == pytest.approx(4.0)
 
 
 def test_good_news_costs_nothing() -> None:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY
-from fairlead.explain.analysis.job_summary import SERIES, JobData, build_summary_table, summarise_job
+from fairlead.explain.analysis.job_summary import SERIES, JobData, build_job_summary, build_job_summary_table
 
 S = 1_000_000_000
 EPOCH = 1_700_000_000 * S
@@ -44,7 +44,7 @@ def io(rows: list[tuple[str, int | None, int | None, int]]) -> pa.Table:
 
 def test_rates_are_of_the_seconds_in_which_something_moved() -> None:
     data = JobData(JOB, pa.concat_tables([writes("client", 2, 3, each=300), writes("client", 60)]))
-    row = summarise_job(data, 5)
+    row = build_job_summary(data, 5)
     assert row["basis"] == "client"
     assert (row["write_bytes"], row["write_ops"], row["metadata_ops"]) == (700, 30, 12)
     assert row["write_bandwidth_bytes_per_s"] == pytest.approx(700 / 3)
@@ -66,29 +66,29 @@ def test_the_best_layer_counts_and_layers_are_not_added() -> None:
         ("target", "job_stats"),
         ("forwarder", "forwarder"),
     ):
-        row = summarise_job(JobData(JOB, pa.concat_tables([writes(n, 1, each=v) for n, v in known.items()])), 0)
+        row = build_job_summary(JobData(JOB, pa.concat_tables([writes(n, 1, each=v) for n, v in known.items()])), 0)
         assert (row["basis"], row["write_bytes"]) == (basis, layers[best])
         del known[best]
 
 
 def test_targets_and_metadata_servers_together_are_job_stats() -> None:
     target = series("target", [(1, {"read_bytes": 0, "write_bytes": 9})])
-    row = summarise_job(JobData(JOB, pa.concat_tables([target, series("metadata", [(1, {"metadata_ops": 3})])])), 0)
+    row = build_job_summary(JobData(JOB, pa.concat_tables([target, series("metadata", [(1, {"metadata_ops": 3})])])), 0)
     assert (row["basis"], row["write_bytes"], row["metadata_ops"], row["write_ops"]) == ("job_stats", 9, 3, None)
 
 
 def test_traffic_of_nodes_is_an_estimate() -> None:
-    row = summarise_job(JobData(JOB, writes("client").slice(0, 0), nodes_traffic=writes("pfs_client", 1)), 0)
+    row = build_job_summary(JobData(JOB, writes("client").slice(0, 0), nodes_traffic=writes("pfs_client", 1)), 0)
     assert row["basis"] == "estimate"
     assert {"write_bytes", "iops", "peak_write_bytes_per_s", "phases"} <= set(row["estimated"])  # type: ignore[arg-type]
     assert row["io_processes"] is None
 
 
 def test_a_job_nothing_is_known_of_has_no_figures() -> None:
-    row = summarise_job(JobData(JOB, SCHEMA.empty_table()), 0)
+    row = build_job_summary(JobData(JOB, SCHEMA.empty_table()), 0)
     assert row["basis"] is None
     assert all(row[name] is None for name in (*SERIES, "phases", "iops", "write_mode", "targets", "estimated"))
-    assert build_summary_table([row]).schema.equals(JOB_SUMMARY.schema)
+    assert build_job_summary_table([row]).schema.equals(JOB_SUMMARY.schema)
 
 
 @pytest.mark.parametrize(
@@ -104,21 +104,21 @@ def test_a_job_nothing_is_known_of_has_no_figures() -> None:
     ],
 )
 def test_modes(rows: list[tuple[str, int | None, int | None, int]], mode: str | None, processes: int) -> None:
-    row = summarise_job(JobData(JOB, writes("client", 1), io=io(rows)), 0)
+    row = build_job_summary(JobData(JOB, writes("client", 1), io=io(rows)), 0)
     assert (row["write_mode"], row["io_processes"], row["read_mode"]) == (mode, processes, "none")
     assert row["write_time_ns"] == 5 * len(rows)
     assert row["read_time_ns"] is None
 
 
 def test_a_series_of_years_is_not_cut_into_phases() -> None:
-    row = summarise_job(JobData(JOB, writes("client", 0, 50_000_000)), 0)
+    row = build_job_summary(JobData(JOB, writes("client", 0, 50_000_000)), 0)
     assert row["phases"] is None
     assert row["write_bandwidth_bytes_per_s"] == 100
 
 
 def test_a_mounts_figures_are_taken_before_a_tracers_and_never_with_them() -> None:
     both = pa.concat_tables([writes("client", 0, 1, each=90), writes("mount", 0, 1), writes("forwarder", 0, 1)])
-    row = summarise_job(JobData(job=JOB, series=both), 0)
+    row = build_job_summary(JobData(job=JOB, series=both), 0)
     assert (row["basis"], row["write_bytes"]) == ("client", 200)
-    row = summarise_job(JobData(job=JOB, series=both.filter(pc.not_equal(both["layer"], "mount"))), 0)
+    row = build_job_summary(JobData(job=JOB, series=both.filter(pc.not_equal(both["layer"], "mount"))), 0)
     assert (row["basis"], row["write_bytes"]) == ("client", 180)

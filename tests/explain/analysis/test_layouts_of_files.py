@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from fairlead.core.model.identity import compute_file_id
 from fairlead.core.model.tables import LAYOUTS
-from fairlead.explain.analysis.file_targets import build_layout_rows, find_placed_targets
+from fairlead.explain.analysis.file_targets import build_layout_rows, match_file_targets
 from fairlead.see.probes.layouts import Component, Parser
 
 PLAIN = """/scratch/a b
@@ -104,4 +104,4 @@ def test_files_are_found_among_what_forwarders_placed() -> None:
             "targets": [["t0", "t1"], ["t2"], ["t3"], ["t4"], ["t5"]],
         }
     )
-    assert find_placed_targets(files, placed) == {1: ["t0", "t1"], 2: ["t2"]}
+    assert match_file_targets(files, placed) == {1: ["t0", "t1"], 2: ["t2"]}

@@ -8,13 +8,13 @@ import pytest
 from fairlead.core.model.site_file import build_mapping, parse_site
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
 from fairlead.explain.analysis.network import (
-    average_devices_by_hour,
-    compute_port_imbalance,
-    count_metadata_sources,
-    list_seen_links,
-    sum_job_ports,
+    average_device_hours,
+    compute_switch_port_imbalance,
+    count_metadata_load_sources,
+    list_port_links,
+    sum_switch_ports_by_job,
 )
-from fairlead.explain.analysis.node_intervals import build_placements
+from fairlead.explain.analysis.node_intervals import build_node_placements
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.rollups import derive_rollups
 
@@ -50,7 +50,7 @@ def seconds(table: pa.Table, name: str, kind: str) -> pa.Table:
 
 
 def jobs() -> pa.Table:
-    return build_placements(
+    return build_node_placements(
         pa.Table.from_pylist(
             [
                 {"job_id": "7", "start_ns": EPOCH - 60 * S, "end_ns": EPOCH + 60 * S, "nodes": ["n1", "n2"]},
@@ -63,14 +63,14 @@ def jobs() -> pa.Table:
 
 def test_volumes_of_ports_go_to_the_jobs_on_their_nodes() -> None:
     raw = ports([("1", 100, 10), ("2", 40, 0), ("3", 8, 0), ("9", 5, 0)])
-    found = sum_job_ports(seconds(raw, "port", "port"), list_seen_links(raw), jobs())
+    found = sum_switch_ports_by_job(seconds(raw, "port", "port"), list_port_links(raw), jobs())
     rows = {(r["job_id"], r["port"]): r for r in found.to_pylist()}
     assert rows["7", "s/1"]["sent_bytes"] == 100
     assert rows["7", "s/1"]["received_bytes"] == 10
     assert rows["7", "s/1"]["ambiguous_bytes"] == 0
     assert rows["7", "s/2"]["sent_bytes"] == rows["8", "s/2"]["sent_bytes"] == rows["8", "s/2"]["ambiguous_bytes"] == 20
     assert rows[None, "s/9"]["sent_bytes"] == 5
-    uneven = {r["job_id"]: r for r in compute_port_imbalance(found).to_pylist()}
+    uneven = {r["job_id"]: r for r in compute_switch_port_imbalance(found).to_pylist()}
     assert uneven["7"]["highest_over_mean"] == pytest.approx(110 / 65)
     assert uneven["7"]["deviation"] == pytest.approx(45 / 65)
     assert uneven["7"]["ports"] == 2
@@ -79,14 +79,17 @@ def test_volumes_of_ports_go_to_the_jobs_on_their_nodes() -> None:
 def test_ports_may_be_told_by_the_site_file_and_others_are_between_switches() -> None:
     site = parse_site('[[links]]\nswitch="s"\nports="[1-2]"\nnodes="n[1-2]"')
     links = pa.Table.from_batches([build_mapping(site, expand_hostlist)])
-    found = sum_job_ports(seconds(ports([("1", 1, 1), ("3", 9, 9)]), "port", "port"), links, jobs())
+    found = sum_switch_ports_by_job(seconds(ports([("1", 1, 1), ("3", 9, 9)]), "port", "port"), links, jobs())
     assert {r["port"] for r in found.to_pylist()} == {"s/1"}
 
 
 def test_a_job_of_one_port_is_not_uneven() -> None:
     raw = ports([("1", 100, 10)])
     assert (
-        compute_port_imbalance(sum_job_ports(seconds(raw, "port", "port"), list_seen_links(raw), jobs())).num_rows == 0
+        compute_switch_port_imbalance(
+            sum_switch_ports_by_job(seconds(raw, "port", "port"), list_port_links(raw), jobs())
+        ).num_rows
+        == 0
     )
 
 
@@ -105,12 +108,12 @@ def test_devices_have_an_hour_of_the_day() -> None:
     ]
     rollup = derive_rollups({"device": pa.Table.from_pylist(rows, DEVICE.schema)})["rollup"]
     hourly = pa.Table.from_pylist([r for r in rollup.to_pylist() if r["interval_ns"] == HOUR], rollup.schema)
-    (row,) = average_devices_by_hour(hourly).to_pylist()
+    (row,) = average_device_hours(hourly).to_pylist()
     assert (row["id"], row["hour"], row["hours"]) == ("n1/nvme0", 5, 2)
     assert row["write_bytes_per_s"] == pytest.approx(15)
     assert row["read_bytes_per_s"] == 0
     assert row["busy_share"] is None
-    assert average_devices_by_hour(hourly, offset_ns=20 * HOUR).to_pylist()[0]["hour"] == 1
+    assert average_device_hours(hourly, offset_ns=20 * HOUR).to_pylist()[0]["hour"] == 1
 
 
 def test_a_metadata_server_works_for_classes_of_clients() -> None:
@@ -122,7 +125,7 @@ def test_a_metadata_server_works_for_classes_of_clients() -> None:
         ],
         METADATA.schema,
     )
-    found = count_metadata_sources(table, {"n1": "compute", "login1": "login"})
+    found = count_metadata_load_sources(table, {"n1": "compute", "login1": "login"})
     assert [(r["client_class"], r["op"], r["count"]) for r in found.to_pylist()] == [
         ("login", "stat", 90),
         ("compute", "open", 5),

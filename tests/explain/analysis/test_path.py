@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import JOBS, OPS, batch_of
-from fairlead.explain.analysis.culprits import judge_tables
-from fairlead.explain.analysis.job_path import build_job_paths, list_differences
+from fairlead.explain.analysis.culprits import judge_culprits
+from fairlead.explain.analysis.job_path import build_job_paths, list_job_path_differences
 from fairlead.explain.analysis.path_charts import build_path_charts
 from fairlead.show.report.path.path_page import render_path_page
 from path_simulation import EDGES_NS, MIB, START_NS, Plane, checkpoints, flood, metadata
@@ -53,7 +53,7 @@ def tables() -> dict[str, pa.Table]:
 
 
 def _page(tables: dict[str, pa.Table], **more: Any) -> tuple[str, dict[str, Any]]:
-    judgement, facts = judge_tables(tables, EDGES_NS)
+    judgement, facts = judge_culprits(tables, EDGES_NS)
     found = build_job_paths(tables, facts)
     text = render_path_page(
         {"judgement": judgement, "paths": found, "charts": build_path_charts(tables, judgement, facts, found)} | more
@@ -64,7 +64,7 @@ def _page(tables: dict[str, pa.Table], **more: Any) -> tuple[str, dict[str, Any]
 
 
 def test_each_layer_says_what_it_saw(tables: dict[str, pa.Table]) -> None:
-    _, facts = judge_tables(tables, EDGES_NS)
+    _, facts = judge_culprits(tables, EDGES_NS)
     first, second, third = build_job_paths(tables, facts)
     assert (first.job_id, first.name) == ("101", "checkpoint")
     assert first.client is not None
@@ -82,14 +82,14 @@ def test_each_layer_says_what_it_saw(tables: dict[str, pa.Table]) -> None:
 
 
 def test_what_the_application_counted_is_held_against_the_records(tables: dict[str, pa.Table]) -> None:
-    _, facts = judge_tables(tables, EDGES_NS)
+    _, facts = judge_culprits(tables, EDGES_NS)
     first = build_job_paths(tables, facts)[0]
-    assert not list_differences(first, {"bytes_written": 72 * MIB, "bytes_read": 0})
-    assert "The application counted" in list_differences(first, {"bytes_written": 90 * MIB})[0]
+    assert not list_job_path_differences(first, {"bytes_written": 72 * MIB, "bytes_read": 0})
+    assert "The application counted" in list_job_path_differences(first, {"bytes_written": 90 * MIB})[0]
 
 
 def test_series_add_up_to_the_totals(tables: dict[str, pa.Table]) -> None:
-    judgement, facts = judge_tables(tables, EDGES_NS)
+    judgement, facts = judge_culprits(tables, EDGES_NS)
     found = build_job_paths(tables, facts)
     made = build_path_charts(tables, judgement, facts, found)
     assert made["count"] == SECONDS
@@ -105,7 +105,7 @@ def test_long_times_are_folded_to_what_can_be_seen(
     tables: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlead.explain.analysis.path_charts.MAX_POINTS", 5)
-    judgement, facts = judge_tables(tables, EDGES_NS)
+    judgement, facts = judge_culprits(tables, EDGES_NS)
     made = build_path_charts(tables, judgement, facts, build_job_paths(tables, facts))
     assert made["count"] == 4
     assert made["window_s"] == 4

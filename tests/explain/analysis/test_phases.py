@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from fairlead.explain.analysis.bursts import compute_approximations
-from fairlead.explain.analysis.phases import choose_base_level, find_phases, split_phases
+from fairlead.explain.analysis.bursts import compute_haar_approximations
+from fairlead.explain.analysis.phases import choose_phase_base_level, find_phases, split_phases
 
 BIN = 100_000_000
 START = 1_700_000_000_000_000_000
@@ -81,7 +81,7 @@ def test_sparse_requests_without_rhythm_are_one_phase() -> None:
     ("bins", "level"), [(0, 0), (1, 0), (2, 1), (100, 1), (1023, 1), (1024, 2), (4096, 4), (1 << 20, 12)]
 )
 def test_the_level_follows_the_length(bins: int, level: int) -> None:
-    assert choose_base_level(bins) == level
+    assert choose_phase_base_level(bins) == level
 
 
 def test_silence_parts_phases_when_it_fills_a_window() -> None:
@@ -208,7 +208,7 @@ def test_approximations_are_means_of_windows() -> None:
     rng = np.random.default_rng(0)
     for bins in (16, 33, 100):
         series = rng.exponential(1.0, bins)
-        for level, mean in enumerate(compute_approximations(series, 4)):
+        for level, mean in enumerate(compute_haar_approximations(series, 4)):
             assert mean == pytest.approx(np.convolve(series, np.full(1 << level, 0.5**level), "valid"))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fairlead.explain.analysis.byte_series import AdaptiveSeries, spread_bytes
-from fairlead.explain.analysis.phases import choose_base_level, split_phases
+from fairlead.explain.analysis.phases import choose_phase_base_level, split_phases
 
 BIN = 1_000_000_000
 
@@ -32,7 +32,7 @@ def runs(draw: st.DrawFn) -> Run:
     bins = draw(st.integers(60, 4096))
     count = draw(st.integers(1, max(1, min(40, bins // 60))))
     background = draw(st.sampled_from(["none", "none", "steady", "rough", "lines"]))
-    shortest = max(4, 2 << choose_base_level(bins))
+    shortest = max(4, 2 << choose_phase_base_level(bins))
     while True:
         gaps = rng.integers(shortest, 6 * shortest, count)
         lengths = rng.integers(1, max(3, bins // (3 * count)), count)

@@ -16,10 +16,10 @@ from fairlead.core.errors import ConfigError, InputError, MissingDependencyError
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.explain.analysis.job_summary import SERIES
 from fairlead.explain.batch import population as pop
-from fairlead.explain.batch.pieces import split_span
-from fairlead.explain.batch.reanalysis import is_less_complete, stream_of
+from fairlead.explain.batch.pieces import split_span_into_pieces
+from fairlead.explain.batch.reanalysis import is_less_complete_summary, name_reanalysis_stream
 from fairlead.explain.batch.settings import Slurm, load_batch_settings
-from fairlead.explain.batch.workers import LocalWorkers, create_slurm_cluster, run_checked, start_workers
+from fairlead.explain.batch.workers import LocalWorkers, create_slurm_workers, run_on_worker, start_workers
 from fairlead.explain.questions.span import HOUR_NS, Span
 
 MOMENT = st.integers(0, 60 * HOUR_NS)
@@ -27,7 +27,7 @@ MOMENT = st.integers(0, 60 * HOUR_NS)
 
 @given(low=MOMENT, length=st.integers(0, 60 * HOUR_NS), step=st.sampled_from([HOUR_NS, 24 * HOUR_NS]))
 def test_pieces_are_the_span(low: int, length: int, step: int) -> None:
-    found = split_span(Span(low, low + length), step)
+    found = split_span_into_pieces(Span(low, low + length), step)
     assert sum(piece.length_ns for piece in found) == length
     bounds = [piece.from_ns for piece in found] + [found[-1].to_ns if found else low]
     assert bounds == sorted(set(bounds))
@@ -35,10 +35,14 @@ def test_pieces_are_the_span(low: int, length: int, step: int) -> None:
 
 
 def test_whole_pieces_of_two_spans_have_one_name() -> None:
-    wide = {stream_of("x", piece) for piece in split_span(Span(0, 10 * HOUR_NS), HOUR_NS)}
-    narrow = {stream_of("x", piece) for piece in split_span(Span(HOUR_NS // 2, 3 * HOUR_NS), HOUR_NS)}
+    wide = {name_reanalysis_stream("x", piece) for piece in split_span_into_pieces(Span(0, 10 * HOUR_NS), HOUR_NS)}
+    narrow = {
+        name_reanalysis_stream("x", piece) for piece in split_span_into_pieces(Span(HOUR_NS // 2, 3 * HOUR_NS), HOUR_NS)
+    }
     assert len(narrow - wide) == 1
-    assert not wide & {stream_of("y", piece) for piece in split_span(Span(0, 10 * HOUR_NS), HOUR_NS)}
+    assert not wide & {
+        name_reanalysis_stream("y", piece) for piece in split_span_into_pieces(Span(0, 10 * HOUR_NS), HOUR_NS)
+    }
 
 
 def test_nobody_works_at_a_wrong_address() -> None:
@@ -57,7 +61,7 @@ def test_what_is_not_installed_is_named(where: str, lacking: str, monkeypatch: p
 
 def test_a_worker_of_another_version_refuses() -> None:
     with pytest.raises(UsageError, match=r"has fairlead .*, not 0\.0\.1"):
-        run_checked("0.0.1", len, "abc", {})
+        run_on_worker("0.0.1", len, "abc", {})
 
 
 def test_this_process_works_in_order() -> None:
@@ -94,7 +98,7 @@ def test_slurm_is_asked_for_what_the_settings_say(tmp_path: Path) -> None:
         'walltime = "00:30:00"\ndirectives = ["--exclusive"]\nprologue = ["module load python"]\n'
         'python = "/opt/fairlead/bin/python"\ninterface = "lo"\nlogs = "/var/log/x"\n'
     )
-    with create_slurm_cluster(load_batch_settings(file).slurm) as cluster:
+    with create_slurm_workers(load_batch_settings(file).slurm) as cluster:
         script = cluster.job_script().splitlines()
     for line in (
         "#SBATCH -p short",
@@ -134,8 +138,8 @@ def _row(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_summary_that_tells_less_is_not_written(changes: dict[str, Any], less: bool) -> None:
-    assert is_less_complete(_row(**changes), _row(estimated=["files"])) is less
-    assert not is_less_complete(_row(**changes), None)
+    assert is_less_complete_summary(_row(**changes), _row(estimated=["files"])) is less
+    assert not is_less_complete_summary(_row(**changes), None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=1, unique_by=lambda pair: pair[0]))

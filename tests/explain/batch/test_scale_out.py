@@ -28,13 +28,13 @@ from fairlead.core.access.tokens import make_key
 from fairlead.core.batches.rows import decode_body
 from fairlead.core.errors import LakeBusyError, ServerError
 from fairlead.explain.batch import reanalysis
-from fairlead.explain.batch.pieces import split_span
+from fairlead.explain.batch.pieces import split_span_into_pieces
 from fairlead.explain.batch.population import Population, compute_population
-from fairlead.explain.batch.reanalysis import Reanalysis, reanalyse_jobs, summarise_stretch
+from fairlead.explain.batch.reanalysis import Reanalysis, reanalyse_stretch, run_reanalysis
 from fairlead.explain.batch.settings import Settings, Slurm
 from fairlead.explain.batch.workers import LocalWorkers, Workers, start_workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs
-from fairlead.explain.questions.distributions import DistributionCache, build_utilisation_cdf
+from fairlead.explain.questions.distributions import DistributionCache, build_load_cdf
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
@@ -182,27 +182,27 @@ def test_a_lost_collector_is_replaced_elsewhere(tmp_path: Path, sent: list[Body]
 
 def test_jobs_of_two_shards_are_summarised_as_of_one(two: Path, one: Lake, processes: Workers) -> None:
     done: list[tuple[int, int]] = []
-    found = reanalyse_jobs(processes, str(two), SPAN, NOW_NS, label="first", done=lambda k, n: done.append((k, n)))
+    found = run_reanalysis(processes, str(two), SPAN, NOW_NS, label="first", done=lambda k, n: done.append((k, n)))
     assert (found.stretches, found.done_before, found.kept) == (2, 0, 0)
     assert done == [(0, 2), (1, 2), (2, 2)]
     lake = Lake.open(two)
     assert {"a", "b", "reanalysis"} <= set(lake.place.shards())
     assert summaries(lake) == summaries(one)
     assert found.jobs == len(summaries(one)) > 3
-    again = reanalyse_jobs(processes, str(two), SPAN, NOW_NS + HOUR_NS, label="first")
+    again = run_reanalysis(processes, str(two), SPAN, NOW_NS + HOUR_NS, label="first")
     assert (again.jobs, again.done_before) == (0, 2)
     rows = lake.query(
         "SELECT count(*) AS n, max(made_ns) < $later AS old FROM job_summary", {"later": NOW_NS + HOUR_NS}
     )
     assert rows.to_pylist() == [{"n": found.jobs, "old": True}]
     with start_workers("threads", count=2) as threads:
-        later = reanalyse_jobs(threads, str(two), SPAN, NOW_NS + HOUR_NS, label="later")
+        later = run_reanalysis(threads, str(two), SPAN, NOW_NS + HOUR_NS, label="later")
     assert (later.jobs, later.kept) == (found.jobs, 0)
     assert summaries(lake) == summaries(one)
 
 
 def test_the_population_is_that_of_one_process_and_of_the_questions(two: Path, one: Lake, processes: Workers) -> None:
-    reanalyse_jobs(LocalWorkers(), str(two), SPAN, NOW_NS)
+    run_reanalysis(LocalWorkers(), str(two), SPAN, NOW_NS)
     expected = compute_population(LocalWorkers(), str(one.place.root), SPAN)
     found = compute_population(processes, str(two), SPAN)
     assert plain(found) == plain(expected)
@@ -212,9 +212,7 @@ def test_the_population_is_that_of_one_process_and_of_the_questions(two: Path, o
     lake = Lake.open(two)
     peak = found.targets.peak_bytes_per_s
     assert peak
-    asked = msgspec.to_builtins(
-        build_utilisation_cdf(lake, wide, DistributionCache(), NOW_NS + DAY_NS, peak_bytes_per_s=peak)
-    )
+    asked = msgspec.to_builtins(build_load_cdf(lake, wide, DistributionCache(), NOW_NS + DAY_NS, peak_bytes_per_s=peak))
     mine = msgspec.to_builtins(found.targets)
     assert (mine.pop("peak_basis"), asked.pop("peak_basis")) == ("highest of the span", "given")
     assert mine == asked
@@ -234,7 +232,7 @@ def test_a_cut_elsewhere_changes_nothing(one: Lake) -> None:
     whole = compute_population(LocalWorkers(), root, SPAN)
     days = [
         compute_population(LocalWorkers(), root, part, peak_bytes_per_s=whole.targets.peak_bytes_per_s)
-        for part in split_span(SPAN, DAY_NS)
+        for part in split_span_into_pieces(SPAN, DAY_NS)
     ]
     assert len(days) == 2
     assert sum(day.jobs for day in days) == whole.jobs
@@ -242,12 +240,12 @@ def test_a_cut_elsewhere_changes_nothing(one: Lake) -> None:
 
 
 def dying(piece: Span, *, root: str, **rest: Any) -> Any:
-    """`summarise_stretch`, but the first worker that comes here is killed."""
+    """`reanalyse_stretch`, but the first worker that comes here is killed."""
     mark = Path(root).with_name("died")
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:
-        return summarise_stretch(piece, root=root, **rest)
+        return reanalyse_stretch(piece, root=root, **rest)
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("killed")
 
@@ -256,7 +254,7 @@ def test_a_worker_that_is_killed_changes_nothing(
     two: Path, one: Lake, processes: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reanalysis, "summarise_stretch", dying)
-    found = reanalyse_jobs(processes, str(two), SPAN, NOW_NS + 2 * HOUR_NS, label="killed")
+    found = run_reanalysis(processes, str(two), SPAN, NOW_NS + 2 * HOUR_NS, label="killed")
     assert two.with_name("died").exists()
     assert (found.jobs, found.done_before) == (len(summaries(one)), 0)
     assert summaries(Lake.open(two)) == summaries(one)
@@ -289,7 +287,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(two: Path, one: Lake) -> 
     arguments = [str(two), str(SPAN.from_ns), str(SPAN.to_ns), str(NOW_NS)]
     killed = subprocess.run([sys.executable, "-c", _KILLED, *arguments], check=False)
     assert killed.returncode == 9
-    found = reanalyse_jobs(LocalWorkers(), str(two), SPAN, NOW_NS, label="again", shard="again")
+    found = run_reanalysis(LocalWorkers(), str(two), SPAN, NOW_NS, label="again", shard="again")
     assert (found.stretches, found.done_before) == (2, 1)
     lake = Lake.open(two)
     stored = DeltaTable(str(lake.place.table("again", "job_summary"))).to_pyarrow_table()
@@ -299,7 +297,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(two: Path, one: Lake) -> 
 
 def test_only_one_run_writes_a_shard(one: Lake) -> None:
     with one.writer("busy"), pytest.raises(LakeBusyError):
-        reanalyse_jobs(LocalWorkers(), str(one.place.root), SPAN, NOW_NS, shard="busy")
+        run_reanalysis(LocalWorkers(), str(one.place.root), SPAN, NOW_NS, shard="busy")
 
 
 @pytest.mark.slow
@@ -309,11 +307,11 @@ def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None
     with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
             writer.take_batches(body.data, decode_body(body.data))
-    first = reanalyse_jobs(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS)
+    first = run_reanalysis(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS)
     before = summaries(lake)
     with lake.writer("main") as writer:
         expire_days(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
-    again = reanalyse_jobs(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
+    again = run_reanalysis(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
     doing = sum(row["io_processes"] is not None for row in before)
     assert doing > 0
     assert again.kept >= doing
@@ -324,7 +322,7 @@ def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None
 def test_jobs_that_have_not_ended_are_left_out(one: Lake) -> None:
     ends = one.query("SELECT end_ns FROM jobs WHERE end_ns IS NOT NULL ORDER BY end_ns")["end_ns"].to_pylist()
     middle = ends[len(ends) // 2]
-    found = reanalyse_jobs(LocalWorkers(), str(one.place.root), SPAN, middle + LAG_NS, label="early", shard="early")
+    found = run_reanalysis(LocalWorkers(), str(one.place.root), SPAN, middle + LAG_NS, label="early", shard="early")
     assert found.jobs == sum(end <= middle for end in ends)
 
 
@@ -414,7 +412,7 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
             there = compute_population(found, root, SPAN)
             nodes = cluster.run("squeue", "--noheader", "--name=fairlead-worker", "--format=%N")
             seen = {node for _, node in found.each(os.getenv, ["SLURMD_NODENAME"])}
-            made = reanalyse_jobs(found, root, SPAN, NOW_NS, label="slurm", shard="slurm")
+            made = run_reanalysis(found, root, SPAN, NOW_NS, label="slurm", shard="slurm")
         assert nodes
         assert seen <= {"n1", "n2", "n3"}
         assert made.jobs + made.kept == len(summaries(one))

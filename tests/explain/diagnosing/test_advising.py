@@ -9,7 +9,7 @@ import pyarrow as pa
 from fairlead.core.model.tables import JOBS, PHASE, batch_of
 from fairlead.explain.diagnosing.job_advice import Advising
 from fairlead.explain.questions.past_phases import History
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.store.lake import Lake
 
 H = 3600 * 10**9
@@ -71,7 +71,7 @@ def test_the_culprits_owner_is_told_what_his_own_other_runs_reached(tmp_path: Pa
         batch.commit()
     victim = phases(["42"], user="alice", program="app", mode="N-N", rate=5e7, first_ns=NOW)
     mine = pa.Table.from_batches([victim])
-    advise = Advising(lake, mine, History(lake, mine), load_advice())
+    advise = Advising(lake, mine, History(lake, mine), load_advice_set())
     facts = {"job": "42", "culprit": "99", "something_else": 1}
     said = advise("job.interference", "n_to_1", facts, "forwarder")
     told = {one.audience: one.text for one in reversed(said)}

@@ -16,10 +16,15 @@ import pytest
 from fairlead.core.errors import InputError
 from fairlead.core.model.tables import JOBS, PFS_CLIENT, batch_of
 from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
-from fairlead.explain.analysis.node_intervals import build_intervals, build_placements
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, summarise_ended_jobs, take_site
+from fairlead.explain.analysis.node_intervals import build_node_intervals, build_node_placements
+from fairlead.explain.diagnosing.analysis_loop import (
+    LAG_NS,
+    run_analysis_loop,
+    summarise_ended_jobs,
+    write_site_mappings,
+)
 from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.kit.testing.machine import play_small_machine
 from fairlead.store.lake import Lake
@@ -255,8 +260,8 @@ def test_shares_of_forwarders_come_near_what_was_counted_by_job(play: Tables) ->
             *((name, pa.int64()) for name in VALUES),
         ]
     )
-    routes = build_intervals(play["mapping"])
-    traffic = sum_traffic_behind(pa.Table.from_pylist(nodes, schema), build_placements(play["jobs"]), routes)
+    routes = build_node_intervals(play["mapping"])
+    traffic = sum_traffic_behind(pa.Table.from_pylist(nodes, schema), build_node_placements(play["jobs"]), routes)
     made = split_by_job(whole, traffic)
     total = sum(by_job.values())
     assert pc.sum(made["write_bytes"]).as_py() == total
@@ -343,7 +348,7 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
     asking = Asking(lake)
     for job, row in before.items():
         assert {name: row[name] or 0 for name in SUMS} == moved[job]
-        page = answer_question(asking, "job", job, parse_parameters("job", {}), Sight(), now)
+        page = answer_question(asking, "job", job, parse_question_parameters("job", {}), Sight(), now)
         if row["basis"] is not None:
             assert (page.job.layer, page.job.sums.read_bytes, page.job.sums.write_bytes) == (
                 "mount",
@@ -352,10 +357,10 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
             )
             assert {"client", "mount"} <= {series.layer for series in page.timeline.series}
     total = sum(truth(play, job)["write_bytes"] for job in set(play["ops"]["job_id"].drop_null().to_pylist()))
-    system = answer_question(asking, "system", "", parse_parameters("system", {}), Sight(), now)
+    system = answer_question(asking, "system", "", parse_question_parameters("system", {}), Sight(), now)
     assert system.totals["mount"].write_bytes == system.totals["client"].write_bytes == total
     listed = answer_question(
-        asking, "jobs", "", parse_parameters("jobs", {"sort": "bytes", "limit": "1000"}), Sight(), now
+        asking, "jobs", "", parse_question_parameters("jobs", {"sort": "bytes", "limit": "1000"}), Sight(), now
     ).jobs
     assert {row.job_id: row.sums.write_bytes for row in listed if row.sums.write_bytes} == {
         job: truth(play, job)["write_bytes"]
@@ -436,15 +441,17 @@ def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play:
     assert (found["idle"]["write_bytes"], found["idle"]["basis"]) == (None, None)
     asking = Asking(lake)
     listed = answer_question(
-        asking, "jobs", "", parse_parameters("jobs", {"last": "1h", "sort": "bytes"}), Sight(), now
+        asking, "jobs", "", parse_question_parameters("jobs", {"last": "1h", "sort": "bytes"}), Sight(), now
     ).jobs
     assert [(row.job_id, row.sums.write_bytes, row.layer, row.running) for row in listed] == [
         (job["job_id"], 1000, "estimate", True),
         ("idle", None, None, True),
     ]
-    ranking = answer_question(asking, "top", "jobs", parse_parameters("top", {"last": "1h"}), Sight(), now).rows
+    ranking = answer_question(
+        asking, "top", "jobs", parse_question_parameters("top", {"last": "1h"}), Sight(), now
+    ).rows
     assert [(row.name, row.sums.bytes, row.layer) for row in ranking] == [(job["job_id"], 1000, "estimate")]
-    page = answer_question(asking, "job", job["job_id"], parse_parameters("job", {}), Sight(), now)
+    page = answer_question(asking, "job", job["job_id"], parse_question_parameters("job", {}), Sight(), now)
     assert (page.job.sums.write_bytes, page.job.layer, page.summary.so_far) == (1000, "estimate", True)
     assert any("not counted by job" in text for text in page.missing)
 
@@ -453,12 +460,12 @@ def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path
     file = tmp_path / "site.toml"
     file.write_text('[[routes]]\nnodes = "n[1-4]"\nforwarders = "f[1-2]"\n')
     with lake.writer("analysis") as writer:
-        assert not take_site(writer, "")
-        assert take_site(writer, str(file))
-        assert not take_site(writer, str(file))
+        assert not write_site_mappings(writer, "")
+        assert write_site_mappings(writer, str(file))
+        assert not write_site_mappings(writer, str(file))
         with pytest.raises(InputError):
-            take_site(writer, str(tmp_path / "none.toml"))
-    routes = build_intervals(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
+            write_site_mappings(writer, str(tmp_path / "none.toml"))
+    routes = build_node_intervals(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
     assert routes.look_up(pa.array(["n1", "n4", "n5"]), np.full(3, S)).to_pylist() == ["f1", "f2", None]
 
 
@@ -473,7 +480,7 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
 
     def work() -> None:
         try:
-            run(config, stop)
+            run_analysis_loop(config, stop)
         except Exception as fault:  # noqa: BLE001 (told below)
             raised.append(fault)
 
@@ -528,7 +535,7 @@ def test_a_site_file_without_mappings_is_no_fault(lake: Lake, tmp_path: Path) ->
     file = tmp_path / "site.toml"
     file.write_text('name = "bare"\n')
     with lake.writer("analysis") as writer:
-        take_site(writer, str(file))
+        write_site_mappings(writer, str(file))
     assert lake.query("SELECT * FROM mapping").num_rows == 0
 
 

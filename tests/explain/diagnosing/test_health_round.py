@@ -10,7 +10,7 @@ import pytest
 from fairlead.core.model.tables import ROLLUP, batch_of
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
-from fairlead.explain.diagnosing.health_round import compute_learning_end, run_health_round
+from fairlead.explain.diagnosing.health_round import compute_health_learning_end, run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MINUTE, S, put
@@ -93,7 +93,7 @@ def test_who_looks_for_the_first_time_hours_later_still_knows_the_peak(tmp_path:
     parts = (loads(NOON - 2 * HOUR, NOON, {SICK: 1e9}, {}), loads(NOON, now, {SICK: 1e8}, {SICK: 6.0}))
     put(alone, *(batch_of(ROLLUP, part) for part in parts))
     for one in (lake, alone):
-        known = read_past_peaks(one, compute_learning_end(now, Diagnosis()))
+        known = read_past_peaks(one, compute_health_learning_end(now, Diagnosis()))
         assert known["forwarder", SICK] == Peak(bytes_per_s=pytest.approx(1e9), basis="learnt")  # type: ignore[arg-type]
         with one.writer("analysis") as writer:
             run_health_round(one, writer, now, Diagnosis())

@@ -13,7 +13,7 @@ from fairlead.cli.main import main
 from fairlead.core.model.tables import FINDING, JOB_SUMMARY, PHASE, batch_of
 from fairlead.explain.questions.answers_behaviour import Behaviour
 from fairlead.explain.questions.behaviour import MOST_POINTS, describe_behaviour
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.span import Span
 from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_page
@@ -108,7 +108,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def look(root: Path, sight: Sight = ALL, **asked: object) -> Behaviour:
     words = {"from": str(SPAN.from_ns), "to": str(SPAN.to_ns)} | {key: str(value) for key, value in asked.items()}
     return answer_question(
-        Asking(Lake.open(root)), "behaviour", "", parse_parameters("behaviour", words), sight, NOW + DAY
+        Asking(Lake.open(root)), "behaviour", "", parse_question_parameters("behaviour", words), sight, NOW + DAY
     )  # type: ignore[return-value]
 
 
@@ -182,7 +182,7 @@ def test_an_empty_lake_knows_nothing_and_says_so(tmp_path: Path, capsys: pytest.
 def test_the_machine_is_told_of_where_nobody_is_singled_out(tmp_path: Path) -> None:
     build(tmp_path / "lake")
     asking = Asking(Lake.open(tmp_path / "lake"), peaks={"mds": 1e9})
-    found = answer_question(asking, "behaviour", "", parse_parameters("behaviour", {"last": "1h"}), ALL, NOW)
+    found = answer_question(asking, "behaviour", "", parse_question_parameters("behaviour", {"last": "1h"}), ALL, NOW)
     assert isinstance(found, Behaviour)
     assert {one.layer for one in found.layers} >= {"target", "forwarder"}
     assert found.targets is not None

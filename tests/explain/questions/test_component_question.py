@@ -10,7 +10,7 @@ import pytest
 import questions_site as site
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import PORT, batch_of
-from fairlead.explain.questions.catalog import answer_question, parse_parameters
+from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 
@@ -41,7 +41,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Asking:
 
 def component(asking: Asking, layer: str, **words: str) -> Any:
     return answer_question(
-        asking, "layer_component", layer, parse_parameters("layer_component", words), Sight(), site.NOW
+        asking, "layer_component", layer, parse_question_parameters("layer_component", words), Sight(), site.NOW
     )
 
 

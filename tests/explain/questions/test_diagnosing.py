@@ -18,8 +18,8 @@ import pytest
 from diagnosed_lake import CULPRIT, FIRST, LAG, VICTIM, S, co_run, fill, kept, lake_of, later, look
 from fairlead.core.model.diagnosis import parse_findings
 from fairlead.core.model.tables import FINDING, PHASE
-from fairlead.explain.batch.rediagnosis import rediagnose_jobs
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.batch.rediagnosis import run_rediagnosis
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
@@ -43,7 +43,9 @@ def site(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake
 
 def answer(site: tuple[Lake, int], question: str, name: str = "", sight: Sight | None = None, **words: str) -> object:
     lake, now = site
-    return answer_question(Asking(lake), question, name, parse_parameters(question, words), sight or Sight(), now)
+    return answer_question(
+        Asking(lake), question, name, parse_question_parameters(question, words), sight or Sight(), now
+    )
 
 
 def test_the_disturbed_job_is_found_with_who_disturbed_it(site: tuple[Lake, int]) -> None:
@@ -183,7 +185,9 @@ def test_a_finding_that_later_records_do_not_bear_out_is_withdrawn(tables: Table
     assert {"id": before.finding.id, "withdrawn": True} in rows or rows == [
         {"id": before.finding.id, "withdrawn": False}
     ]
-    listed = answer_question(Asking(lake), "findings", "", parse_parameters("findings", NARROW), Sight(), now + LAG)
+    listed = answer_question(
+        Asking(lake), "findings", "", parse_question_parameters("findings", NARROW), Sight(), now + LAG
+    )
     assert listed.total == sum(not row["withdrawn"] for row in rows)
 
 
@@ -197,7 +201,7 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
         batch = writer.batch("newer")
         batch.add(_of(newer, FINDING.schema))
         batch.commit()
-    found = answer_question(Asking(lake), "findings", "", parse_parameters("findings", NARROW), Sight(), now)
+    found = answer_question(Asking(lake), "findings", "", parse_question_parameters("findings", NARROW), Sight(), now)
     assert ([one.finding.id for one in found.findings], found.older, found.analysis_version) == (
         [parse_findings(_of(rows, FINDING.schema))[0].finding.id],
         1,
@@ -208,7 +212,10 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
         batch = writer.batch("phases")
         batch.add(_of([{**phase[0], "analysis_version": 3}], PHASE.schema))
         batch.commit()
-    assert answer_question(Asking(lake), "findings", "", parse_parameters("findings", NARROW), Sight(), now).older == 2
+    assert (
+        answer_question(Asking(lake), "findings", "", parse_question_parameters("findings", NARROW), Sight(), now).older
+        == 2
+    )
 
 
 def _of(rows: list[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
@@ -225,10 +232,10 @@ def test_made_again_the_findings_are_the_same_and_a_second_run_adds_nothing(tabl
     before = kept(lake)
     day = 86_400 * S
     span = Span(now // day * day, now)
-    made = rediagnose_jobs(Here(), str(lake.place.root), span, now + S)
+    made = run_rediagnosis(Here(), str(lake.place.root), span, now + S)
     assert (made.findings, made.withdrawn, made.done_before) == (1, 0, 0)
     assert kept(lake) == before
-    again = rediagnose_jobs(Here(), str(lake.place.root), span, now + 2 * S)
+    again = run_rediagnosis(Here(), str(lake.place.root), span, now + 2 * S)
     assert (again.findings, again.phases, again.done_before) == (0, 0, again.stretches)
 
 
@@ -301,11 +308,11 @@ def test_what_is_missing_is_told_and_accuses_nobody_else(
     lake = lake_of(tmp_path / "lake", {name: table for name, table in tables.items() if name not in lacking})
     now = later(tables)
     look(lake, now)
-    found = answer_question(Asking(lake), "findings", "", parse_parameters("findings", NARROW), Sight(), now)
+    found = answer_question(Asking(lake), "findings", "", parse_question_parameters("findings", NARROW), Sight(), now)
     for told in found.findings:
         assert told.job_id == VICTIM
         assert [who.id for who in told.finding.culprits if who.kind == "job"] in ([], [CULPRIT])
-    page = answer_question(Asking(lake), "why", VICTIM, parse_parameters("why", {}), Sight(), now)
+    page = answer_question(Asking(lake), "why", VICTIM, parse_question_parameters("why", {}), Sight(), now)
     assert page.missing
     if not page.phases:
         assert (page.verdict, page.lost_s, page.expected_s) == ("unknown", None, None)
@@ -328,7 +335,7 @@ def test_broken_accounting_never_ends_the_loop(tables: Tables, tmp_path: Path) -
     now = later(tables) + 10 * S
     look(lake, now)
     for name in ("unfinished", "beside", "nowhere", "nameless", "startless"):
-        page = answer_question(Asking(lake), "why", name, parse_parameters("why", {}), Sight(), now)
+        page = answer_question(Asking(lake), "why", name, parse_question_parameters("why", {}), Sight(), now)
         assert page.verdict in ("unknown", "running", "usual")
         assert page.lost_s != 0 or page.phases
     assert {row["job_id"] for row in kept(lake)} == {VICTIM}

@@ -10,7 +10,7 @@ import pytest
 
 from diagnosed_lake import CULPRIT, VICTIM, S, co_run, kept, lake_of, later, look
 from fairlead.explain.questions.answers_diagnosis import Why
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight
 from questions_site import NOW, build
 
@@ -89,7 +89,9 @@ def test_what_was_not_recorded_accuses_nobody_else(tmp_path: Path, play: Tables,
 
 def test_a_job_of_before_phases_were_kept_is_not_said_to_have_done_nothing(tmp_path: Path) -> None:
     """Its summary tells of a phase, and there is no row of it: a lake of an older version."""
-    page = answer_question(Asking(build(tmp_path / "lake")), "why", "100", parse_parameters("why", {}), Sight(), NOW)
+    page = answer_question(
+        Asking(build(tmp_path / "lake")), "why", "100", parse_question_parameters("why", {}), Sight(), NOW
+    )
     assert isinstance(page, Why)
     assert page.verdict == "slowed"
     assert [text for text in page.missing if text.startswith("phases: it was looked at before")]

@@ -13,7 +13,7 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, bui
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.questions.catalog import QUESTIONS, Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import QUESTIONS, Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.see.collector.batch_checks import check_batches
 from fairlead.store.lake import Lake
@@ -180,7 +180,12 @@ def test_every_question_is_answered_and_its_answer_can_be_told(lake: Lake, quest
     for name in NAMES.get(question, [""]):
         try:
             answer = answer_question(
-                Asking(lake), question, name, parse_parameters(question, WORDS.get(question, {})), Sight(user), NOW
+                Asking(lake),
+                question,
+                name,
+                parse_question_parameters(question, WORDS.get(question, {})),
+                Sight(user),
+                NOW,
             )
         except (NotForYouError, UnknownNameError):
             assert user

@@ -11,9 +11,9 @@ from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, batch_of
 from fairlead.explain.questions.findings import list_job_findings
 from fairlead.explain.questions.lake_queries import Sight, query_lake
-from fairlead.explain.questions.scheduler_jobs import read_all_accounts, read_runs
+from fairlead.explain.questions.scheduler_jobs import read_all_accounts, read_run_accounts
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.warm_up import index_job_files
+from fairlead.explain.questions.warm_up import warm_up_job_files
 from fairlead.store.lake import Lake
 
 T0 = 20_000 * DAY_NS
@@ -65,18 +65,18 @@ def lake(tmp_path: Path) -> Lake:
     made = Lake.open(tmp_path / "lake", create=True)
     for day in range(4):
         told(made, f"day{day}", job(str(day), T0 + day * DAY_NS + S, T0 + day * DAY_NS + 60 * S))
-    index_job_files(made)
+    warm_up_job_files(made)
     return made
 
 
 def test_a_run_told_later_is_seen(lake: Lake) -> None:
-    assert [run["start_ns"] for run in read_runs(lake, "1")] == [T0 + DAY_NS + S]
-    assert read_runs(lake, "7") == []
+    assert [run["start_ns"] for run in read_run_accounts(lake, "1")] == [T0 + DAY_NS + S]
+    assert read_run_accounts(lake, "7") == []
     told(lake, "again", job("1", T0 + 3 * DAY_NS, None), job("7", T0, None))
-    assert [run["start_ns"] for run in read_runs(lake, "1")] == [T0 + 3 * DAY_NS, T0 + DAY_NS + S]
-    assert [run["end_ns"] for run in read_runs(lake, "7")] == [None]
+    assert [run["start_ns"] for run in read_run_accounts(lake, "1")] == [T0 + 3 * DAY_NS, T0 + DAY_NS + S]
+    assert [run["end_ns"] for run in read_run_accounts(lake, "7")] == [None]
     told(lake, "ended", job("7", T0, T0 + 9 * S))  # in another file than its begin
-    assert [run["end_ns"] for run in read_runs(lake, "7")] == [T0 + 9 * S]
+    assert [run["end_ns"] for run in read_run_accounts(lake, "7")] == [T0 + 9 * S]
 
 
 def test_rows_that_wait_are_seen(lake: Lake) -> None:
@@ -84,7 +84,7 @@ def test_rows_that_wait_are_seen(lake: Lake) -> None:
         taking = writer.batch("waiting")
         taking.add(job("8", T0 + DAY_NS, None))
         taking.commit()
-        assert [run["job_id"] for run in read_runs(lake, "8")] == ["8"]
+        assert [run["job_id"] for run in read_run_accounts(lake, "8")] == ["8"]
         span = Span(T0 + DAY_NS, T0 + DAY_NS + S)
         assert [run["job_id"] for run in read_all_accounts(lake, ["8", "1", "2"], span)] == ["8"]
 

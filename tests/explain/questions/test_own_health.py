@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.tables import HEALTH, JOBS
 from fairlead.explain.questions.answers_own_health import OwnHealth
-from fairlead.explain.questions.catalog import answer_question, parse_parameters
+from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
 from fairlead.store.lake import Lake
@@ -19,7 +19,7 @@ from questions_site import NOW, S, build
 
 def told(lake: Lake, *, keep: Policy | None = None, now_ns: int = NOW) -> OwnHealth:
     answer = answer_question(
-        Asking(lake, keep=keep), "own_health", "", parse_parameters("own_health", {}), Sight(), now_ns
+        Asking(lake, keep=keep), "own_health", "", parse_question_parameters("own_health", {}), Sight(), now_ns
     )
     assert isinstance(answer, OwnHealth)
     return answer
@@ -103,4 +103,6 @@ def test_what_was_taken_is_null_where_nobody_told_and_jobs_without_summary_wait(
 
 def test_it_is_not_for_users(lake: Lake) -> None:
     with pytest.raises(NotForYouError):
-        answer_question(Asking(lake), "own_health", "", parse_parameters("own_health", {}), Sight(user="alice"), NOW)
+        answer_question(
+            Asking(lake), "own_health", "", parse_question_parameters("own_health", {}), Sight(user="alice"), NOW
+        )

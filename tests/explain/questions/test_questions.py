@@ -12,11 +12,16 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import DEVICE, JOBS, MAPPING, TARGET
-from fairlead.explain.analysis.overview.class_limits import classify_level
+from fairlead.explain.analysis.overview.class_limits import classify_share_by_limits
 from fairlead.explain.questions import answers
-from fairlead.explain.questions.catalog import Asking, answer_question, format_parameters, parse_parameters
+from fairlead.explain.questions.catalog import (
+    Asking,
+    answer_question,
+    format_question_parameters,
+    parse_question_parameters,
+)
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
-from fairlead.explain.questions.metadata_load import classify_client
+from fairlead.explain.questions.metadata_load import classify_metadata_client
 from fairlead.store.lake import Lake
 from questions_site import (
     DAY,
@@ -46,7 +51,7 @@ class Site:
     asking: Asking
 
     def ask(self, question: str, name: str = "", sight: Sight = EVERYTHING, now_ns: int = NOW, **words: str) -> Any:
-        asked = parse_parameters(question, {key.rstrip("_"): value for key, value in words.items()})
+        asked = parse_question_parameters(question, {key.rstrip("_"): value for key, value in words.items()})
         return answer_question(self.asking, question, name, asked, sight, now_ns)
 
 
@@ -259,7 +264,7 @@ def test_who_hammers_mdt2(site: Site) -> None:
     [("login03", "login"), ("n00017", "n"), ("10.1.2.3@o2ib", "@o2ib"), ("fwd-12.site.org", "fwd"), ("7", "7")],
 )
 def test_classes_of_clients(client: str, kind: str) -> None:
-    assert classify_client(client) == kind
+    assert classify_metadata_client(client) == kind
 
 
 def test_the_heat_map_knows_no_data_from_idle(site: Site) -> None:
@@ -269,7 +274,13 @@ def test_the_heat_map_knows_no_data_from_idle(site: Site) -> None:
     assert rows["f1"].level[-1] == "mid"
     assert rows["f1"].peak_share[0] is None
     assert found.levels["no data"] == 2 * (found.columns - 1)
-    assert [classify_level(share) for share in (0.0, 0.1, 0.5, 0.9, None)] == ["idle", "low", "mid", "high", None]
+    assert [classify_share_by_limits(share) for share in (0.0, 0.1, 0.5, 0.9, None)] == [
+        "idle",
+        "low",
+        "mid",
+        "high",
+        None,
+    ]
 
 
 def test_the_heat_map_is_kept_and_shows_what_comes_late(tmp_path: Path) -> None:
@@ -465,8 +476,8 @@ def test_a_number_used_again_keeps_runs_apart(tmp_path: Path) -> None:
 
 
 def test_parameters_survive_the_way_over_http() -> None:
-    asked = parse_parameters("jobs", {"from": "-2h", "running": "true", "sort": "bytes", "limit": "7"})
-    assert parse_parameters("jobs", format_parameters(asked)) == asked
+    asked = parse_question_parameters("jobs", {"from": "-2h", "running": "true", "sort": "bytes", "limit": "7"})
+    assert parse_question_parameters("jobs", format_question_parameters(asked)) == asked
 
 
 @pytest.mark.parametrize(
@@ -483,7 +494,7 @@ def test_parameters_survive_the_way_over_http() -> None:
 )
 def test_wrong_parameters_are_named(question: str, words: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="parameter"):
-        parse_parameters(question, words)
+        parse_question_parameters(question, words)
 
 
 def test_names_are_data(site: Site) -> None:

@@ -14,7 +14,7 @@ from fairlead.cli.main import cli
 from fairlead.core.model.site_facts import SiteFacts, find_facts
 from fairlead.core.model.site_file import build_mapping, parse_site
 from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.kit.testing.machine import play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
@@ -27,7 +27,7 @@ EVERYTHING = Sight()
 
 def of(asking: Asking, question: str, name: str = "", sight: Sight = EVERYTHING, now: int = NOW, **words: str) -> Any:
     given = {key.rstrip("_"): value for key, value in words.items()}
-    return answer_question(asking, question, name, parse_parameters(question, given), sight, now)
+    return answer_question(asking, question, name, parse_question_parameters(question, given), sight, now)
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from fairlead.explain.questions.span import (
     MINUTE_NS,
     SECOND_NS,
     Span,
-    choose_bin,
-    choose_interval,
-    choose_step_of_many,
+    choose_long_span_interval,
+    choose_span_bin,
+    choose_span_interval,
     parse_moment,
     parse_span,
-    split_by_interval,
+    split_span_by_interval,
 )
 
 NOW = 1_728_036_600 * SECOND_NS
@@ -79,18 +79,18 @@ def test_words_that_make_no_span(words: dict[str, str]) -> None:
 
 
 def test_the_interval_follows_the_span() -> None:
-    assert choose_interval(Span(0, HOUR_NS)) == SECOND_NS
-    assert choose_interval(Span(0, 3 * DAY_NS)) == MINUTE_NS
-    assert choose_interval(Span(0, 4 * DAY_NS)) == HOUR_NS
-    assert choose_step_of_many(Span(NOW - 5 * MINUTE_NS, NOW, live=True)) == SECOND_NS
-    assert choose_step_of_many(Span(NOW - 5 * MINUTE_NS, NOW)) == MINUTE_NS
-    assert choose_bin(Span(0, HOUR_NS), SECOND_NS, 600) == 6 * SECOND_NS
+    assert choose_span_interval(Span(0, HOUR_NS)) == SECOND_NS
+    assert choose_span_interval(Span(0, 3 * DAY_NS)) == MINUTE_NS
+    assert choose_span_interval(Span(0, 4 * DAY_NS)) == HOUR_NS
+    assert choose_long_span_interval(Span(NOW - 5 * MINUTE_NS, NOW, live=True)) == SECOND_NS
+    assert choose_long_span_interval(Span(NOW - 5 * MINUTE_NS, NOW)) == MINUTE_NS
+    assert choose_span_bin(Span(0, HOUR_NS), SECOND_NS, 600) == 6 * SECOND_NS
 
 
 @given(first=st.integers(0, 5 * DAY_NS), length=st.integers(1, 40 * DAY_NS))
 def test_pieces_of_one_cover_the_span_once_and_hold_whole_intervals(first: int, length: int) -> None:
     span = Span(first, first + length)
-    found = sorted(split_by_interval(span, one=True), key=lambda piece: piece[1].from_ns)
+    found = sorted(split_span_by_interval(span, one=True), key=lambda piece: piece[1].from_ns)
     for (_, before), (_, after) in pairwise(found):
         assert before.to_ns == after.from_ns
     for step, piece in found:
@@ -104,7 +104,7 @@ def test_pieces_of_one_cover_the_span_once_and_hold_whole_intervals(first: int, 
 @given(first=st.integers(0, 5 * DAY_NS), length=st.integers(1, 40 * DAY_NS), live=st.booleans())
 def test_a_rounded_span_is_what_many_are_added_up_over(first: int, length: int, live: bool) -> None:
     span = Span(first, first + length, live)
-    [(step, piece)] = split_by_interval(span)
+    [(step, piece)] = split_span_by_interval(span)
     rounded = span.round_to_steps()
     assert rounded.from_ns == piece.from_ns <= span.from_ns
     assert span.to_ns <= rounded.to_ns <= piece.to_ns

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fairlead.explain.questions.catalog import answer_question, parse_parameters
+from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.restricted_lake import find_partial_steps
-from fairlead.explain.questions.visibility import build_jobs_condition, is_job_visible, merge_intervals
+from fairlead.explain.questions.visibility import build_visible_jobs_condition, is_job_visible, merge_visible_intervals
 from questions_site import T0, S
 from rights_site import BUSY, NOW, Other, others, site
 
@@ -86,7 +86,7 @@ def strangers(draw: st.DrawFn) -> Other:
 def told(asking: Asking, sight: Sight, question: str, name: str, words: dict[str, str]) -> str:
     try:
         return msgspec.json.encode(
-            answer_question(asking, question, name, parse_parameters(question, words), sight, NOW)
+            answer_question(asking, question, name, parse_question_parameters(question, words), sight, NOW)
         ).decode()
     except (UnknownNameError, NotForYouError) as error:
         return f"{type(error).__name__} {error} {getattr(error, 'near', '')}"
@@ -129,7 +129,7 @@ def test_merged_times_are_the_same_without_overlap(rows: list[tuple[str, int, in
     ids = np.array([name for name, _, _ in rows], object)
     begins = np.array([begin * S for _, begin, _ in rows], np.int64)
     ends = begins + np.array([length * S for _, _, length in rows], np.int64)
-    _, names, first, last = merge_intervals(np.full(len(rows), "k", object), ids, begins, ends)
+    _, names, first, last = merge_visible_intervals(np.full(len(rows), "k", object), ids, begins, ends)
     for name in "ab":
         wanted = {t for n, b, length in rows if n == name for t in range(b, b + length)}
         pieces = sorted((b // S, e // S) for n, b, e in zip(names, first, last, strict=True) if n == name)
@@ -173,7 +173,7 @@ def test_a_job_is_seen_in_the_lake_as_in_the_hand(sight: Sight, seen: bool) -> N
 
     assert is_job_visible(ACCOUNT, sight) is seen
     assert is_job_visible(None, sight) is sight.everything
-    condition, words = build_jobs_condition(sight, "t")
+    condition, words = build_visible_jobs_condition(sight, "t")
     sql = f"SELECT coalesce({condition}, false) FROM (SELECT 'c' AS cluster, '1' AS job_id, 5 AS start_ns,"  # noqa: S608
     sql += " 'alice' AS \"user\", 'p' AS project) t"
     assert duckdb.connect().execute(sql, words).fetchone() == (seen,)

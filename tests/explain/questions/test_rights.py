@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.explain.questions.catalog import QUESTIONS, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import QUESTIONS, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
@@ -99,7 +99,7 @@ def made(root: Path, jobs: tuple[Other, ...]) -> tuple[Asking, Asking]:
 def tried(asking: Asking, sight: Sight, question: str, name: str, words: dict[str, str]) -> tuple[str, str]:
     """How a question was met (an error's name) and everything it told."""
     try:
-        answer = answer_question(asking, question, name, parse_parameters(question, words), sight, NOW)
+        answer = answer_question(asking, question, name, parse_question_parameters(question, words), sight, NOW)
     except UnknownNameError as unknown:
         return "unknown", f"{unknown} {unknown.near}"
     except NotForYouError as refused:

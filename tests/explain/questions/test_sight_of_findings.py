@@ -10,7 +10,7 @@ from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, batch_of
 from fairlead.explain.analysis.health.health_findings import build_health_findings
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.store.lake import Lake
 from questions_site import NOW, T0, S, accounts, build, put
@@ -91,7 +91,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def said(lake: Lake, reader: str, question: str, name: str = "", **words: str) -> str:
-    answer = answer_question(Asking(lake), question, name, parse_parameters(question, words), Sight(reader), NOW)
+    answer = answer_question(
+        Asking(lake), question, name, parse_question_parameters(question, words), Sight(reader), NOW
+    )
     return msgspec.json.encode(answer).decode()
 
 

@@ -17,7 +17,7 @@ from fairlead.explain.rules.condition import (
     parse_condition,
 )
 from fairlead.explain.rules.rule import NAMES
-from fairlead.explain.rules.rule_set import load_rules
+from fairlead.explain.rules.rule_set import load_rule_set
 
 T, F, U = True, False, None
 KINDS: dict[str, Kind] = {"a": "number", "b": "number", "used": "truth", "mode": "word"}
@@ -296,7 +296,7 @@ VALUES = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),
 )
 NO_CLOCK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-CONDITIONS = sorted({text for rule in load_rules().values() for _, text in rule.list_conditions()})
+CONDITIONS = sorted({text for rule in load_rule_set().values() for _, text in rule.list_conditions()})
 
 
 @NO_CLOCK

@@ -15,12 +15,12 @@ from fairlead.explain.analysis.files import build_file_table
 from fairlead.explain.analysis.profile import METRICS, build_profile
 from fairlead.explain.rules import describe as described
 from fairlead.explain.rules.condition import compile_condition
-from fairlead.explain.rules.engine import cap_severity, evaluate_rules, fill_placeholders, format_metric
-from fairlead.explain.rules.rule import FILE_COLUMNS, NAMES, Rule, decode_rule, list_placeholders
-from fairlead.explain.rules.rule_set import find_covered_rules, load_rules
+from fairlead.explain.rules.engine import cap_rule_severity, evaluate_rules, fill_rule_placeholders, format_metric_value
+from fairlead.explain.rules.rule import FILE_COLUMNS, NAMES, Rule, decode_rule, list_rule_placeholders
+from fairlead.explain.rules.rule_set import find_covered_rules, load_rule_set
 from job_building import SHARED, counters, job, sizes
 
-RULES = load_rules()
+RULES = load_rule_set()
 EVERY = pytest.mark.parametrize("rule", list(RULES.values()), ids=list(RULES))
 GIB = 1 << 30
 CATEGORIES = {
@@ -69,7 +69,7 @@ def test_it_says_what_it_is_after_and_what_shows_it(rule: Rule) -> None:
 def test_placeholders_resolve(rule: Rule) -> None:
     for _, text in rule.texts():
         for metrics in ({}, dict.fromkeys(NAMES, 1), rule.examples.fires):
-            assert not re.search(r"[{}]", fill_placeholders(text, metrics)), text
+            assert not re.search(r"[{}]", fill_rule_placeholders(text, metrics)), text
 
 
 @EVERY
@@ -447,8 +447,8 @@ def test_evenly_slow_targets_are_not() -> None:
     ],
 )
 def test_what_costs_little_is_no_high_finding(at_most_s: float | None, run_time_s: float | None, severity: str) -> None:
-    assert cap_severity("high", at_most_s, run_time_s) == severity
-    assert cap_severity("ok", at_most_s, run_time_s) == "ok"
+    assert cap_rule_severity("high", at_most_s, run_time_s) == severity
+    assert cap_rule_severity("ok", at_most_s, run_time_s) == "ok"
 
 
 def test_a_job_of_milliseconds_has_no_high_findings() -> None:
@@ -536,15 +536,15 @@ def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
     ],
 )
 def test_values_are_shown_in_their_units(name: str, value: object, text: str) -> None:
-    assert format_metric(name, value) == text  # type: ignore[arg-type]
+    assert format_metric_value(name, value) == text  # type: ignore[arg-type]
 
 
 def test_words_follow_the_number() -> None:
     text = "{straggler_ranks:process takes|processes take} long"
-    assert list_placeholders(text) == ["straggler_ranks"]
-    assert fill_placeholders(text, {"straggler_ranks": 1}) == "1 process takes long"
-    assert fill_placeholders(text, {"straggler_ranks": 2}) == "2 processes take long"
-    assert described.format_template(text) == "n processes take long"
+    assert list_rule_placeholders(text) == ["straggler_ranks"]
+    assert fill_rule_placeholders(text, {"straggler_ranks": 1}) == "1 process takes long"
+    assert fill_rule_placeholders(text, {"straggler_ranks": 2}) == "2 processes take long"
+    assert described.format_rule_template(text) == "n processes take long"
 
 
 def test_titles_start_with_a_capital() -> None:
@@ -564,10 +564,10 @@ def test_titles_start_with_a_capital() -> None:
 
 
 def test_every_metric_has_a_known_unit_and_words() -> None:
-    for name, unit, meaning in described.list_metrics():
+    for name, unit, meaning in described.list_rule_metrics():
         assert name in NAMES
         assert unit in ("bytes", "bytes/s", "count", "share", "s", "rank", "1/s", "ratio", "word", "bool")
         assert meaning
-        assert format_metric(name, 1 if unit not in ("word",) else "x")
-    assert set(NAMES) == {name for name, _, _ in described.list_metrics()}
+        assert format_metric_value(name, 1 if unit not in ("word",) else "x")
+    assert set(NAMES) == {name for name, _, _ in described.list_rule_metrics()}
     assert set(METRICS) < set(NAMES)

@@ -10,7 +10,7 @@ import pytest
 from fairlead.core.errors import ConfigError
 from fairlead.explain.analysis.profile import build_profile
 from fairlead.explain.rules.engine import evaluate_rules
-from fairlead.explain.rules.rule_set import check_rules, load_rules
+from fairlead.explain.rules.rule_set import check_rule_set, load_rule_set
 from job_building import SHARED, counters, job, sizes
 
 GOOD = """
@@ -36,7 +36,7 @@ def fired(site: Path) -> set[str]:
             1, SHARED, bytes_written=1 << 24, writes=4096, write_time_s=20.0, write_sizes=sizes(small=4096), seeks=5000
         )
     ]
-    findings, _ = evaluate_rules(load_rules(site), build_profile(job(rows)))
+    findings, _ = evaluate_rules(load_rule_set(site), build_profile(job(rows)))
     return {one.rule for one in findings} | {name for one in findings for name in one.covers}
 
 
@@ -48,29 +48,29 @@ def put(folder: Path, **texts: str) -> Path:
 
 def test_an_empty_folder_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("not a rule")
-    assert load_rules(tmp_path) == load_rules()
-    assert check_rules(tmp_path) == ([], [])
+    assert load_rule_set(tmp_path) == load_rule_set()
+    assert check_rule_set(tmp_path) == ([], [])
 
 
 def test_a_rule_of_ones_own(tmp_path: Path) -> None:
     put(tmp_path, mine=GOOD)
-    assert check_rules(tmp_path) == (["mine"], [])
+    assert check_rule_set(tmp_path) == (["mine"], [])
     assert "mine" in fired(tmp_path)
 
 
 def test_an_override_gives_only_what_differs(tmp_path: Path) -> None:
     assert "small_writes" in fired(tmp_path)
     put(tmp_path, small_writes='id = "small_writes"\nwhen = "write_ops > 1000000"\n')
-    changed, built_in = load_rules(tmp_path)["small_writes"], load_rules()["small_writes"]
+    changed, built_in = load_rule_set(tmp_path)["small_writes"], load_rule_set()["small_writes"]
     assert changed.when == "write_ops > 1000000"
     assert (changed.title, changed.advice, changed.references) == (built_in.title, built_in.advice, built_in.references)
     assert "small_writes" not in fired(tmp_path)
-    assert check_rules(tmp_path) == (["small_writes"], [])
+    assert check_rule_set(tmp_path) == (["small_writes"], [])
 
 
 def test_an_override_of_a_list_replaces_it_whole(tmp_path: Path) -> None:
     put(tmp_path, small_writes='id = "small_writes"\nadvice = [{ text = "Ask us." }]\n')
-    assert [one.text for one in load_rules(tmp_path)["small_writes"].advice] == ["Ask us."]
+    assert [one.text for one in load_rule_set(tmp_path)["small_writes"].advice] == ["Ask us."]
 
 
 def test_turning_one_off(tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_a_fault_is_named_with_file_key_and_remedy(
     text = "\n".join(instead if one.startswith(line) else one for one in GOOD.splitlines())
     put(tmp_path, mine=text)
     with pytest.raises(ConfigError, match=what) as caught:
-        load_rules(tmp_path)
+        load_rule_set(tmp_path)
     assert caught.value.where == str(tmp_path / "mine.toml")
     assert caught.value.exit_code == 5
-    sound, faults = check_rules(tmp_path)
+    sound, faults = check_rule_set(tmp_path)
     assert sound == []
     assert str(caught.value) in [str(fault) for fault in faults]
     assert re.search(remedy, str(caught.value.remedy))
@@ -173,7 +173,7 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
         other="id = 5\n",
         fine=GOOD.replace('"mine"', '"fine"'),
     )
-    sound, faults = check_rules(tmp_path)
+    sound, faults = check_rule_set(tmp_path)
     assert sound == ["fine"]
     assert [Path(str(f.where)).name for f in faults] == ["mine.toml", "mine.toml", "other.toml"]
 
@@ -187,19 +187,19 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
 )
 def test_check_tries_the_examples(given: str, what: str, tmp_path: Path) -> None:
     put(tmp_path, mine=GOOD.replace("write_ops = 101", given))
-    sound, faults = check_rules(tmp_path)
+    sound, faults = check_rule_set(tmp_path)
     assert sound == []
     assert len(faults) == 1
     with pytest.raises(ConfigError, match=what):
         raise faults[0]
-    assert "mine" in load_rules(tmp_path)
+    assert "mine" in load_rule_set(tmp_path)
 
 
 def test_rules_that_cover_each_other_would_both_be_silent(tmp_path: Path) -> None:
     put(tmp_path, small_writes='id = "small_writes"\ncovers = [{ rule = "shared_small_writes" }]\n')
     with pytest.raises(ConfigError, match="covers itself by way of others"):
-        load_rules(tmp_path)
-    sound, faults = check_rules(tmp_path)
+        load_rule_set(tmp_path)
+    sound, faults = check_rule_set(tmp_path)
     assert sound == []
     assert faults
 
@@ -207,12 +207,12 @@ def test_rules_that_cover_each_other_would_both_be_silent(tmp_path: Path) -> Non
 def test_the_file_is_named_after_the_rule(tmp_path: Path) -> None:
     put(tmp_path, yours=GOOD)
     with pytest.raises(ConfigError, match=r"name the file mine\.toml"):
-        load_rules(tmp_path)
-    assert len(check_rules(tmp_path)[1]) == 1
+        load_rule_set(tmp_path)
+    assert len(check_rule_set(tmp_path)[1]) == 1
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
-    for call in (load_rules, check_rules):
+    for call in (load_rule_set, check_rule_set):
         with pytest.raises(ConfigError, match="no such folder"):
             call(tmp_path / "nowhere")
 
@@ -220,8 +220,8 @@ def test_no_such_folder(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_bytes(b'id = "\xff\xfe"')
     with pytest.raises(ConfigError, match="not UTF-8"):
-        load_rules(tmp_path)
+        load_rule_set(tmp_path)
     (tmp_path / "mine.toml").unlink()
     (tmp_path / "mine.toml").mkdir()
     with pytest.raises(ConfigError, match="not a regular file"):
-        load_rules(tmp_path)
+        load_rule_set(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 import rated_forwarders as rated
 from fairlead.core.clock import monotonic_ns
-from fairlead.explain.diagnosing.health_round import build_health_limits
+from fairlead.explain.diagnosing.health_round import build_health_round_limits
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.kit.demo.device import Pace, write_device_pace
 from rated_forwarders import SharedDevices, make_devices
@@ -31,5 +31,5 @@ def test_devices_are_shared_and_slowed_by_name(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(("minutes", "window_s"), [(60.0, 60.0), (2.0, 60.0), (1.0, 30.0), (0.1, 5.0)])
 def test_an_incident_spans_two_windows_whatever_its_least_duration(minutes: float, window_s: float) -> None:
-    limits = build_health_limits(Diagnosis(least_minutes=minutes))
+    limits = build_health_round_limits(Diagnosis(least_minutes=minutes))
     assert (limits.minimum_s, limits.window_s) == (minutes * 60.0, window_s)

@@ -22,7 +22,7 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, bui
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, batch_of
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.run.alert_loop import OVERLAP_NS, run_alert_step
 from fairlead.show.alerts.route_sender import Sender
 from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
@@ -88,7 +88,7 @@ def alerts_of(**changes: Any) -> Alerts:
 
 def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    advice, alerts = load_advice(), alerts_of()
+    advice, alerts = load_advice_set(), alerts_of()
     job = batch_of(
         JOBS, {"cluster": ["c"], "job_id": ["42"], "start_ns": [NOW], "nodes_count": [2048], "program": ["lammps"]}
     )
@@ -149,7 +149,7 @@ def test_a_sender_killed_midway_sends_nothing_confirmed_again_and_loses_nothing(
     with WebSink(answer=answer) as sink, State(tmp_path) as state:
         for n in range(3):
             write(lake, f"s{n}", build_finding_rows([told(f"f{n}", str(n), f"u{n}", NOW)], NOW + n))
-            assert run_alert_step(lake, state, alerts_of(), load_advice(), NOW + n).added == 1
+            assert run_alert_step(lake, state, alerts_of(), load_advice_set(), NOW + n).added == 1
             command = [sys.executable, "-c", _SENDER, str(tmp_path), sink.url]
             for _ in range(2 if n < 2 else 1):  # the first of two is killed
                 processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
@@ -301,7 +301,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
         )
         with State(tmp_path) as state:
             sender = Sender(tmp_path, alerts, "am", lambda: later)
-            run_alert_step(lake, state, alerts, load_advice(), now_ns)
+            run_alert_step(lake, state, alerts, load_advice_set(), now_ns)
             assert sender.send_due(state) == 1
             found = {one["labels"]["id"]: one for one in active()}
             assert set(found) == {"i1", "f1"}
@@ -310,7 +310,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             assert found["i1"]["annotations"]["severity"] == "high"
             over = incident("i1", evil, jobs=[], at_ns=now_ns, to_ns=now_ns)
             write(lake, "two", build_incident_rows([over], later))
-            run_alert_step(lake, state, alerts, load_advice(), later)
+            run_alert_step(lake, state, alerts, load_advice_set(), later)
             assert sender.send_due(state) == 1
             assert {one["labels"]["id"] for one in active()} == {"f1"}
             assert state.counts() == {"am": {"sent": 3}}

@@ -11,7 +11,7 @@ from fairlead.core.errors import LakeError, UsageError
 from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.show.alerts.alert_subject import Concern, build_finding_concerns, build_incident_concerns
 from fairlead.show.alerts.digest import digest_of, enqueue_due_digests, find_digest_span
 from fairlead.show.alerts.evaluation import Look, evaluate_concerns
@@ -355,7 +355,9 @@ def test_rows_of_the_lake_become_concerns() -> None:
         confidence=1.0,
         jobs=["42"],
     )
-    (one,) = build_incident_concerns(pa.Table.from_batches([build_incident_rows([incident], NOW)]), {}, load_advice())
+    (one,) = build_incident_concerns(
+        pa.Table.from_batches([build_incident_rows([incident], NOW)]), {}, load_advice_set()
+    )
     assert (one.rule, one.severity, one.lasting, one.over, one.nodes) == (
         "component.dead",
         "critical",

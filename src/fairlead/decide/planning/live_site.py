@@ -22,8 +22,8 @@ from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.health import describe_component_health
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
-from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
-from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, choose_step_of_many
+from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_account_running
+from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
 
 LOOK_NS = 5 * MINUTE_NS
 """Load is that of the last so many minutes."""
@@ -108,7 +108,7 @@ def select_plans_in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> li
 def _moved(lake: Tables, span: Span) -> dict[tuple[str, str], Mapping[str, float]]:
     """Bytes, operations and metadata operations a second of each forwarder and target in the span; without a row:
     nothing was heard of it."""
-    step = choose_step_of_many(span)
+    step = choose_long_span_interval(span)
     wide = span.align_to(step)
     found = query_lake(
         lake,
@@ -198,7 +198,7 @@ def _running(
         f" AND {build_day_filter(begun)} ORDER BY start_ns, job_id",
         within=begun,
     )
-    accounts = [row for row in found.to_pylist() if is_running(row, at_ns)]
+    accounts = [row for row in found.to_pylist() if is_account_running(row, at_ns)]
     if not accounts:
         told = query_lake(lake, f"SELECT count(*) AS n FROM jobs WHERE {build_day_filter(begun)}", within=begun)["n"][
             0

@@ -18,14 +18,14 @@ from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.units import NS_PER_S
 from fairlead.decide.sim.workloads.history import MODES, Bursts, Runs
 from fairlead.explain.analysis.history.columns import (
-    combine_codes,
-    read_codes,
-    read_floats,
-    read_integers,
-    read_job_codes,
+    combine_column_codes,
+    read_code_column,
+    read_float_column,
+    read_integer_column,
+    read_job_code_columns,
 )
-from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_intervals
-from fairlead.explain.analysis.overview.jobs import main_mode, select_latest
+from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_node_intervals
+from fairlead.explain.analysis.overview.jobs import get_main_job_mode, select_latest_jobs
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
@@ -137,7 +137,7 @@ def read_past(lake: Tables, span: Span) -> Past:
 
 def _summaries(lake: Tables, span: Span) -> pa.Table:
     chosen = ", ".join(f'"{name}"' for name in _SUMMARY)
-    return select_latest(
+    return select_latest_jobs(
         query_lake(
             lake,
             f"SELECT {chosen} FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
@@ -177,7 +177,7 @@ def _routes(lake: Tables, span: Span) -> Intervals:
         f" AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns})",
         {"kinds": list(FORWARDED)},
     )
-    return build_intervals(conform_table(found, MAPPING, strict=True))
+    return build_node_intervals(conform_table(found, MAPPING, strict=True))
 
 
 def _runs(
@@ -188,17 +188,17 @@ def _runs(
     nodes: Sequence[Names],
     place: dict[str, int],
 ) -> Runs:
-    user, program = read_codes(ended, "user"), read_codes(ended, "program")
-    own = np.where((user >= 0) & (program >= 0), combine_codes([user, program]), -1)
-    mode = main_mode(ended).to_pylist()
-    processes = read_floats(ended, "io_processes")
+    user, program = read_code_column(ended, "user"), read_code_column(ended, "program")
+    own = np.where((user >= 0) & (program >= 0), combine_column_codes([user, program]), -1)
+    mode = get_main_job_mode(ended).to_pylist()
+    processes = read_float_column(ended, "io_processes")
     return Runs(
         start_s=_seconds(ended, "start_ns", origin),
         end_s=_seconds(ended, "end_ns", origin),
-        nodes=read_floats(ended, "nodes_count"),
-        cores=read_floats(ended, "cores"),
-        io_nodes=read_floats(ended, "io_nodes"),
-        io_processes=np.where(np.isnan(processes), read_floats(ended, "processes"), processes),
+        nodes=read_float_column(ended, "nodes_count"),
+        cores=read_float_column(ended, "cores"),
+        io_nodes=read_float_column(ended, "io_nodes"),
+        io_processes=np.where(np.isnan(processes), read_float_column(ended, "processes"), processes),
         first_node=np.array([_first(some, place) for some in nodes], np.int64),
         program=own,
         mode=np.array([MODES.index(word) if word in MODES else -1 for word in mode], np.int64),
@@ -210,7 +210,7 @@ def _runs(
 
 def _bursts(ended: pa.Table, phases: pa.Table, origin: int) -> Bursts:
     who = pa.concat_tables([_who(ended, "start_ns"), _who(phases, "job_start_ns")])
-    job = read_job_codes(who)
+    job = read_job_code_columns(who)
     row = np.full(int(job.max()) + 1, -1, np.int64)
     row[job[: ended.num_rows]] = np.arange(ended.num_rows)
     kind = phases["kind"].cast(pa.string()).to_pylist()
@@ -220,9 +220,9 @@ def _bursts(ended: pa.Table, phases: pa.Table, origin: int) -> Bursts:
         kind=np.array([_kind(word) for word in kind], np.int64),
         start_s=_seconds(phases, "start_ns", origin),
         end_s=_seconds(phases, "end_ns", origin),
-        active_s=read_floats(phases, "active_ns") / NS_PER_S,
-        amount=np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes")),
-        request_bytes=read_floats(phases, "request_bytes"),
+        active_s=read_float_column(phases, "active_ns") / NS_PER_S,
+        amount=np.where(metadata, read_float_column(phases, "metadata_ops"), read_float_column(phases, "bytes")),
+        request_bytes=read_float_column(phases, "request_bytes"),
     )
 
 
@@ -237,7 +237,7 @@ def _who(table: pa.Table, began: str) -> pa.Table:
 
 def _seconds(table: pa.Table, name: str, origin: int) -> np.ndarray:
     known = np.asarray(table[name].is_valid().to_numpy(zero_copy_only=False))
-    return np.where(known, (read_integers(table, name, origin) - origin) / NS_PER_S, np.nan)
+    return np.where(known, (read_integer_column(table, name, origin) - origin) / NS_PER_S, np.nan)
 
 
 def _lists(column: pa.ChunkedArray) -> list[Names]:

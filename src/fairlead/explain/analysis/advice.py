@@ -137,12 +137,12 @@ LEAST_FACTOR = 1.1
 """A gain of fewer runs, or a smaller one, is not promised."""
 
 
-def list_placeholders(text: str, *, code: bool = False) -> list[str]:
+def list_advice_placeholders(text: str, *, code: bool = False) -> list[str]:
     """Names of facts in `{braces}`; in code doubled braces are none."""
     return [name for name in (_IN_CODE if code else _PLACEHOLDER).findall(text) if name]
 
 
-def select_entries(advice: AdviceSet, rule: str, verdict: str, layer: str | None = None) -> list[Entry]:
+def select_advice(advice: AdviceSet, rule: str, verdict: str, layer: str | None = None) -> list[Entry]:
     """Entries that fit. For each audience those that name the verdict; where there are none, those that name none. With
     a `layer`, an entry for it goes before one for any layer; without, only those for any layer fit."""
     fitting = [one for one in advice.get(rule, ()) if not one.layers or layer in one.layers]
@@ -178,7 +178,7 @@ def build_advice(
             code=None if one.code is None else _command(one.code, known),
             language=None if one.code is None else one.language,
         )
-        for one in select_entries(advice, rule, verdict, layer)
+        for one in select_advice(advice, rule, verdict, layer)
         if all(name in known for name in one.needs)
     ]
 

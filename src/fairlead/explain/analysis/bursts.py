@@ -30,7 +30,7 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-def compute_approximations(series: FloatArray, level: int) -> list[FloatArray]:
+def compute_haar_approximations(series: FloatArray, level: int) -> list[FloatArray]:
     """Haar approximations at levels 0 to `level`, undecimated: item j has at i the mean over bins [i, i + 2^j).
 
     Item j has shape (bins - 2^j + 1,); `level` is at most log2(bins). The undecimated transform has a coefficient at
@@ -50,13 +50,13 @@ def compute_approximations(series: FloatArray, level: int) -> list[FloatArray]:
     return out
 
 
-def compute_typical_rate(mean: FloatArray) -> float:
+def compute_burst_rate(mean: FloatArray) -> float:
     """The rate at which the average byte moves: the mean of the windows' rates weighted by their bytes."""
     weight = float(mean.sum())
     return float(np.dot(mean, mean)) / weight if weight else 0.0
 
 
-def compute_background(means: list[FloatArray]) -> list[float]:
+def compute_burst_background(means: list[FloatArray]) -> list[float]:
     """What a window must exceed at each level to be no background; empty where silence lies between the bursts.
 
     Item 0 is the threshold of single bins, and the only one where the background is scattered (log lines).
@@ -71,7 +71,7 @@ def _steady(means: list[FloatArray]) -> list[float]:
     bin by bin, without being two things.
     """
     rates = means[0]
-    quiet = rates <= FLOOR_SHARE * compute_typical_rate(rates)
+    quiet = rates <= FLOOR_SHARE * compute_burst_rate(rates)
     if not quiet.any() or quiet.all():
         return []
     nearest = float(rates[~quiet].min())
@@ -91,7 +91,7 @@ def _steady(means: list[FloatArray]) -> list[float]:
 
 def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
     """Whether the quiet part carries data in most bins, and so in most of its stretches between bursts."""
-    starts, ends = find_runs(quiet)
+    starts, ends = find_burst_runs(quiet)
     if not len(starts):
         return False
     busy = np.concatenate([[0], np.cumsum((rates > 0.0) & quiet)])
@@ -102,18 +102,18 @@ def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
 def _together(quiet: BoolArray) -> bool:
     """Whether the quiet bins form at most half as many stretches as if each bin were quiet by chance."""
     share = np.count_nonzero(quiet) / len(quiet)
-    return bool(len(find_runs(quiet)[0]) <= 0.5 * share * (1.0 - share) * len(quiet))
+    return bool(len(find_burst_runs(quiet)[0]) <= 0.5 * share * (1.0 - share) * len(quiet))
 
 
 def _scattered(means: list[FloatArray]) -> list[float]:
     """Threshold of single bins where pieces far from strong windows are too many to be phases."""
     rates, top = means[0], means[-1]
-    strong = cover_windows(top >= STRONG * compute_typical_rate(top), 1 << (len(means) - 1), len(rates))
-    starts, ends = find_runs((rates > 0.0) & ~strong)
-    if len(starts) <= SCATTERED * len(find_runs(strong)[0]):
+    strong = cover_burst_windows(top >= STRONG * compute_burst_rate(top), 1 << (len(means) - 1), len(rates))
+    starts, ends = find_burst_runs((rates > 0.0) & ~strong)
+    if len(starts) <= SCATTERED * len(find_burst_runs(strong)[0]):
         return []
     peaks = np.maximum.reduceat(np.append(rates, 0.0), np.stack([starts, ends], axis=1).ravel())[::2]
-    return [min(_jump(peaks)[1], FLOOR_SHARE * compute_typical_rate(rates))]
+    return [min(_jump(peaks)[1], FLOOR_SHARE * compute_burst_rate(rates))]
 
 
 def _jump(values: FloatArray) -> tuple[float, float, bool]:
@@ -140,17 +140,17 @@ def mark_bursts(means: list[FloatArray], thresholds: list[float]) -> BoolArray:
     for level in range(1, len(thresholds)):
         width = 1 << level
         found = (means[level] > thresholds[level]) & _mark_full_windows(~bursts, width)
-        bursts |= cover_windows(found, width, len(rates)) & (rates > 0.0)
+        bursts |= cover_burst_windows(found, width, len(rates)) & (rates > 0.0)
     return bursts
 
 
-def find_runs(mask: BoolArray) -> tuple[IntArray, IntArray]:
+def find_burst_runs(mask: BoolArray) -> tuple[IntArray, IntArray]:
     """Begin and end (exclusive) of each run of true."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return edges[::2].astype(np.int64), edges[1::2].astype(np.int64)
 
 
-def cover_windows(windows: BoolArray, width: int, bins: int) -> BoolArray:
+def cover_burst_windows(windows: BoolArray, width: int, bins: int) -> BoolArray:
     """Bins that lie in a marked window [i, i + width)."""
     if width == 1:
         return windows

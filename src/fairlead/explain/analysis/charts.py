@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, FloatArray
 from fairlead.explain.analysis.profile import JobProfile
-from fairlead.explain.analysis.timeline import sum_bytes_by_rank, sum_groups
+from fairlead.explain.analysis.timeline import group_timeline_bins, sum_timeline_by_rank
 from fairlead.explain.analysis.verdict import Verdict
 
 MAX_BINS, MAX_ROWS, MAX_BARS, MAX_FILES = 600, 128, 30_000, 2_000
@@ -73,8 +73,8 @@ def _bandwidth(profile: JobProfile) -> Chart:
     return {
         "start_ns": timeline.fine_origin_ns,
         "bin_ns": timeline.fine_bin_ns * factor,
-        "read": np.rint(sum_groups(read, factor)).astype(int).tolist(),
-        "write": np.rint(sum_groups(write, factor)).astype(int).tolist(),
+        "read": np.rint(group_timeline_bins(read, factor)).astype(int).tolist(),
+        "write": np.rint(group_timeline_bins(write, factor)).astype(int).tolist(),
     }
 
 
@@ -118,8 +118,8 @@ def _heatmap(profile: JobProfile) -> Chart:
     ]
 
     def shrink(values: FloatArray) -> list[list[int]]:
-        binned = sum_groups(values, factor)
-        grouped = sum_groups(binned.T, group).T if group > 1 else binned
+        binned = group_timeline_bins(values, factor)
+        grouped = group_timeline_bins(binned.T, group).T if group > 1 else binned
         return np.rint(grouped).astype(int).tolist()  # type: ignore[no-any-return]
 
     read, write = shrink(timeline.read), shrink(timeline.write)
@@ -171,7 +171,7 @@ def _patterns(profile: JobProfile) -> Chart:
 
 
 def _ranks(profile: JobProfile) -> Chart:
-    moved = sum_bytes_by_rank(profile.view)
+    moved = sum_timeline_by_rank(profile.view)
     spent = profile.times.per_rank_s
     if profile.view.processes < 2 or (moved is None and spent is None):
         return None

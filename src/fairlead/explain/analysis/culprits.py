@@ -22,14 +22,14 @@ from fairlead.core.model.units import (
     format_percent,
     format_ratio,
 )
-from fairlead.explain.analysis.disturbers import Disturbance, DisturberLimits, find_disturbances
+from fairlead.explain.analysis.disturbers import Disturbance, DisturberLimits, find_disturbers
 from fairlead.explain.analysis.intervals import (
     NO_JOB,
     Axis,
     Bools,
     Floats,
     Flow,
-    build_axis,
+    build_flow_axis,
     build_forwarder_flows,
     build_target_flows,
 )
@@ -82,7 +82,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     disturbed: Sequence[Disturbance]
 
 
-def judge_tables(
+def judge_culprits(
     tables: Mapping[str, pa.Table],
     edges_ns: Floats = OCTAVES_NS,
     *,
@@ -95,14 +95,14 @@ def judge_tables(
     `edges_ns`: bounds of the histograms' bins; histograms of another length count nothing. Tables may be absent.
     """
     forwarder, target = tables.get("forwarder"), tables.get("target")
-    axis = build_axis([table for table in (forwarder, target) if table is not None], window_ns)
+    axis = build_flow_axis([table for table in (forwarder, target) if table is not None], window_ns)
     if axis is None:
         nothing = Facts(axis=None, forwarders=[], targets=[], slow=[], disturbed=[])
         return Judgement(verdicts=[], nobody="There are no records of forwarders or targets.", looked_at={}), nothing
     forwarders = build_forwarder_flows(forwarder, axis, edges_ns) if forwarder is not None else []
     targets = build_target_flows(target, axis, edges_ns) if target is not None else []
     slow = find_slow_targets(targets, slow_limits)
-    disturbed = find_disturbances(forwarders, _marked(slow, axis), disturber_limits)
+    disturbed = find_disturbers(forwarders, _marked(slow, axis), disturber_limits)
     width = count_processes(tables)
     verdicts = [_slow_verdict(one, _suffered(one, forwarders), width) for one in slow]
     verdicts += [

@@ -69,7 +69,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds the victim's requests waited beyond the usual, summed over requests."""
 
 
-def find_disturbances(
+def find_disturbers(
     flows: Sequence[Flow], slow: Bools | None = None, limits: DisturberLimits | None = None
 ) -> list[Disturbance]:
     """Pairs of disturber and victim with evidence, the costliest first; one disturber for a victim at a forwarder.

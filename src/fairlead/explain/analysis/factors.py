@@ -56,7 +56,7 @@ class Explanation:
     slow: int
 
 
-def explain_slow_runs(runs: Runs, limits: FactorLimits | None = None) -> Explanation | None:
+def rank_slow_run_factors(runs: Runs, limits: FactorLimits | None = None) -> Explanation | None:
     """What explains slow runs, judged on runs later than those learnt from. None when the later runs hold too few slow
     ones (or nothing else) to say. The same runs in any order give the same explanation."""
     from sklearn.ensemble import HistGradientBoostingRegressor

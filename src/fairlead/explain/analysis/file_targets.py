@@ -33,7 +33,7 @@ def build_layout_rows(files: Iterable[StripedFile], fs: str) -> pa.RecordBatch:
     return batch_of(LAYOUTS, dict(rows), 0)
 
 
-def find_placed_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
+def match_file_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
     """Return the targets of files (`file_id`, `path`) by number, as forwarders placed them (`placed`: `a` is the path
     or `TREE:/path in the tree`; `targets`). A file's path begins at its mount point, so it is matched by its end; the
     longest match wins. Left out: files with equally long matches in several trees, and files without a match."""

@@ -33,7 +33,7 @@ class Grade(msgspec.Struct, frozen=True):
     lost_s: float | None
 
 
-def compute_lost_seconds(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, str]) -> float:
+def compute_graded_loss(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, str]) -> float:
     """Seconds lost to the causes of `findings`: the dearest per kind of work (costs within one kind overlap), summed
     and capped at the I/O time of the slowest process. `causes` maps a rule to its cause."""
     found: dict[str, float] = {}
@@ -52,7 +52,7 @@ def grade_job(profile: JobProfile, findings: Sequence[Finding], causes: dict[str
     metrics = profile.metrics
     if not metrics["data_ops"] and not metrics["metadata_ops"]:
         return Grade(None, "the trace holds no I/O of this job", None)
-    lost = compute_lost_seconds(profile, findings, causes)
+    lost = compute_graded_loss(profile, findings, causes)
     if run_time is None:
         return Grade(None, "the run time is unknown, so a share of it is, too", lost)
     if run_time == 0:
@@ -74,7 +74,7 @@ def grade_job(profile: JobProfile, findings: Sequence[Finding], causes: dict[str
     return Grade(letter, reason, lost)
 
 
-def format_headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) -> str:
+def format_grade_headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) -> str:
     """The verdict in one plain sentence."""
     bad = [f for f in findings if f.severity not in ("ok", "info")]
     share = profile.metrics["io_time_share"]

@@ -76,7 +76,7 @@ def _middle_ns(table: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(table["ts_ns"], pc.divide(pc.fill_null(table["interval_ns"], 0), 2))
 
 
-def build_axis(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
+def build_flow_axis(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
     """Windows that hold every interval of `tables` (rows of `forwarder`, `target`); None without rows."""
     spans = [pc.min_max(_middle_ns(table)).as_py() for table in tables if table.num_rows]
     if not spans:
@@ -144,22 +144,22 @@ def _flows(
                 _added(requests[mine], cell, shape),
                 _added(sizes[mine], cell, shape),
                 _added(metadata[mine], cell, shape),
-                sum_histogram_s(waits, edges_ns),
-                sum_histogram_s(_summed(service[mine], cell, shape), edges_ns),
-                estimate_quantile_s(waits, edges_ns, 0.5),
-                estimate_quantile_s(waits, edges_ns, 0.9),
+                sum_flow_histogram_s(waits, edges_ns),
+                sum_flow_histogram_s(_summed(service[mine], cell, shape), edges_ns),
+                estimate_flow_quantile_s(waits, edges_ns, 0.5),
+                estimate_flow_quantile_s(waits, edges_ns, 0.9),
             )
         )
     return flows
 
 
-def sum_histogram_s(histogram: Floats, edges_ns: Floats) -> Floats:
+def sum_flow_histogram_s(histogram: Floats, edges_ns: Floats) -> Floats:
     """Sum of the values in histograms (last dimension: bins), in seconds."""
     total: Floats = histogram @ compute_middles_ns(edges_ns) / NS_PER_S
     return total
 
 
-def estimate_quantile_s(histogram: Floats, edges_ns: Floats, share: float) -> Floats:
+def estimate_flow_quantile_s(histogram: Floats, edges_ns: Floats, share: float) -> Floats:
     """The value below which `share` of the counts lies, in seconds; even within a bin. NaN without counts."""
     counts = histogram.sum(axis=-1)
     wanted = counts * share

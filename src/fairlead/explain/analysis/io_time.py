@@ -12,8 +12,8 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import FloatArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.modes import estimate_fewest_ranks
-from fairlead.explain.analysis.timeline import sum_bytes_by_rank
+from fairlead.explain.analysis.modes import estimate_mode_ranks
+from fairlead.explain.analysis.timeline import sum_timeline_by_rank
 
 SPREAD_SHARE = 0.01
 """Shared records that hold at most 1 % of the time are spread evenly over the ranks without calling it an estimate."""
@@ -98,7 +98,7 @@ def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArra
     """Processes over which to average: those that moved bytes where that is known; those that spent time where no
     record is shared; as many as the variance of bytes over ranks proves (with collective buffering few of many); else
     all."""
-    moved = sum_bytes_by_rank(view)
+    moved = sum_timeline_by_rank(view)
     if moved is not None and moved.sum() > 0:
         return max(int((moved.sum(axis=0) > 0).sum()), 1)
     if not (shared & (total > 0)).any():
@@ -110,7 +110,7 @@ def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArra
     if not proven.any():
         return view.processes
     alone = len(np.unique(view.counters.rank[own & (total > 0)]))
-    return max(estimate_fewest_ranks(view.counters, proven, view.processes), alone, 1)
+    return max(estimate_mode_ranks(view.counters, proven, view.processes), alone, 1)
 
 
 def _traced_ranks(view: JobView, own: FloatArray, even: float) -> FloatArray | None:

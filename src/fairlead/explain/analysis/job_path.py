@@ -229,7 +229,7 @@ def drop_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def list_differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
+def list_job_path_differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
     """Return, as sentences, where the application's own counts (`bytes_read`, `bytes_written`) and the layers differ.
 
     Differences of at most 1 % are ignored.
@@ -248,7 +248,7 @@ def list_differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
     return out
 
 
-def sum_job_series(flows: Sequence[Flow], job: str, name: str) -> Floats | None:
+def sum_job_path_series(flows: Sequence[Flow], job: str, name: str) -> Floats | None:
     """Sum a series of one job over components; None if no component recorded the job."""
     rows = [getattr(flow, name)[row] for flow in flows if (row := flow.find_row(job)) is not None]
     total: Floats | None = np.sum(rows, axis=0) if rows else None

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.node_intervals import Intervals, attribute_traffic
+from fairlead.explain.analysis.node_intervals import Intervals, attribute_node_traffic
 from fairlead.store.rollup_cells import group_rows, read_names
 
 I64 = NDArray[np.int64]
@@ -45,7 +45,7 @@ def sum_traffic_behind(nodes: pa.Table, placed: pa.Table, routes: Intervals) -> 
     beginning), `interval_ns`, `node`, `job_id`, VALUES. A route counts that holds in the middle of the interval."""
     middle = nodes["ts_ns"].to_numpy() + np.maximum(pc.fill_null(nodes["interval_ns"], 0).to_numpy(), 0) // 2
     component = routes.look_up(nodes["node"], middle)
-    found = attribute_traffic(nodes, placed)
+    found = attribute_node_traffic(nodes, placed)
     row = pa.array(found.row)
     amounts = [pc.fill_null(nodes[name], 0).to_numpy()[found.row] * found.part for name in VALUES]
     unclear = np.where(found.how == "shared", sum(amounts), 0.0)

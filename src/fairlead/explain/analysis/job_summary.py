@@ -60,7 +60,7 @@ class JobData:
     """Columns besides the traffic that were not counted (`forwarders` known from a static table only)."""
 
 
-def summarise_job(data: JobData, made_ns: int) -> Row:
+def build_job_summary(data: JobData, made_ns: int) -> Row:
     """One row of JOB_SUMMARY. What is not known is null; a job without any I/O recorded has zeros only where something
     that would have counted it was there."""
     row, basis, series, sums = _begun(data, made_ns)
@@ -68,13 +68,13 @@ def summarise_job(data: JobData, made_ns: int) -> Row:
     estimated = list(data.estimated)
     if basis == ESTIMATE:
         estimated += [name for name in _FROM_SERIES if row.get(name) is not None]
-    row |= summarise_operations(data)
+    row |= build_operation_summary(data)
     row["io_nodes"] = row["io_nodes"] if row["io_nodes"] is not None else data.io_nodes
     row["estimated"] = sorted(set(estimated)) or None
     return row
 
 
-def summarise_running_job(data: JobData, made_ns: int) -> Row:
+def build_running_job_summary(data: JobData, made_ns: int) -> Row:
     """The row of a job that still runs: `end_ns` is null, sums are those up to `made_ns`, and rates, phases, modes and
     files are not known before the end."""
     row, basis, _, sums = _begun(data, made_ns)
@@ -92,7 +92,7 @@ def _begun(data: JobData, made_ns: int) -> tuple[Row, str | None, pa.Table, dict
     for name in ("cluster", "job_id", "start_ns", "end_ns", "user", "project", "program", "nodes_count", "cores"):
         row[name] = data.job.get(name)
     row |= {"made_ns": made_ns, "analysis_version": ANALYSIS_VERSION, "processes": data.job.get("processes")}
-    basis, series = select_basis(data)
+    basis, series = select_summary_layer(data)
     row["basis"] = basis
     sums = {name: _sum(series, name) for name in SERIES}
     row |= sums
@@ -114,7 +114,7 @@ _FROM_SERIES = (
 )
 
 
-def select_basis(data: JobData) -> tuple[str | None, pa.Table]:
+def select_summary_layer(data: JobData) -> tuple[str | None, pa.Table]:
     """The best layer that has rows of the job, and these."""
     layer = data.series["layer"].cast(pa.string())
     for basis, layers in BASES:
@@ -135,7 +135,7 @@ def _rates(series: pa.Table, interval_ns: int, sums: Mapping[str, int | None]) -
     """Averages over the intervals in which something moved, peaks, phases."""
     if not series.num_rows:
         return {}
-    first, bins, by = sum_by_interval(series, interval_ns)
+    first, bins, by = build_summary_series(series, interval_ns)
     seconds = interval_ns / NS_PER_S
     row: Row = {}
     for way in ("read", "write"):
@@ -153,7 +153,7 @@ def _rates(series: pa.Table, interval_ns: int, sums: Mapping[str, int | None]) -
     return row
 
 
-def sum_by_interval(series: pa.Table, interval_ns: int) -> tuple[int, int, dict[str, NDArray[np.float64]]]:
+def build_summary_series(series: pa.Table, interval_ns: int) -> tuple[int, int, dict[str, NDArray[np.float64]]]:
     """The first moment of rows like `JobData.series`, the intervals up to the last one, and SERIES by interval. Where
     these are more than `MOST_BINS`, only intervals that have rows are there, and the arrays are shorter than told."""
     ts = series["ts_ns"].to_numpy()
@@ -187,7 +187,7 @@ def _phases(by: Mapping[str, NDArray[np.float64]], first: int, interval_ns: int,
     return {"phases": count, "mdops_in_phases": mdops}
 
 
-def summarise_operations(data: JobData) -> Row:
+def build_operation_summary(data: JobData) -> Row:
     """Processes, nodes, files, times and modes, which only operations tell."""
     row: Row = dict.fromkeys(
         (
@@ -236,6 +236,6 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
-def build_summary_table(rows: Sequence[Row]) -> pa.Table:
+def build_job_summary_table(rows: Sequence[Row]) -> pa.Table:
     """Rows as a table of JOB_SUMMARY."""
     return pa.Table.from_pylist([dict(row) for row in rows], JOB_SUMMARY.schema)

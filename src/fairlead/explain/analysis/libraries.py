@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs, compute_metric_share
 from fairlead.explain.analysis.modes import DirectionMode
 from fairlead.explain.analysis.requests import SMALL_BINS
 
@@ -46,7 +46,7 @@ def compute_library_metrics(view: JobView, active: int, modes: dict[str, Directi
     out = _mpiio(view) | _hdf5(view) | _stdio(view, active) | _striping(view)
     out |= _aggregators(view, out, modes)
     out["pnetcdf_used"] = bool(view.counters.select_rows("PNETCDF_FILE", "PNETCDF_VAR").any())
-    return check_documented(out, DOCS, "library_metrics")
+    return check_metric_docs(out, DOCS, "library_metrics")
 
 
 def _mpiio(view: JobView) -> dict[str, Value]:
@@ -61,12 +61,14 @@ def _mpiio(view: JobView) -> dict[str, Value]:
         sizes = counters.read_lists(f"{d}_sizes", 10)[rows].sum(axis=0)
         out[f"mpiio_{d}_ops"] = total
         out[f"mpiio_independent_{d}_ops"] = kinds["indep"]
-        out[f"mpiio_independent_{d}_share"] = compute_share(kinds["indep"], total)
-        out[f"mpiio_collective_{d}_share"] = compute_share(kinds["coll"] + kinds["split"], total)
-        out[f"mpiio_nonblocking_{d}_share"] = compute_share(kinds["nb"], total)
-        out[f"mpiio_{d}_small_share"] = compute_share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum()))
+        out[f"mpiio_independent_{d}_share"] = compute_metric_share(kinds["indep"], total)
+        out[f"mpiio_collective_{d}_share"] = compute_metric_share(kinds["coll"] + kinds["split"], total)
+        out[f"mpiio_nonblocking_{d}_share"] = compute_metric_share(kinds["nb"], total)
+        out[f"mpiio_{d}_small_share"] = compute_metric_share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum()))
         out[f"collective_buffering_{d}"] = (
-            compute_share(total, int(counters.read_ints(s)[through].sum())) if kinds["coll"] + kinds["split"] else None
+            compute_metric_share(total, int(counters.read_ints(s)[through].sum()))
+            if kinds["coll"] + kinds["split"]
+            else None
         )
     below = int(counters.read_ints("bytes_read")[through].sum())
     asked = int(counters.read_ints("bytes_read")[rows].sum())
@@ -84,7 +86,7 @@ def _aggregators(view: JobView, out: dict[str, Value], modes: dict[str, Directio
         if count is None and seen is not None and isinstance(collective, float) and collective > 0.5:
             count = seen if 0 < seen < view.processes else None
     nodes = len(view.job.nodes) if view.job.nodes else view.job.nodes_count
-    return {"aggregators": count, "aggregators_per_node": compute_share(count, nodes)}
+    return {"aggregators": count, "aggregators_per_node": compute_metric_share(count, nodes)}
 
 
 def _hdf5(view: JobView) -> dict[str, Value]:
@@ -101,7 +103,7 @@ def _hdf5(view: JobView) -> dict[str, Value]:
         "hdf5_datasets": len(np.unique(counters.file_id[datasets])) if datasets.any() else None,
         "hdf5_read_ops": int(counters.read_ints("reads")[datasets].sum()) if datasets.any() else None,
         "hdf5_write_ops": int(counters.read_ints("writes")[datasets].sum()) if datasets.any() else None,
-        "hdf5_small_share": compute_share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum())),
+        "hdf5_small_share": compute_metric_share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum())),
         "hdf5_collective": bool((counters.read_ints("use_mpiio_collective")[collective] > 0).all())
         if collective.any()
         else None,
@@ -116,7 +118,7 @@ def _stdio(view: JobView, active: int) -> dict[str, Value]:
     total = int(moved[counters.lowest].sum())
     return {
         "stdio_bytes": int(moved[stdio].sum()),
-        "stdio_bytes_share": compute_share(int(moved[stdio].sum()), total),
+        "stdio_bytes_share": compute_metric_share(int(moved[stdio].sum()), total),
         "stdio_time_s": float(np.maximum(spent, 0)[stdio].sum()) / active,
         "stream_bytes": int(moved[counters.streams].sum()),
     }

@@ -12,7 +12,7 @@ Direction = Literal["read", "write"]
 DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 
 
-def expand_directions(docs: Metrics) -> Metrics:
+def expand_metric_docs(docs: Metrics) -> Metrics:
     """`docs` with `{d}` replaced by each direction."""
     out: Metrics = {}
     for name, (unit, text) in docs.items():
@@ -21,15 +21,15 @@ def expand_directions(docs: Metrics) -> Metrics:
     return out
 
 
-def check_documented(values: dict[str, Value], docs: Metrics, where: str) -> dict[str, Value]:
+def check_metric_docs(values: dict[str, Value], docs: Metrics, where: str) -> dict[str, Value]:
     """`values`, after holding them against `docs`: every metric is documented and every documented one is there."""
-    odd = set(values) ^ set(expand_directions(docs))
+    odd = set(values) ^ set(expand_metric_docs(docs))
     if odd:
         raise AssertionError(f"{where}: metrics and their documentation differ in {sorted(odd)}")
     return values
 
 
-def compute_share(part: Value, whole: Value) -> float | None:
+def compute_metric_share(part: Value, whole: Value) -> float | None:
     """part / whole, None when either is unknown or the whole is nothing."""
     if part is None or whole is None or isinstance(part, str) or isinstance(whole, str) or whole == 0:
         return None

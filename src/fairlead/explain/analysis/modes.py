@@ -15,7 +15,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, BoolArray, Counters, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.timeline import sum_bytes_by_rank
+from fairlead.explain.analysis.timeline import sum_timeline_by_rank
 
 Mode = Literal["N-N", "N-M", "N-1", "1-1", "none"]
 CARRYING_SHARE = 0.95
@@ -71,15 +71,15 @@ def _processes(
     own = set(counters.rank[rows & ~counters.shared].tolist())
     if not (rows & counters.shared).any():
         return len(own), len(own)
-    traced = sum_bytes_by_rank(view, interfaces)
+    traced = sum_timeline_by_rank(view, interfaces)
     if traced is not None:
         active = int((traced[0 if direction == "read" else 1] > 0).sum())
         return active, active
-    bound = max(len(own), estimate_fewest_ranks(counters, rows & counters.shared, view.processes))
+    bound = max(len(own), estimate_mode_ranks(counters, rows & counters.shared, view.processes))
     return (1 if bound == 1 else None), bound
 
 
-def estimate_fewest_ranks(counters: Counters, rows: BoolArray, processes: int) -> int:
+def estimate_mode_ranks(counters: Counters, rows: BoolArray, processes: int) -> int:
     """How many ranks at least moved the bytes of reduced records, from the variance of bytes over ranks.
 
     By Cauchy-Schwarz a set of non-negative numbers with sum B and sum of squares Q has at least B^2/Q non-zero

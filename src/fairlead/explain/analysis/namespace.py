@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.explain.analysis.counters import LOWEST, Counters
 from fairlead.explain.analysis.io_time import IoTimes
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs, compute_metric_share
 from fairlead.explain.analysis.timeline import Timeline
 
 SMALL_FILE_BYTES = 1 << 20
@@ -67,26 +67,26 @@ def compute_namespace_metrics(
     moved = read + written
     small = int(((moved > 0) & (moved <= SMALL_FILE_BYTES)).sum())
     writes = int(counters.read_ints("writes")[rows].sum())
-    return check_documented(
+    return check_metric_docs(
         {
             "metadata_ops": total,
             "metadata_ops_per_s": None if seconds is None else total / max(seconds, 1.0),
-            "metadata_ops_share": compute_share(total, total + data_ops),
-            "meta_time_share": compute_share(times.meta_s, times.mean_s),
+            "metadata_ops_share": compute_metric_share(total, total + data_ops),
+            "meta_time_share": compute_metric_share(times.meta_s, times.mean_s),
             "meta_time_max_s": _longest_meta(counters, view.processes),
             "opens": opens,
             "stats": stats,
-            "opens_per_file": compute_share(opens, int(users.sum())),
+            "opens_per_file": compute_metric_share(opens, int(users.sum())),
             "fsyncs": syncs,
-            "writes_per_fsync": compute_share(writes, syncs),
+            "writes_per_fsync": compute_metric_share(writes, syncs),
             "seeks": seeks,
-            "seeks_per_op": compute_share(seeks, data_ops),
+            "seeks_per_op": compute_metric_share(seeks, data_ops),
             "files": n,
             "files_read": int((read > 0).sum()),
             "files_written": int((written > 0).sum()),
             "shared_files": int((users > 1).sum()),
             "small_files": small,
-            "small_files_share": compute_share(small, int((moved > 0).sum())),
+            "small_files_share": compute_metric_share(small, int((moved > 0).sum())),
             "empty_files": int((moved == 0).sum()),
         },
         DOCS,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.tables import MAPPING, batch_of
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_traffic
+from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_node_traffic
 
 LINKED = "node→port"
 """Kind of `mapping` rows from a node to the switch port (`switch/port`) at its other end."""
@@ -22,7 +22,7 @@ UNKNOWN_CLASS = "unknown"
 HOUR_NS = 3600 * NS_PER_S
 
 
-def list_seen_links(ports: pa.Table) -> pa.Table:
+def list_port_links(ports: pa.Table) -> pa.Table:
     """`mapping` rows of kind LINKED that the `peer` of `port` rows tells: the first word of it, as `ibnetdiscover`
     names an adapter (`n001 HCA-1`)."""
     known = ports.filter(pc.is_valid(ports["peer"]))
@@ -34,7 +34,7 @@ def list_seen_links(ports: pa.Table) -> pa.Table:
     return pa.Table.from_batches([batch_of(MAPPING, rows, 0)])
 
 
-def sum_job_ports(ports: pa.Table, links: pa.Table, placed: pa.Table) -> pa.Table:
+def sum_switch_ports_by_job(ports: pa.Table, links: pa.Table, placed: pa.Table) -> pa.Table:
     """What each job moved through which port, in the node's view: `job_id`, `port`, `node`, `received_bytes`,
     `sent_bytes`, `ambiguous_bytes` (shared out among jobs on one node). `job_id` null: nobody known was there.
 
@@ -55,7 +55,7 @@ def sum_job_ports(ports: pa.Table, links: pa.Table, placed: pa.Table) -> pa.Tabl
             "sent_bytes": ports["read_bytes"],
         }
     ).filter(pc.is_valid(node))
-    found = attribute_traffic(mine, placed)
+    found = attribute_node_traffic(mine, placed)
     row = pa.array(found.row)
     moved = {
         name: pc.fill_null(mine[name], 0).to_numpy()[found.row] * found.part
@@ -92,10 +92,10 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     )
 
 
-def compute_port_imbalance(volumes: pa.Table) -> pa.Table:
+def compute_switch_port_imbalance(volumes: pa.Table) -> pa.Table:
     """How unevenly a job's ports are used: `job_id`, `ports`, `received_bytes`, `sent_bytes`, `highest_over_mean` and
     `deviation` (standard deviation over mean) of the bytes of a port. 1 and 0: all alike. Jobs of one port are left
-    out. `volumes`: as `sum_job_ports` gives."""
+    out. `volumes`: as `sum_switch_ports_by_job` gives."""
     by_port = (
         volumes.filter(pc.is_valid(volumes["job_id"]))
         .group_by(["job_id", "port"])
@@ -126,7 +126,7 @@ def compute_port_imbalance(volumes: pa.Table) -> pa.Table:
     )
 
 
-def average_devices_by_hour(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
+def average_device_hours(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
     """Load of devices by hour of the day: `id`, `hour` (0 to 23, of UTC + `offset_ns`), `read_bytes_per_s`,
     `write_bytes_per_s`, `busy_share` (null where busy times are not counted), `hours` (hours it is the mean of).
 
@@ -162,7 +162,7 @@ def average_devices_by_hour(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
     ).sort_by([("id", "ascending"), ("hour", "ascending")])
 
 
-def count_metadata_sources(metadata: pa.Table, classes: Mapping[str, str]) -> pa.Table:
+def count_metadata_load_sources(metadata: pa.Table, classes: Mapping[str, str]) -> pa.Table:
     """Whom a metadata server works for: `server` (its target, where it has several), `client_class`, `op`, `count`.
 
     `metadata`: raw rows that name clients (source `exports`, or a forwarder's own). `classes`: class of each client

@@ -50,7 +50,7 @@ class Intervals:
         return self.b.take(pa.array(found, mask=~holds))
 
 
-def build_intervals(mapping: pa.Table, kinds: Sequence[str] = FORWARDED) -> Intervals:
+def build_node_intervals(mapping: pa.Table, kinds: Sequence[str] = FORWARDED) -> Intervals:
     """Return the `mapping` rows of these kinds as disjoint intervals. Of several at once, the one that began last wins
     (of two that began together, the one with an end: a live map before a static table); when it ends, the one below
     it holds again."""
@@ -109,7 +109,7 @@ PLACEMENTS = pa.schema(
 """A job on a node. `to_ns` null: still there, as far as is known."""
 
 
-def build_placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
+def build_node_placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
     """Return which jobs ran on which nodes (schema PLACEMENTS): `jobs.nodes` while the job ran, and `mapping` rows of
     kind `job_node`. Of several rows of one run the one with the latest end counts. Jobs without a start or nodes, or
     that ended before they began, are left out."""
@@ -157,7 +157,7 @@ class Attribution:
     how: NDArray[np.object_]
 
 
-def attribute_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
+def attribute_node_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
     """Attribute rows of node traffic to jobs (columns `node`, `ts_ns`, `interval_ns`, `job_id`; as `rollup` with `id`
     as `node`, or raw interval rows): the job a row names, else the jobs placed on its node during its interval."""
     count = traffic.num_rows
@@ -165,7 +165,7 @@ def attribute_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
     unnamed = np.flatnonzero(np.asarray(named.is_null()))
     begin = traffic["ts_ns"].to_numpy()
     end = begin + np.maximum(pc.fill_null(traffic["interval_ns"], 0).to_numpy(), 1)
-    row, place = find_overlaps(
+    row, place = find_interval_overlaps(
         _strings(traffic["node"]).take(pa.array(unnamed)),
         begin[unnamed],
         end[unnamed],
@@ -199,7 +199,9 @@ def attribute_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
     return Attribution(np.concatenate([counted, row, nobody]), whose, part, how)
 
 
-def find_overlaps(names: pa.Array, begin: I64, end: I64, others: pa.Array, from_ns: I64, to_ns: I64) -> tuple[I64, I64]:
+def find_interval_overlaps(
+    names: pa.Array, begin: I64, end: I64, others: pa.Array, from_ns: I64, to_ns: I64
+) -> tuple[I64, I64]:
     """Return pairs (i, j) of equal name whose intervals [begin, end) and [from, to) overlap, by i and from_ns."""
     none = np.zeros(0, np.int64)
     if not len(names) or not len(others):

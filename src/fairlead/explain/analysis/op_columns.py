@@ -93,18 +93,18 @@ def _possible(size: IntArray) -> IntArray:
     return np.where(size > MOST_BYTES, -1, size) if size.max(initial=0) > MOST_BYTES else size
 
 
-def count_impossible_sizes(batch: pa.RecordBatch) -> int:
+def count_impossible_ops(batch: pa.RecordBatch) -> int:
     """Operations of a batch of `ops` whose size is impossible."""
     sizes = _filled(batch, "size", -1)
     return int(_filled(batch, "count", 1)[sizes > MOST_BYTES].sum()) if sizes.max(initial=0) > MOST_BYTES else 0
 
 
-def find_size_bins(size: IntArray) -> IntArray:
+def find_op_size_bins(size: IntArray) -> IntArray:
     """Darshan's request-size bin (0..9) of each size; upper edges belong to the lower bin."""
     return np.asarray(np.searchsorted(_EDGES, size, side="left"), dtype=np.int64)
 
 
-def find_distinct_rows(*columns: IntArray) -> tuple[list[IntArray], IntArray]:
+def find_distinct_op_rows(*columns: IntArray) -> tuple[list[IntArray], IntArray]:
     """Distinct rows of several columns of n rows: their values (k,) per column, sorted, and each row's index (n,).
 
     Rows mostly come in runs (one file, one rank at a time), so only the heads of runs are sorted.
@@ -144,7 +144,7 @@ class Pattern:
     placed: IntArray
 
 
-def count_patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tuple[Pattern, IntArray, IntArray]:
+def count_op_patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tuple[Pattern, IntArray, IntArray]:
     """Pattern counts, and per ordered row the consecutive and sequential counts.
 
     `order` sorts data rows by (rank, file, kind, time); `new_stream` (n,) marks the first row of each such stream.
@@ -201,7 +201,7 @@ def count_patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tu
     return totals, row_consecutive.astype(np.int64), row_sequential.astype(np.int64)
 
 
-def union_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def union_op_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Disjoint intervals covering [start, end) per group, touching ones joined; sorted by (group, start)."""
     if not len(start):
         return group, start, end
@@ -221,7 +221,7 @@ def union_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[In
         last = np.r_[first[1:] - 1, len(start) - 1]
         return group[first], start[first], lifted_end[last] - codes[last] * span + low
     parts = [
-        union_intervals(np.zeros_like(start[codes == c]), start[codes == c], end[codes == c])
+        union_op_intervals(np.zeros_like(start[codes == c]), start[codes == c], end[codes == c])
         for c in range(int(codes[-1]) + 1)
     ]
     heads = [group[codes == c][0] for c in range(int(codes[-1]) + 1)]
@@ -232,13 +232,13 @@ def union_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[In
     )
 
 
-def merge_activity(
+def merge_op_activity(
     lane: IntArray, start: IntArray, end: IntArray, nbytes: IntArray, gap_ns: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Join activity of one lane (rank × kind) whose pauses are at most `gap_ns`; bytes are summed."""
     if not len(start):
         return lane, start, end, nbytes
-    group, left, right = union_intervals(lane, start, end + gap_ns)
+    group, left, right = union_op_intervals(lane, start, end + gap_ns)
     owner = _owner(group, left, lane, start)
     total = np.bincount(owner, weights=nbytes, minlength=len(group)).astype(np.int64)
     return group, left, right - gap_ns, total

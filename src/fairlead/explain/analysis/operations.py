@@ -22,14 +22,14 @@ from fairlead.explain.analysis.op_columns import (
     IntArray,
     OpColumns,
     Pattern,
-    count_impossible_sizes,
-    count_patterns,
-    find_distinct_rows,
-    find_size_bins,
-    merge_activity,
+    count_impossible_ops,
+    count_op_patterns,
+    find_distinct_op_rows,
+    find_op_size_bins,
+    merge_op_activity,
     read_dictionary_codes,
     read_op_columns,
-    union_intervals,
+    union_op_intervals,
 )
 
 MAX_INTERVALS = 4_000_000
@@ -159,14 +159,14 @@ class _InterfaceReducer:
             mine = ops.kind == kind
             self.rank_bytes[kind] += np.bincount(ops.rank[mine], ops.nbytes[mine], ranks).astype(np.int64)
             self.rank_time[kind] += np.bincount(ops.rank[mine], ops.busy[mine] / 1e9, ranks)
-        lane, start, end = union_intervals(ops.rank, ops.start, np.maximum(ops.end, ops.start))
+        lane, start, end = union_op_intervals(ops.rank, ops.start, np.maximum(ops.end, ops.start))
         start = np.maximum(start, np.minimum(self.rank_last[lane], end))
         self.rank_busy += np.bincount(lane, (end - start) / 1e9, ranks)
         np.maximum.at(self.rank_last, lane, end)
 
     def _files(self, ops: OpColumns) -> None:
         per = self.per_file
-        pairs, inverse = find_distinct_rows(ops.rank, ops.file)
+        pairs, inverse = find_distinct_op_rows(ops.rank, ops.file)
         rows = per.find_rows(*pairs)[inverse]
         size = per.grow()
         for code, word in enumerate(ops.words):
@@ -186,7 +186,7 @@ class _InterfaceReducer:
             per.add_last(f"{name}_end_ns", r, ops.end[mine])
             reach = np.where(ops.offset >= 0, ops.offset + ops.stride * (ops.count - 1) + ops.size - 1, -1)[mine]
             per.add_last("max_byte_read" if kind == READ else "max_byte_written", r, reach)
-            bins = find_size_bins(ops.size[mine])
+            bins = find_op_size_bins(ops.size[mine])
             flat = (r * 2 + kind) * 10 + bins
             np.add.at(per.sizes.reshape(-1), flat, ops.count[mine])
         other = ops.kind == OTHER
@@ -199,23 +199,23 @@ class _InterfaceReducer:
         assert size == len(per.index)  # noqa: S101  (rows were grown above)
 
     def _data(self, ops: OpColumns) -> None:
-        bins = find_size_bins(ops.size)
+        bins = find_op_size_bins(ops.size)
         flat = ops.kind * 10 + bins
         self.time_by_size += np.bincount(flat, ops.busy / 1e9, 20).reshape(2, 10)
         self.bytes_by_size += np.bincount(flat, ops.nbytes, 20).reshape(2, 10).astype(np.int64)
         self.ops_by_size += np.bincount(flat, ops.count, 20).reshape(2, 10).astype(np.int64)
-        _, stream = find_distinct_rows(ops.rank, ops.file)
+        _, stream = find_distinct_op_rows(ops.rank, ops.file)
         directed = stream * 2 + ops.kind
         order = np.lexsort((ops.start, directed))
         fresh = np.r_[True, np.diff(directed[order]) != 0]
-        totals, consecutive, sequential = count_patterns(ops, order, fresh)
+        totals, consecutive, sequential = count_op_patterns(ops, order, fresh)
         self.pattern += np.stack([totals.consecutive, totals.sequential, totals.strided, totals.random, totals.placed])
         self._sequences(ops.take(order), consecutive, sequential)
         self._modify(ops, stream)
         self._cover(ops)
 
     def _sequences(self, ops: OpColumns, consecutive: IntArray, sequential: IntArray) -> None:
-        pairs, inverse = find_distinct_rows(ops.rank, ops.file)
+        pairs, inverse = find_distinct_op_rows(ops.rank, ops.file)
         rows = self.per_file.find_rows(*pairs)[inverse]
         for kind, name in ((READ, "reads"), (WRITE, "writes")):
             mine = ops.kind == kind
@@ -255,8 +255,8 @@ class _InterfaceReducer:
         nth = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         low = ops.offset[row] + nth * ops.stride[row]
         length = np.where(whole[row], ops.size[row] * ops.count[row], ops.size[row])
-        pairs, code = find_distinct_rows(ops.kind[row], ops.rank[row], ops.file[row])
-        group, start, end = union_intervals(code, low, low + length)
+        pairs, code = find_distinct_op_rows(ops.kind[row], ops.rank[row], ops.file[row])
+        group, start, end = union_op_intervals(code, low, low + length)
         self.covered.append((pairs[0][group] * (1 << 32) + pairs[1][group], pairs[2][group], start, end))
         if sum(len(c[0]) for c in self.covered) > MAX_INTERVALS:
             self.covered = None
@@ -266,10 +266,10 @@ class _InterfaceReducer:
         span = max(int(ops.end.max() - ops.start.min()), 1)
         self.gap_ns = max(self.gap_ns, span // 5000)
         end = np.maximum(ops.end, ops.start)
-        self.segments.append(merge_activity(lane, ops.start, end, ops.nbytes, self.gap_ns))
+        self.segments.append(merge_op_activity(lane, ops.start, end, ops.nbytes, self.gap_ns))
         while sum(len(s[0]) for s in self.segments) > MAX_SEGMENTS:
             joined = [np.concatenate(c) for c in zip(*self.segments, strict=True)]
-            self.segments = [merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)]
+            self.segments = [merge_op_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)]
             if len(self.segments[0][0]) <= MAX_SEGMENTS:
                 break
             self.gap_ns = max(self.gap_ns * 2, 1000)
@@ -279,7 +279,7 @@ class _InterfaceReducer:
     def finish(self, final: IntArray, ranks: int) -> OperationTotals:
         """Totals of everything pushed. `final` maps the number used inside to the rank; `ranks` is their range."""
         joined = [np.concatenate(c) for c in zip(*self.segments, strict=True)]
-        lane, start, end, nbytes = merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)
+        lane, start, end, nbytes = merge_op_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)
         origin, bin_ns, series = self.series.build_series()
         total = self.total.build_series()
         consecutive, sequential, strided, random, placed = self.pattern
@@ -335,8 +335,8 @@ class _InterfaceReducer:
         moved = self.rank_bytes.sum(axis=1)
 
         def unique_bytes(*keys: IntArray) -> IntArray:
-            pairs, code = find_distinct_rows(*keys)
-            group, low, high = union_intervals(code, start, end)
+            pairs, code = find_distinct_op_rows(*keys)
+            group, low, high = union_op_intervals(code, start, end)
             return np.bincount(pairs[0][group], high - low, 2)[:2].astype(np.int64)
 
         everyone = unique_bytes(kind, file)
@@ -369,7 +369,7 @@ class OperationReducer:
 
     def _chunk(self, batch: pa.RecordBatch) -> None:
         ops = read_op_columns(batch)
-        self._impossible += count_impossible_sizes(batch)
+        self._impossible += count_impossible_ops(batch)
         raw, place = np.unique(ops.rank, return_inverse=True)
         dense = np.array([self._ranks.setdefault(r, len(self._ranks)) for r in raw.tolist()], np.int64)
         ops = replace(ops, rank=dense[place.reshape(-1)])

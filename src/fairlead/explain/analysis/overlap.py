@@ -6,8 +6,8 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented
-from fairlead.explain.analysis.op_columns import union_intervals
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs
+from fairlead.explain.analysis.op_columns import union_op_intervals
 from fairlead.explain.analysis.operations import OperationTotals
 
 COMPUTE_INTERFACE = "APP"
@@ -19,7 +19,7 @@ DOCS: Metrics = {
 }
 
 
-def overlap_metrics(view: JobView) -> dict[str, Value]:
+def compute_overlap_metrics(view: JobView) -> dict[str, Value]:
     """All metrics of `DOCS`, None where computing or single operations were not recorded."""
     io = [view.operations[i] for i in LOWEST if i in view.operations]
     compute = view.operations.get(COMPUTE_INTERFACE)
@@ -32,7 +32,7 @@ def overlap_metrics(view: JobView) -> dict[str, Value]:
         both = _common_ns(io, compute) / 1e9
         out["compute_time_s"] = float(compute.rank_busy_s.sum()) / max(int((compute.rank_busy_s > 0).sum()), 1)
         out["overlap_share"] = min(both / busy, 1.0) if busy > 0 else None
-    return check_documented(out, DOCS, "overlap_metrics")
+    return check_metric_docs(out, DOCS, "overlap_metrics")
 
 
 def _common_ns(io: list[OperationTotals], compute: OperationTotals) -> int:
@@ -40,7 +40,7 @@ def _common_ns(io: list[OperationTotals], compute: OperationTotals) -> int:
     io_rank = np.concatenate([t.activity.rank for t in io])
     io_start = np.concatenate([t.activity.start_ns for t in io])
     io_end = np.concatenate([t.activity.end_ns for t in io])
-    a, c = compute.activity, union_intervals
+    a, c = compute.activity, union_op_intervals
     left = _length(*c(io_rank, io_start, io_end))
     right = _length(*c(a.rank, a.start_ns, a.end_ns))
     either = _length(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fairlead.core.model.units import MIB, NS_PER_S
 from fairlead.explain.analysis.culprits import Facts, Judgement
 from fairlead.explain.analysis.intervals import NO_JOB, Axis, Floats, Flow
-from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_dictionary, sum_job_series
+from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_dictionary, sum_job_path_series
 
 MAX_POINTS = 1200
 """Windows are summed until there are at most this many: more cannot be told apart on a screen."""
@@ -69,15 +69,18 @@ def _build_client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
 
 def _job(path: JobPath, facts: Facts, client: Floats | None, fold: int) -> dict[str, Any]:
     job = path.job_id
-    wait, service = (sum_job_series(facts.forwarders, job, name) for name in ("wait_s", "service_s"))
-    requests = sum_job_series(facts.forwarders, job, "requests")
-    device, pieces = sum_job_series(facts.targets, job, "service_s"), sum_job_series(facts.targets, job, "requests")
+    wait, service = (sum_job_path_series(facts.forwarders, job, name) for name in ("wait_s", "service_s"))
+    requests = sum_job_path_series(facts.forwarders, job, "requests")
+    device, pieces = (
+        sum_job_path_series(facts.targets, job, "service_s"),
+        sum_job_path_series(facts.targets, job, "requests"),
+    )
     return {
         "id": job,
         "client_bytes": _folded(client, fold),
-        "forwarder_bytes": _folded(sum_job_series(facts.forwarders, job, "bytes"), fold),
-        "metadata": _folded(sum_job_series(facts.forwarders, job, "metadata"), fold),
-        "target_bytes": _folded(sum_job_series(facts.targets, job, "bytes"), fold),
+        "forwarder_bytes": _folded(sum_job_path_series(facts.forwarders, job, "bytes"), fold),
+        "metadata": _folded(sum_job_path_series(facts.forwarders, job, "metadata"), fold),
+        "target_bytes": _folded(sum_job_path_series(facts.targets, job, "bytes"), fold),
         "wait_s": _mean(wait, requests, fold),
         "service_s": _mean(service, requests, fold),
         "device_s": _mean(device, pieces, fold),

@@ -19,11 +19,11 @@ from fairlead.explain.analysis.bursts import (
     BoolArray,
     FloatArray,
     IntArray,
-    compute_approximations,
-    compute_background,
-    compute_typical_rate,
-    cover_windows,
-    find_runs,
+    compute_burst_background,
+    compute_burst_rate,
+    compute_haar_approximations,
+    cover_burst_windows,
+    find_burst_runs,
     mark_bursts,
 )
 
@@ -100,7 +100,7 @@ def split_phases(
     rates = values.astype(np.float64)
     if rates.size and not (np.isfinite(rates).all() and float(rates.min()) >= 0.0):
         raise ValueError("a series of bytes holds a negative or non-finite value")
-    level = choose_base_level(len(values))
+    level = choose_phase_base_level(len(values))
     if not rates.any():
         return PhaseSplit([], 0, 0, level, max(bin_ns << level, min_pause_ns), 0.0)
     sums = np.zeros(len(values) + 1, np.int64)
@@ -108,8 +108,8 @@ def split_phases(
         np.cumsum(values, out=sums[1:])
     else:
         sums[1:] = np.rint(np.cumsum(rates))
-    means = compute_approximations(rates, level)
-    thresholds = compute_background(means)
+    means = compute_haar_approximations(rates, level)
+    thresholds = compute_burst_background(means)
     shortest = max(1 << level, -(-min_pause_ns // bin_ns))
     found, pause = _select(mark_bursts(means, thresholds), means, sums, shortest)
     phases = [
@@ -121,7 +121,7 @@ def split_phases(
     return PhaseSplit(phases, total, total - sum(p.bytes for p in phases), level, pause * bin_ns, floor)
 
 
-def choose_base_level(bins: int) -> int:
+def choose_phase_base_level(bins: int) -> int:
     """The base level: a window of it spans at most 1/256 of the series, at least 2 bins, never more than all of it."""
     wanted = max(MIN_LEVEL, (bins // RUN_SHARE).bit_length() - 1)
     return min(wanted, max(bins, 1).bit_length() - 1)
@@ -154,12 +154,14 @@ def _select(bursts: BoolArray, means: list[FloatArray], sums: IntArray, shortest
     """Strong bursts joined to phases, then the weak ones beside them. Returns the pause limit too, in bins."""
     top, bins = means[-1], len(bursts)
     window = 1 << (len(means) - 1)
-    rate = compute_typical_rate(top)
-    strong, pause = _join(_touched(bursts, cover_windows(top >= STRONG * rate, window, bins)), sums, shortest, 0.0)
+    rate = compute_burst_rate(top)
+    strong, pause = _join(
+        _touched(bursts, cover_burst_windows(top >= STRONG * rate, window, bins)), sums, shortest, 0.0
+    )
     near = np.zeros(bins, bool)
     for first, last in zip(strong.starts.tolist(), strong.ends.tolist(), strict=True):
         near[max(0, first - pause + 1) : last + pause - 1] = True
-    apart = _touched(bursts, cover_windows(top >= WEAK * rate, window, bins))
+    apart = _touched(bursts, cover_burst_windows(top >= WEAK * rate, window, bins))
     beside = np.concatenate([[0], np.cumsum(near)])
     apart = apart.at(2 * (beside[apart.ends] - beside[apart.starts]) < apart.active)
     largest = float((sums[strong.ends] - sums[strong.starts]).max(initial=0))
@@ -172,7 +174,7 @@ def _select(bursts: BoolArray, means: list[FloatArray], sums: IntArray, shortest
 
 def _touched(bursts: BoolArray, windows: BoolArray) -> _Spans:
     """Unbroken runs of burst bins of which at least one lies in a marked window."""
-    starts, ends = find_runs(bursts)
+    starts, ends = find_burst_runs(bursts)
     marked = np.concatenate([[0], np.cumsum(windows & bursts)])
     return _Spans(starts, ends, ends - starts).at(marked[ends] > marked[starts])
 

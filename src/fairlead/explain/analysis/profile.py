@@ -18,24 +18,24 @@ from fairlead.explain.analysis.metric_docs import (
     DIRECTIONS,
     Metrics,
     Value,
-    check_documented,
-    compute_share,
-    expand_directions,
+    check_metric_docs,
+    compute_metric_share,
+    expand_metric_docs,
 )
 from fairlead.explain.analysis.modes import DirectionMode, compute_direction_mode
 from fairlead.explain.analysis.namespace import DOCS as NAMESPACE_DOCS
 from fairlead.explain.analysis.namespace import compute_namespace_metrics
 from fairlead.explain.analysis.overlap import DOCS as OVERLAP_DOCS
-from fairlead.explain.analysis.overlap import overlap_metrics
+from fairlead.explain.analysis.overlap import compute_overlap_metrics
 from fairlead.explain.analysis.period import Period, find_period
 from fairlead.explain.analysis.phases import find_phases
 from fairlead.explain.analysis.rank_balance import DOCS as BALANCE_DOCS
-from fairlead.explain.analysis.rank_balance import balance_metrics
+from fairlead.explain.analysis.rank_balance import compute_rank_balance_metrics
 from fairlead.explain.analysis.requests import DOCS as REQUEST_DOCS
-from fairlead.explain.analysis.requests import request_metrics
+from fairlead.explain.analysis.requests import compute_request_metrics
 from fairlead.explain.analysis.targets import DOCS as TARGET_DOCS
 from fairlead.explain.analysis.targets import compute_target_metrics
-from fairlead.explain.analysis.timeline import Timeline, build_timeline, sum_groups
+from fairlead.explain.analysis.timeline import Timeline, build_timeline, group_timeline_bins
 
 PHASE_BIN_NS = 10_000_000
 """Phases are looked for in bins of at least 10 ms: what pauses for less is one burst (as in run-length merging)."""
@@ -67,7 +67,7 @@ _JOB_DOCS: Metrics = {
     "operations_known": ("bool", "whether the trace holds single operations"),
 }
 
-METRICS: Metrics = expand_directions(
+METRICS: Metrics = expand_metric_docs(
     _JOB_DOCS | REQUEST_DOCS | BALANCE_DOCS | NAMESPACE_DOCS | LIBRARY_DOCS | TARGET_DOCS | OVERLAP_DOCS
 )
 """Every metric a rule may use: name → (unit, meaning). Costs are named `cost_<cause>_s` beside them."""
@@ -105,13 +105,17 @@ def build_profile(view: JobView, platform: Platform | None = None, reference: Re
             found = find_phases(binned, timeline.fine_origin_ns, width_ns, kind=d)
             phases += [_within(phase, view.job.start_ns, view.job.end_ns) for phase in found]
             periods[d] = find_period(binned, width_ns)
-    requests = request_metrics(view)
+    requests = compute_request_metrics(view)
     data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
-    metrics = requests | balance_metrics(view, times) | compute_namespace_metrics(view, times, timeline, data_ops)
-    metrics |= overlap_metrics(view)
+    metrics = (
+        requests
+        | compute_rank_balance_metrics(view, times)
+        | compute_namespace_metrics(view, times, timeline, data_ops)
+    )
+    metrics |= compute_overlap_metrics(view)
     if metrics["io_processes"] is None:
         active = _io_processes(modes, view.processes)
-        metrics |= {"io_processes": active, "io_processes_share": compute_share(active, view.processes)}
+        metrics |= {"io_processes": active, "io_processes_share": compute_metric_share(active, view.processes)}
     metrics |= compute_library_metrics(view, times.active, modes)
     metrics |= compute_target_metrics(view)
     metrics |= _job_metrics(view, times, timeline, modes, above, phases, periods, metrics)
@@ -179,14 +183,14 @@ def _job_metrics(
         "run_time_s": run_time,
         "io_time_s": times.slowest_s,
         "io_time_mean_s": times.mean_s,
-        "io_time_share": compute_share(times.slowest_s, run_time),
+        "io_time_share": compute_metric_share(times.slowest_s, run_time),
         "read_time_s": times.read_s,
         "write_time_s": times.write_s,
         "meta_time_s": times.meta_s,
         "total_bytes": total,
         "data_ops": data_ops,
         "non_trivial": total > NON_TRIVIAL_BYTES,
-        "average_iops": compute_share(data_ops, seconds["both"]),
+        "average_iops": compute_metric_share(data_ops, seconds["both"]),
         "timeline_known": timeline is not None,
         "operations_known": "POSIX" in view.operations,
     }
@@ -196,13 +200,13 @@ def _job_metrics(
             f"{d}_mode": modes[d].mode,
             f"{d}_mode_mpiio": above[d].mode,
             f"{d}_processes": modes[d].processes,
-            f"{d}_bandwidth_bytes_per_s": (average := compute_share(known[f"{d}_bytes"], seconds[d])),
+            f"{d}_bandwidth_bytes_per_s": (average := compute_metric_share(known[f"{d}_bytes"], seconds[d])),
             f"{d}_peak_bytes_per_s": _peak(timeline, d, average),
             f"{d}_phases": sum(p.kind == d for p in phases) if timeline is not None else None,
             f"{d}_period_s": period.period_s if period else None,
             f"{d}_period_confidence": period.confidence if period else None,
         }
-    return check_documented(out, _JOB_DOCS, "job_metrics")
+    return check_metric_docs(out, _JOB_DOCS, "job_metrics")
 
 
 def _active_seconds(view: JobView, timeline: Timeline | None) -> dict[str, float | None]:
@@ -238,7 +242,7 @@ def _within(phase: Phase, start_ns: int | None, end_ns: int | None) -> Phase:
 def _binned(timeline: Timeline) -> tuple[tuple[FloatArray, FloatArray], int]:
     """Read and write bytes of the job in bins of at least 10 ms, and their width in ns."""
     factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
-    read, write = (sum_groups(series, factor) for series in timeline.total)
+    read, write = (group_timeline_bins(series, factor) for series in timeline.total)
     return (read, write), timeline.fine_bin_ns * factor
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from fairlead.explain.analysis.counters import FloatArray
 from fairlead.explain.analysis.io_time import CRUMBS, IoTimes
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
-from fairlead.explain.analysis.modes import estimate_fewest_ranks
-from fairlead.explain.analysis.timeline import sum_bytes_by_rank
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs, compute_metric_share
+from fairlead.explain.analysis.modes import estimate_mode_ranks
+from fairlead.explain.analysis.timeline import sum_timeline_by_rank
 
 STRAGGLER_SHARE = 0.15
 STRAGGLER_FACTOR = 1.5
@@ -30,13 +30,13 @@ DOCS: Metrics = {
 }
 
 
-def balance_metrics(view: JobView, times: IoTimes) -> dict[str, Value]:
+def compute_rank_balance_metrics(view: JobView, times: IoTimes) -> dict[str, Value]:
     """All metrics of `DOCS`."""
-    moved = sum_bytes_by_rank(view)
+    moved = sum_timeline_by_rank(view)
     out: dict[str, Value] = {}
     active = int((moved.sum(axis=0) > 0).sum()) if moved is not None else None
     out["io_processes"] = active
-    out["io_processes_share"] = compute_share(active, view.processes)
+    out["io_processes_share"] = compute_metric_share(active, view.processes)
     for kind, d in enumerate(("read", "write")):
         out[f"{d}_rank_imbalance"] = None if moved is None else _spread(moved[kind])
     out["busiest_rank_bytes_share"] = (
@@ -45,12 +45,12 @@ def balance_metrics(view: JobView, times: IoTimes) -> dict[str, Value]:
     out["data_straggler_files"], out["time_straggler_files"] = _count_straggler_files(view)
     mean, slowest = times.mean_s, times.slowest_s
     out["time_rank_imbalance"] = None if slowest <= 0 else max(0.0, (slowest - mean) / slowest)
-    out["straggler_ranks"] = None if times.per_rank_s is None else len(find_stragglers(times.per_rank_s))
+    out["straggler_ranks"] = None if times.per_rank_s is None else len(find_straggler_ranks(times.per_rank_s))
     out["slowest_rank"] = times.slowest_rank
-    return check_documented(out, DOCS, "balance_metrics")
+    return check_metric_docs(out, DOCS, "balance_metrics")
 
 
-def find_stragglers(per_rank_s: FloatArray) -> np.ndarray:
+def find_straggler_ranks(per_rank_s: FloatArray) -> np.ndarray:
     """Ranks whose I/O time exceeds 1.5 times the median of the ranks that did any, slowest first; (k,) int64."""
     busy = per_rank_s[per_rank_s > 0]
     if busy.size < 3:
@@ -66,7 +66,7 @@ def _spread(per_rank: FloatArray) -> float | None:
 
 def _count_straggler_files(view: JobView) -> tuple[int | None, int | None]:
     """Shared files with a data and with a time straggler (Drishti's P18 and P19)."""
-    data, time = find_straggler_rows(view)
+    data, time = find_unbalanced_rows(view)
     rows = view.counters.lowest & view.counters.shared
     if not rows.any():
         return (0, 0) if view.counters_recorded else (None, None)
@@ -77,19 +77,19 @@ def _sharing(view: JobView) -> int | None:
     """Processes that share the work on shared files, as far as bytes per rank or their variance tell; None where
     collective calls hide it."""
     counters = view.counters
-    moved = sum_bytes_by_rank(view)
+    moved = sum_timeline_by_rank(view)
     if moved is not None and moved.any():
         return int((moved.sum(axis=0) > 0).sum())
     total = counters.read_ints("bytes_read") + counters.read_ints("bytes_written")
     shared = counters.lowest & counters.shared & (total > CRUMBS * total[counters.lowest].sum())
     if (shared & counters.mark_known("variance_rank_bytes")).any():
-        return estimate_fewest_ranks(counters, shared & counters.mark_known("variance_rank_bytes"), view.processes)
+        return estimate_mode_ranks(counters, shared & counters.mark_known("variance_rank_bytes"), view.processes)
     above = counters.select_rows("MPI-IO")
     calls = [f"{kind}_{word}" for kind in ("coll", "split") for word in ("reads", "writes")]
     return None if any(counters.read_ints(call)[above].any() for call in calls) else view.processes
 
 
-def find_straggler_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
+def find_unbalanced_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
     """Rows of shared records with a data and with a time straggler, each (n,) bool.
 
     Drishti (P19) holds the gap in time between the fastest and the slowest rank against the sum over all ranks, which

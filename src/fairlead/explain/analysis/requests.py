@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented, compute_share
-from fairlead.explain.analysis.op_columns import find_distinct_rows
-from fairlead.explain.analysis.timeline import COMPLETE, count_bytes
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs, compute_metric_share
+from fairlead.explain.analysis.op_columns import find_distinct_op_rows
+from fairlead.explain.analysis.timeline import COMPLETE, count_timeline_bytes
 
 SMALL_BINS = 5
 """The first five of Darshan's bins: requests up to 1 MiB. Drishti's limit for small."""
@@ -49,7 +49,7 @@ DOCS: Metrics = {
 }
 
 
-def request_metrics(view: JobView) -> dict[str, Value]:
+def compute_request_metrics(view: JobView) -> dict[str, Value]:
     """All metrics of `DOCS`, None where the trace cannot tell."""
     out: dict[str, Value] = {}
     counters = view.counters
@@ -61,12 +61,12 @@ def request_metrics(view: JobView) -> dict[str, Value]:
         out |= _order(view, d, ops_name)
         out |= _repeats(view, d, bytes_name)
     for d in ("read", "write"):
-        out[f"{d}_ops_share"] = compute_share(out[f"{d}_ops"], _sum(out["read_ops"], out["write_ops"]))
-        out[f"{d}_bytes_share"] = compute_share(out[f"{d}_bytes"], _sum(out["read_bytes"], out["write_bytes"]))
-        out[f"{d}_mean_request_bytes"] = compute_share(out[f"{d}_bytes"], out[f"{d}_ops"])
+        out[f"{d}_ops_share"] = compute_metric_share(out[f"{d}_ops"], _sum(out["read_ops"], out["write_ops"]))
+        out[f"{d}_bytes_share"] = compute_metric_share(out[f"{d}_bytes"], _sum(out["read_bytes"], out["write_bytes"]))
+        out[f"{d}_mean_request_bytes"] = compute_metric_share(out[f"{d}_bytes"], out[f"{d}_ops"])
     out |= _alignment(view)
     out |= _modify(view, out)
-    return check_documented(out, DOCS, "request_metrics")
+    return check_metric_docs(out, DOCS, "request_metrics")
 
 
 def _sum(a: Value, b: Value) -> float:
@@ -86,12 +86,12 @@ def _sizes(view: JobView, d: str, ops_name: str) -> dict[str, Value]:
     known = total > 0 or int(ops[counters.lowest].sum()) == 0
     return {
         f"{d}_small_ops": small if known else None,
-        f"{d}_small_share": compute_share(small, total),
-        f"{d}_tiny_share": compute_share(tiny, total),
+        f"{d}_small_share": compute_metric_share(small, total),
+        f"{d}_tiny_share": compute_metric_share(tiny, total),
         f"{d}_common_request_bytes": _common_size(view, d),
         f"shared_{d}_ops": int(of_shared.sum()) if known else None,
         f"shared_{d}_small_ops": int(of_shared[:SMALL_BINS].sum()) if known else None,
-        f"shared_{d}_small_share": compute_share(int(of_shared[:SMALL_BINS].sum()), int(of_shared.sum())),
+        f"shared_{d}_small_share": compute_metric_share(int(of_shared[:SMALL_BINS].sum()), int(of_shared.sum())),
     }
 
 
@@ -102,7 +102,7 @@ def _shared_files(view: JobView) -> np.ndarray:
     inverse = inverse.reshape(-1)
     rows = counters.lowest
     users = np.zeros(len(files), np.int64)
-    (used, _), _ = find_distinct_rows(inverse[rows], counters.rank[rows])
+    (used, _), _ = find_distinct_op_rows(inverse[rows], counters.rank[rows])
     np.add.at(users, used, 1)
     reduced = np.zeros(len(files), bool)
     reduced[inverse[rows & counters.shared]] = True
@@ -143,7 +143,7 @@ def _order(view: JobView, d: str, ops_name: str) -> dict[str, Value]:
     if traced is not None and _complete(view, "POSIX"):
         placed = int(traced.pattern.placed[kind])
         parts = [int(getattr(traced.pattern, w)[kind]) for w in ("consecutive", "sequential", "strided", "random")]
-        shares = [compute_share(p, placed) for p in parts]
+        shares = [compute_metric_share(p, placed) for p in parts]
         random_ops: int | None = parts[3] if placed else 0 if ops == 0 else None
     elif counters.mark_known(f"seq_{ops_name}")[rows].any() and ops:
         # The first operation of each file and process has no predecessor and counts as neither.
@@ -193,7 +193,7 @@ def _complete(view: JobView, interface: str) -> bool:
     traced = view.operations.get(interface)
     if traced is None:
         return False
-    counted = count_bytes(view, (interface,))
+    counted = count_timeline_bytes(view, (interface,))
     return counted > 0 and float(traced.rank_bytes.sum()) >= COMPLETE * counted
 
 
@@ -206,12 +206,12 @@ def _repeats(view: JobView, d: str, bytes_name: str) -> dict[str, Value]:
     again: int | None
     if traced is not None and traced.repeats is not None and _complete(view, "POSIX"):
         again = int(traced.repeats.any_rank[kind])
-        same = compute_share(int(traced.repeats.same_rank[kind]), total)
+        same = compute_metric_share(int(traced.repeats.same_rank[kind]), total)
     else:
         again = _beyond_the_end(view, d, bytes_name)
     return {
         f"{d}_repeated_bytes": again,
-        f"{d}_repeated_share": compute_share(again, total),
+        f"{d}_repeated_share": compute_metric_share(again, total),
         f"{d}_repeated_same_rank_share": same,
     }
 
@@ -241,8 +241,8 @@ def _alignment(view: JobView) -> dict[str, Value]:
     used = rows & ((counters.read_ints("reads") + counters.read_ints("writes")) > 0)
     blocks = counters.read_ints("file_alignment")[used & (counters.read_ints("file_alignment") > 1)]
     return {
-        "mem_misaligned_share": compute_share(int(counters.read_ints("mem_not_aligned")[rows].sum()), ops),
-        "file_misaligned_share": compute_share(misaligned, ops),
+        "mem_misaligned_share": compute_metric_share(int(counters.read_ints("mem_not_aligned")[rows].sum()), ops),
+        "file_misaligned_share": compute_metric_share(misaligned, ops),
         "file_misaligned_ops": misaligned if rows.any() else None,
         "file_alignment_bytes": int(np.bincount(blocks).argmax()) if blocks.size and blocks.max() < 1 << 26 else None,
         "rw_switches": int(counters.read_ints("rw_switches")[rows].sum()) if rows.any() else None,
@@ -257,5 +257,5 @@ def _modify(view: JobView, out: dict[str, Value]) -> dict[str, Value]:
     return {
         "modify_reads": traced.modify_reads,
         "modify_read_bytes": traced.modify_read_bytes,
-        "modify_share": compute_share(traced.modify_reads, out["write_ops"]),
+        "modify_share": compute_metric_share(traced.modify_reads, out["write_ops"]),
     }

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric_docs import Metrics, Value, check_documented
+from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs
 
 SLOW_SHARE = 0.3
 """Beacon calls a component abnormal below 30 % of what its peers reach (TOS 2023, section 4)."""
@@ -38,7 +38,7 @@ def compute_target_metrics(view: JobView) -> dict[str, Value]:
             "slowest_target": int(ids[slowest]),
             "slowest_target_rate_share": float(relative[slowest]),
         }
-    return check_documented(out, DOCS, "target_metrics")
+    return check_metric_docs(out, DOCS, "target_metrics")
 
 
 def compute_target_rates(view: JobView) -> tuple[IntArray, FloatArray]:

@@ -50,7 +50,7 @@ class Timeline:
         return self.fine_read, self.fine_write
 
 
-def count_bytes(view: JobView, interfaces: tuple[str, ...], *, streams: bool = False) -> int:
+def count_timeline_bytes(view: JobView, interfaces: tuple[str, ...], *, streams: bool = False) -> int:
     """Sum the bytes in the counters of these interfaces. With `streams`, standard streams are included: heat maps hold
     them, operation traces do not."""
     rows = view.counters.select_rows_with_streams(*interfaces) if streams else view.counters.select_rows(*interfaces)
@@ -61,11 +61,11 @@ def _coverage(held: float, counted: int) -> float:
     return 1.0 if counted == 0 else held / counted
 
 
-def sum_bytes_by_rank(view: JobView, interfaces: tuple[str, ...] = LOWEST) -> FloatArray | None:
+def sum_timeline_by_rank(view: JobView, interfaces: tuple[str, ...] = LOWEST) -> FloatArray | None:
     """Return read and write bytes per rank, shape (2, ranks), or None when no complete source knows the ranks."""
     total = np.zeros((2, view.processes))
     for interface in interfaces:
-        counted = count_bytes(view, (interface,))
+        counted = count_timeline_bytes(view, (interface,))
         if counted == 0:
             continue
         held = _rank_bytes(view, interface, counted)
@@ -101,7 +101,7 @@ def _rank_bytes(view: JobView, interface: str, counted: int) -> FloatArray | Non
                 for name in ("read_bytes", "write_bytes")
             ]
         )
-        if _coverage(float(out.sum()), count_bytes(view, (interface,), streams=True)) >= COMPLETE:
+        if _coverage(float(out.sum()), count_timeline_bytes(view, (interface,), streams=True)) >= COMPLETE:
             return out
     return None
 
@@ -119,14 +119,14 @@ def build_timeline(view: JobView) -> tuple[Timeline | None, list[Missing]]:
     Each interface is taken from its operations if they are complete, else from its heat map; both may be needed (DXT
     knows no STDIO). Without a complete source for nearly all bytes there is no timeline.
     """
-    counted = count_bytes(view, LOWEST)
+    counted = count_timeline_bytes(view, LOWEST)
     if counted == 0:
         return None, []
     cells: list[_Cells] = []
     missing: list[Missing] = []
     held = 0
     for interface in LOWEST:
-        nbytes = count_bytes(view, (interface,))
+        nbytes = count_timeline_bytes(view, (interface,))
         part = _best(view, interface, nbytes, missing) if nbytes else None
         if part is not None:
             cells.append(part)
@@ -177,7 +177,7 @@ def _best(view: JobView, interface: str, counted: int, missing: list[Missing]) -
     part = _of_heatmap(heat)
     held = sum(float(c[2].sum()) for c in part.ranks)
     # Bytes of standard streams stand in the heat map beside the files': what is too much is as wrong as too little.
-    coverage = _coverage(held, count_bytes(view, (interface,), streams=True))
+    coverage = _coverage(held, count_timeline_bytes(view, (interface,), streams=True))
     if coverage >= COMPLETE:
         return _without_streams(view, interface, part)
     missing.append(
@@ -257,7 +257,7 @@ def _whole(nbytes: FloatArray) -> FloatArray:
     return np.diff(np.rint(np.cumsum(nbytes)), prepend=0.0)
 
 
-def sum_groups(series: FloatArray, factor: int) -> FloatArray:
+def group_timeline_bins(series: FloatArray, factor: int) -> FloatArray:
     """Sum groups of `factor` bins along the last axis (the last group may be short)."""
     pad = -series.shape[-1] % factor
     padded = np.pad(series, [(0, 0)] * (series.ndim - 1) + [(0, pad)])

@@ -9,7 +9,7 @@ import msgspec
 from fairlead.core.model.finding import Finding
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.phase import Phase
-from fairlead.explain.analysis.grade import format_headline, grade_job
+from fairlead.explain.analysis.grade import format_grade_headline, grade_job
 from fairlead.explain.analysis.metric_docs import Value
 from fairlead.explain.analysis.modes import DirectionMode
 from fairlead.explain.analysis.profile import JobProfile
@@ -136,7 +136,7 @@ def build_verdict(
         grade=result.letter,
         grade_reason=result.reason,
         lost_s=result.lost_s,
-        headline=format_headline(profile, findings, result),
+        headline=format_grade_headline(profile, findings, result),
         summary=_summary(profile),
         phases=profile.phases,
         findings=list(findings),

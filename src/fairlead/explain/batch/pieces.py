@@ -13,7 +13,7 @@ from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
 
 
-def split_span(span: Span, step_ns: int) -> list[Span]:
+def split_span_into_pieces(span: Span, step_ns: int) -> list[Span]:
     """The span cut at multiples of `step_ns`. The first and last may be shorter: the same cuts whatever the span, so
     that what was done of one span is known again in another."""
     cuts = range(span.from_ns // step_ns * step_ns + step_ns, span.to_ns, step_ns)

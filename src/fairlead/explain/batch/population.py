@@ -16,12 +16,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
-from fairlead.explain.batch.pieces import open_piece_lake, split_span
+from fairlead.explain.batch.pieces import open_piece_lake, split_span_into_pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.explain.questions.components import SERVED_BY
 from fairlead.explain.questions.distributions import BINS
-from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_rows, query_lake, read_integers
+from fairlead.explain.questions.lake_queries import (
+    Tables,
+    build_day_filter,
+    list_query_rows,
+    query_lake,
+    read_integers,
+)
 from fairlead.explain.questions.rollup_sums import VALUES
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
@@ -114,7 +120,7 @@ def compute_population(
     Each day is as of the moment a worker looks at it. Raises LakeError and what workers raise.
     """
     wide = span.align_to(HOUR_NS)
-    cut = split_span(wide, DAY_NS if wide.length_ns <= LONG_NS else 4 * DAY_NS)
+    cut = split_span_into_pieces(wide, DAY_NS if wide.length_ns <= LONG_NS else 4 * DAY_NS)
     count = 0
 
     def tell(_: object) -> None:
@@ -265,7 +271,7 @@ def _scan_targets_of_day(
         {"servers": list(servers)},
         within=span,
     )
-    by_node = {row["node"]: int(row["minutes"]) for row in list_rows(watched)}
+    by_node = {row["node"]: int(row["minutes"]) for row in list_query_rows(watched)}
     return DayTargets(counts, int(counts.sum()), by_node)
 
 
@@ -280,7 +286,7 @@ def _list_watching_nodes(lake: Tables, targets: Sequence[str]) -> list[str]:
 def _compute_utilisation_cdf(
     span: Span, seconds: Iterable[DayTargets], components: int, peak: float | None, basis: str
 ) -> tuple[Cdf, NDArray[np.int64]]:
-    """How busy targets were (the answer of `questions.distributions.build_utilisation_cdf`), and the counts it is made
+    """How busy targets were (the answer of `questions.distributions.build_load_cdf`), and the counts it is made
     of. Minutes without rows count as idle as far as servers were watched."""
     counts = np.zeros(BINS + 1, np.int64)
     told, watched, nodes = 0, 0, set[str]()
@@ -328,9 +334,9 @@ def _compute_volumes_by_core_hours(jobs: pa.Table, bandwidths: pa.Table) -> list
     by_class = _added([jobs], ("class",), sums=_SUMS, largest=("read_max", "write_max"))
     order = [name for _, name in CORE_HOURS] + [LARGEST, None]
     speeds: dict[tuple[str | None, str], dict[int, int]] = {}
-    for row in list_rows(bandwidths):
+    for row in list_query_rows(bandwidths):
         speeds.setdefault((row["class"], row["direction"]), {})[row["bin"]] = row["jobs"]
-    rows = sorted(list_rows(by_class), key=lambda row: order.index(row["class"]))
+    rows = sorted(list_query_rows(by_class), key=lambda row: order.index(row["class"]))
     return [
         ClassVolume(
             core_hours=row["class"],
@@ -372,7 +378,7 @@ def _count_jobs_by_mode(jobs: pa.Table) -> list[ModeVolume]:
     """Jobs and bytes by I/O mode, most jobs first."""
     found = []
     for way in ("read", "write"):
-        for row in list_rows(_added([jobs], (f"{way}_mode",), sums=("jobs", f"{way}_bytes"))):
+        for row in list_query_rows(_added([jobs], (f"{way}_mode",), sums=("jobs", f"{way}_bytes"))):
             moved = row[f"{way}_bytes"]
             found.append(ModeVolume(direction=way, mode=row[f"{way}_mode"], jobs=row["jobs"], bytes=moved))
     return sorted(found, key=lambda one: (one.direction, -one.jobs, one.mode or ""))
@@ -380,7 +386,7 @@ def _count_jobs_by_mode(jobs: pa.Table) -> list[ModeVolume]:
 
 def _layers(found: pa.Table) -> list[LayerDay]:
     order = {name: k for k, name in enumerate(LAYERS)}
-    rows = sorted(list_rows(found), key=lambda row: (row["date"], order.get(row["layer"], 99)))
+    rows = sorted(list_query_rows(found), key=lambda row: (row["date"], order.get(row["layer"], 99)))
     return [
         LayerDay(
             day=str(np.datetime64(row["date"], "D")),

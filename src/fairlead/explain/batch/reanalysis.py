@@ -16,11 +16,11 @@ import msgspec
 import pyarrow as pa
 
 import fairlead
-from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, build_summary_table
-from fairlead.explain.batch.pieces import open_piece_lake, split_span
+from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, build_job_summary_table
+from fairlead.explain.batch.pieces import open_piece_lake, split_span_into_pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, build_summaries
-from fairlead.explain.questions.lake_queries import build_day_filter, list_rows
+from fairlead.explain.questions.lake_queries import build_day_filter, list_query_rows
 from fairlead.explain.questions.span import HOUR_NS, Span
 from fairlead.store.lake import Lake
 
@@ -58,7 +58,7 @@ def _label_of_this() -> str:
     return f"{fairlead.__version__}-{ANALYSIS_VERSION}"
 
 
-def reanalyse_jobs(
+def run_reanalysis(
     workers: Workers,
     root: str,
     span: Span,
@@ -79,13 +79,13 @@ def reanalyse_jobs(
     label = label or _label_of_this()
     lake = open_piece_lake(root, memory)
     with lake.writer(shard, wait_s=wait_s) as writer:
-        cut = find_job_stretches(lake, span)
-        wanted = [one for one in cut if not writer.known(stream_of(label, one))]
+        cut = find_reanalysis_stretches(lake, span)
+        wanted = [one for one in cut if not writer.known(name_reanalysis_stream(label, one))]
         count, jobs, kept = len(cut) - len(wanted), 0, 0
         if done is not None:
             done(count, len(cut))
-        for one, made in workers.each(summarise_stretch, wanted, root=root, memory=memory, now_ns=now_ns):
-            batch = writer.batch(stream_of(label, one), source="reanalysis", path=label)
+        for one, made in workers.each(reanalyse_stretch, wanted, root=root, memory=memory, now_ns=now_ns):
+            batch = writer.batch(name_reanalysis_stream(label, one), source="reanalysis", path=label)
             batch.fallback_ns = one.from_ns
             batch.add(made.rows)
             batch.commit()
@@ -104,43 +104,43 @@ def reanalyse_jobs(
     )
 
 
-def stream_of(label: str, stretch: Span) -> str:
+def name_reanalysis_stream(label: str, stretch: Span) -> str:
     """What names a stretch's batch for ever."""
     return f"reanalysis/{label}/{stretch.from_ns}/{stretch.to_ns}"
 
 
-def find_job_stretches(lake: Lake, span: Span) -> list[Span]:
+def find_reanalysis_stretches(lake: Lake, span: Span) -> list[Span]:
     """The stretches of the span in which jobs began."""
     found = lake.query(
         f"SELECT DISTINCT start_ns // {STRETCH_NS} AS stretch FROM jobs WHERE end_ns >= start_ns"
         f" AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {build_day_filter(span)}"
     )
     busy = set(found.column("stretch").to_pylist())
-    return [one for one in split_span(span, STRETCH_NS) if one.from_ns // STRETCH_NS in busy]
+    return [one for one in split_span_into_pieces(span, STRETCH_NS) if one.from_ns // STRETCH_NS in busy]
 
 
-def summarise_stretch(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> SummaryBatch:
+def reanalyse_stretch(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> SummaryBatch:
     """Summaries of the jobs that began in one stretch and ended long enough ago. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     begun = f"start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns} AND {build_day_filter(stretch)}"
-    jobs = list_rows(
+    jobs = list_query_rows(
         lake.query(
             f"SELECT * EXCLUDE (day) FROM jobs WHERE {begun} AND end_ns >= start_ns AND end_ns <= $until",
             {"until": now_ns - LAG_NS},
         )
     )
-    told = list_rows(lake.query(f"SELECT * EXCLUDE (day) FROM job_summary WHERE {begun}"))
+    told = list_query_rows(lake.query(f"SELECT * EXCLUDE (day) FROM job_summary WHERE {begun}"))
     before = {_key(row): row for row in told}
     rows = build_summaries(lake, jobs, now_ns)
-    good = [row for row in rows if not is_less_complete(row, before.get(_key(row)))]
-    return SummaryBatch(build_summary_table(good), len(rows) - len(good))
+    good = [row for row in rows if not is_less_complete_summary(row, before.get(_key(row)))]
+    return SummaryBatch(build_job_summary_table(good), len(rows) - len(good))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
     return row["cluster"], row["job_id"], row["start_ns"]
 
 
-def is_less_complete(row: Row, before: Mapping[str, Any] | None) -> bool:
+def is_less_complete_summary(row: Row, before: Mapping[str, Any] | None) -> bool:
     """Whether a summary made now knows less than the one there is: raw records are kept for days, summaries for ever.
     It lacks a figure that was known, or counts less traffic by the same layer."""
     if before is None:

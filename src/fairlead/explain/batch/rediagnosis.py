@@ -19,13 +19,13 @@ import fairlead
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE, build_empty
 from fairlead.explain.batch.pieces import open_piece_lake
-from fairlead.explain.batch.reanalysis import find_job_stretches
+from fairlead.explain.batch.reanalysis import find_reanalysis_stretches
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS
 from fairlead.explain.diagnosing.diagnosis_step import diagnose_phases
-from fairlead.explain.diagnosing.lake_phases import detect_job_phases
+from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
 from fairlead.explain.diagnosing.recorded_io import read_recorded_io
-from fairlead.explain.questions.lake_queries import build_day_filter, list_rows
+from fairlead.explain.questions.lake_queries import build_day_filter, list_query_rows
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.store.tables import conform_table
@@ -66,7 +66,7 @@ def _label_of_this() -> str:
     return f"{fairlead.__version__}-{DIAGNOSIS_VERSION}"
 
 
-def rediagnose_jobs(
+def run_rediagnosis(
     workers: Workers,
     root: str,
     span: Span,
@@ -87,7 +87,7 @@ def rediagnose_jobs(
     lake = open_piece_lake(root, memory)
     counts = {"jobs": 0, "phases": 0, "findings": 0, "withdrawn": 0, "kept": 0}
     with lake.writer(shard, wait_s=wait_s) as writer:
-        cut = find_job_stretches(lake, span)
+        cut = find_reanalysis_stretches(lake, span)
         before = 0
         for half, (name, work) in enumerate((("phases", _detect_stretch_phases), ("findings", _judge_stretch_phases))):
             wanted = [one for one in cut if not writer.known(_stream_of(name, label, one))]
@@ -132,7 +132,7 @@ def _detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_
     """Phases of the jobs that began in one stretch, not judged yet. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
-    made = detect_job_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else build_empty(PHASE)
+    made = detect_lake_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else build_empty(PHASE)
     there = {_run(row) for row in _phases(lake, stretch).select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     new = {_run(row) for row in made.select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     return DiagnosisBatch((made,) if made.num_rows else (), kept=len(there - new))
@@ -154,7 +154,7 @@ def _judge_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_n
 
 
 def _jobs(lake: Any, stretch: Span, now_ns: int) -> list[dict[str, Any]]:
-    return list_rows(
+    return list_query_rows(
         lake.query(
             f"SELECT * EXCLUDE (day) FROM jobs WHERE start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns}"
             f" AND {build_day_filter(stretch)} AND end_ns >= start_ns AND end_ns <= {now_ns - LAG_NS}"

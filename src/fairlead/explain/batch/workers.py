@@ -64,7 +64,7 @@ class DaskWorkers:
         futures: dict[Any, P] = {
             # Not pure: a result that another run left in the scheduler is of the lake as it was then.
             self._client.submit(
-                run_checked, fairlead.__version__, function, piece, dict(fixed), pure=False, retries=RETRIES
+                run_on_worker, fairlead.__version__, function, piece, dict(fixed), pure=False, retries=RETRIES
             ): piece
             for piece in pieces
         }
@@ -85,7 +85,7 @@ class DaskWorkers:
             self._client.cancel(list(futures))
 
 
-def run_checked(version: str, function: Callable[..., R], piece: object, fixed: Mapping[str, object]) -> R:
+def run_on_worker(version: str, function: Callable[..., R], piece: object, fixed: Mapping[str, object]) -> R:
     """What a worker runs. Raises UsageError when it is of another fairlead."""
     if version != fairlead.__version__:
         raise UsageError(
@@ -188,7 +188,7 @@ def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
     with _settings_of_dask():
         distributed = _imported("distributed")
         with ExitStack() as held:
-            cluster = held.enter_context(create_slurm_cluster(asked, _kept_certificates(asked, distributed, held)))
+            cluster = held.enter_context(create_slurm_workers(asked, _kept_certificates(asked, distributed, held)))
             cluster.scale(jobs=count or asked.jobs)
             with distributed.Client(cluster, set_as_default=False) as client:
                 try:
@@ -219,7 +219,7 @@ def _kept_certificates(asked: Slurm, distributed: Any, held: ExitStack) -> Any:
     return distributed.Security(require_encryption=True, tls_ca_file=str(paths["cert"]), **roles)
 
 
-def create_slurm_cluster(asked: Slurm, security: Any = None) -> Any:
+def create_slurm_workers(asked: Slurm, security: Any = None) -> Any:
     """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue is lacking."""
     jobqueue = _imported("dask_jobqueue")
     options: dict[str, Any] = {

@@ -20,16 +20,22 @@ from typing import Any, Protocol
 from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, JobData, Row, build_summary_table, summarise_job
+from fairlead.explain.analysis.job_summary import (
+    ANALYSIS_VERSION,
+    JobData,
+    Row,
+    build_job_summary,
+    build_job_summary_table,
+)
 from fairlead.explain.diagnosing.diagnosis_step import StepResult, diagnose_jobs
-from fairlead.explain.diagnosing.ended_jobs import STAND_IN, select_complete_jobs
-from fairlead.explain.diagnosing.program_profiles import build_updated_profiles
+from fairlead.explain.diagnosing.ended_jobs import STAND_IN, select_complete_ended_jobs
+from fairlead.explain.diagnosing.program_profiles import update_program_profiles
 from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 from fairlead.explain.diagnosing.rounds import Rounds
 from fairlead.explain.diagnosing.running_jobs import EVERY_NS, build_running_summaries, select_due_running_jobs
 from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
-from fairlead.explain.diagnosing.settings import Diagnosis, build_limits
-from fairlead.explain.diagnosing.site_file import read_system_site
+from fairlead.explain.diagnosing.settings import Diagnosis, build_diagnosis_limits
+from fairlead.explain.diagnosing.site_file import read_system_site_file
 
 LAG_NS = 120 * NS_PER_S
 """After its end a job's records get this long to arrive before it is summarised."""
@@ -64,7 +70,7 @@ class Step:
     findings: int = 0
 
 
-def run(config: Any, stop: threading.Event) -> None:
+def run_analysis_loop(config: Any, stop: threading.Event) -> None:
     """Steps every `config.analysis.every_s` until `stop`. Raises LakeError when the lake cannot be opened."""
     from fairlead.store.lake import Lake
 
@@ -74,9 +80,9 @@ def run(config: Any, stop: threading.Event) -> None:
             return
     lake = Lake.open(root, memory=config.server.memory)
     every_ns, running_ns = (int(s * NS_PER_S) for s in (config.analysis.every_s, config.analysis.running_s))
-    rounds = Rounds(config.diagnosis, read_system_site(config.server.site))
+    rounds = Rounds(config.diagnosis, read_system_site_file(config.server.site))
     with lake.writer(config.analysis.shard, wait_s=30.0) as writer:
-        take_site(writer, config.server.site)
+        write_site_mappings(writer, config.server.site)
         whole_ns = flushed_ns = 0
         while not stop.is_set():
             now_ns = clock.now_ns()
@@ -106,7 +112,7 @@ def run(config: Any, stop: threading.Event) -> None:
             stop.wait(min(config.analysis.every_s, QUICK_S))
 
 
-def take_site(writer: Output, file: str) -> bool:
+def write_site_mappings(writer: Output, file: str) -> bool:
     """Writes the mappings of the site file into the lake, once for each content; False when they are there already or
     no file is set. Raises ConfigError, InputError."""
     if not file:
@@ -141,11 +147,11 @@ def summarise_ended_jobs(
     jobs that run, each again after `running_ns`. Findings go with the summaries of ended jobs in one batch, as
     `diagnosis` says (None: as by default). Raises LakeError."""
     diagnosis = diagnosis or Diagnosis()
-    jobs = select_complete_jobs(lake, now_ns, within_ns=lag_ns, most=most)
+    jobs = select_complete_ended_jobs(lake, now_ns, within_ns=lag_ns, most=most)
     if not quick:
         jobs += select_due_jobs(lake, now_ns, lag_ns=lag_ns, most=most - len(jobs)) if len(jobs) < most else []
     looked = read_recorded_io(lake, jobs)
-    rows = [summarise_job(data, now_ns) for data in looked]
+    rows = [build_job_summary(data, now_ns) for data in looked]
     running = (
         []
         if quick
@@ -154,11 +160,11 @@ def summarise_ended_jobs(
     found = _diagnosed(lake, jobs, looked, now_ns, diagnosis, peaks)
     if rows or running:
         batch = writer.batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
-        batch.add(build_summary_table([*rows, *running]))
+        batch.add(build_job_summary_table([*rows, *running]))
         for table in found.rows if found is not None else ():
             batch.add(table)
         if found is not None:
-            batch.add(build_updated_profiles(lake, build_summary_table(rows), found.phases, _again(jobs), now_ns))
+            batch.add(update_program_profiles(lake, build_job_summary_table(rows), found.phases, _again(jobs), now_ns))
         batch.commit()
     return Step(len(rows), len(jobs) == most, len(running), len(found.told) if found is not None else 0)
 
@@ -179,7 +185,9 @@ def _diagnosed(
 ) -> StepResult | None:
     if not diagnosis.on or not jobs:
         return None
-    return diagnose_jobs(lake, looked, now_ns, limits=build_limits(diagnosis), peaks=peaks, again=_again(jobs))
+    return diagnose_jobs(
+        lake, looked, now_ns, limits=build_diagnosis_limits(diagnosis), peaks=peaks, again=_again(jobs)
+    )
 
 
 def _again(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -189,7 +197,7 @@ def _again(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def build_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
     """Summaries of rows of `jobs` as of `now_ns`, in their order. Raises LakeError."""
-    return [summarise_job(data, now_ns) for data in read_recorded_io(lake, jobs)]
+    return [build_job_summary(data, now_ns) for data in read_recorded_io(lake, jobs)]
 
 
 _AMOUNT = """coalesce(read_bytes, 0)::HUGEINT + coalesce(write_bytes, 0) + coalesce(read_ops, 0)

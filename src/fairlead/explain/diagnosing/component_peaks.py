@@ -45,7 +45,7 @@ def find_known_peaks(
     return known
 
 
-def compute_usual_waits(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]]) -> Peaks:
+def compute_usual_component_waits(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]]) -> Peaks:
     """Mean wait of a request, seconds, in the median hour of the week before, where waits are counted."""
     asked = {kind: list(names) for kind, names in served.items() if names}
     if not asked:

@@ -17,19 +17,19 @@ import pyarrow as pa
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows, parse_findings
 from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
-from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_phases
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_by_expectation
 from fairlead.explain.analysis.diagnosis import Advise, build_job_findings
 from fairlead.explain.analysis.history.usual_figures import compute_usual_figures
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Attribution
 from fairlead.explain.analysis.job_summary import JobData
 from fairlead.explain.diagnosing.job_advice import Advising
-from fairlead.explain.diagnosing.lake_phases import detect_job_phases
-from fairlead.explain.diagnosing.phase_scenes import build_scenes, build_victims
+from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
+from fairlead.explain.diagnosing.phase_scenes import build_phase_scenes, build_scene_victims
 from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 from fairlead.explain.diagnosing.settings import Limits
 from fairlead.explain.questions.past_phases import History
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.store.tables import conform_table
 
 OF_JOBS = "job."
@@ -64,7 +64,7 @@ def diagnose_jobs(
     before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
     LakeError."""
     jobs = [data.job for data in looked]
-    phases = detect_job_phases(lake, looked, now_ns)
+    phases = detect_lake_phases(lake, looked, now_ns)
     return diagnose_phases(lake, phases, jobs, now_ns, limits=limits, peaks=peaks, again=again)
 
 
@@ -84,8 +84,8 @@ def diagnose_phases(
     if phases.num_rows:
         history = History(lake, phases)
         said = _judge_jobs(history)
-        phases = with_judgement(phases, said)
-        advise = Advising(lake, phases, history, load_advice())
+        phases = add_judgement_columns(phases, said)
+        advise = Advising(lake, phases, history, load_advice_set())
         told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
     withdrawn = _find_obsolete_findings(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
@@ -96,12 +96,12 @@ def diagnose_phases(
 
 def _judge_jobs(history: History) -> PhaseJudgement:
     """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
-    parts = [judge_phases(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
+    parts = [judge_by_expectation(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
     names = PhaseJudgement.__dataclass_fields__
     return PhaseJudgement(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
 
 
-def with_judgement(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
+def add_judgement_columns(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
     """Rows of PHASE with what a detector says of them; null where it knows nothing."""
     columns = {"expected_s": said.expected_s, "lost_s": said.lost_s, "abnormal": said.confidence}
     made = {name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()}
@@ -133,7 +133,7 @@ def _told(
         return []
     usual = [compute_usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
-    for at, scene in build_scenes(lake, build_victims(phases, rows, usual), own=phases, peaks=peaks):
+    for at, scene in build_phase_scenes(lake, build_scene_victims(phases, rows, usual), own=phases, peaks=peaks):
         cause = attribute_phase(scene)
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause

@@ -24,7 +24,7 @@ _SERVERS = ("forwarder", "target", "mds")
 _BEFORE_NS = 60 * NS_PER_S
 
 
-def select_complete_jobs(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Mapping[str, Any]]:
+def select_complete_ended_jobs(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Mapping[str, Any]]:
     """Rows of `jobs` that ended less than `within_ns` ago, have no summary of that end, and whose nodes and servers
     have all told of a time after it. The earliest end first. `again`: it has a summary of another end. Raises
     LakeError."""

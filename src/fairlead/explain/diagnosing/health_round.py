@@ -34,7 +34,7 @@ from fairlead.explain.diagnosing.served_by import Tables
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.questions.component_loads import read_component_loads
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.store.tables import conform_table
 
 BEYOND_NS = 10 * MINUTE_NS
@@ -45,7 +45,7 @@ LEAST_WINDOW_S = 5.0
 """No window is shorter, however short an incident may be: in less there is too little to tell a rate by."""
 
 
-def build_health_limits(settings: Diagnosis) -> HealthLimits:
+def build_health_round_limits(settings: Diagnosis) -> HealthLimits:
     """The limits of a site's settings. An incident is seen in two windows at least, so windows are no longer than half
     of the least duration."""
     minimum_s = settings.least_minutes * 60.0
@@ -60,9 +60,9 @@ def _compute_health_span(now_ns: int, limits: HealthLimits) -> Span:
     return Span(end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS, end)
 
 
-def compute_learning_end(now_ns: int, settings: Diagnosis) -> int:
+def compute_health_learning_end(now_ns: int, settings: Diagnosis) -> int:
     """What a look at this time knows of the days before ends here: the whole hour before it begins."""
-    return _compute_health_span(now_ns, build_health_limits(settings)).from_ns // HOUR_NS * HOUR_NS
+    return _compute_health_span(now_ns, build_health_round_limits(settings)).from_ns // HOUR_NS * HOUR_NS
 
 
 def run_health_round(
@@ -76,10 +76,10 @@ def run_health_round(
     span: Span | None = None,
 ) -> int:
     """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
-    `read_past_peaks` before `compute_learning_end`, read here unless given; `span`: what is looked at (default:
+    `read_past_peaks` before `compute_health_learning_end`, read here unless given; `span`: what is looked at (default:
     `_compute_health_span`). Raises LakeError."""
-    limits = build_health_limits(settings)
-    before = compute_learning_end(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
+    limits = build_health_round_limits(settings)
+    before = compute_health_learning_end(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
     span = _compute_health_span(now_ns, limits) if span is None else span
     end = span.to_ns
     if past is None:
@@ -125,7 +125,7 @@ def _read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
 
 
 def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
-    return build_advice(load_advice(), rule, verdict, facts, layer=layer)
+    return build_advice(load_advice_set(), rule, verdict, facts, layer=layer)
 
 
 def _write_health(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.tables import PHASE, batch_of
-from fairlead.explain.analysis.advice import FACTS, AdviceSet, Gain, build_advice, select_entries
+from fairlead.explain.analysis.advice import FACTS, AdviceSet, Gain, build_advice, select_advice
 from fairlead.explain.analysis.gains import estimate_gains, estimate_usual_gain
 from fairlead.explain.diagnosing.served_by import Tables
 from fairlead.explain.questions.past_phases import History
@@ -37,7 +37,7 @@ class Advising:
 
     def __call__(self, rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
         """What to do about a finding of `rule` and `verdict`."""
-        wanted = {one.gain for one in select_entries(self._advice, rule, verdict, layer) if one.gain}
+        wanted = {one.gain for one in select_advice(self._advice, rule, verdict, layer) if one.gain}
         known = {name: value for name, value in facts.items() if name in FACTS}
         gains = self._gains(rule, verdict, facts, wanted) if wanted else []
         return build_advice(self._advice, rule, verdict, known, layer=layer, gains=gains)

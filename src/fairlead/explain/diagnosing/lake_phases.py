@@ -16,7 +16,7 @@ from fairlead.core.model.tables import PHASE, build_empty
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
-from fairlead.explain.diagnosing.recorded_io import ASKED, build_query_parameters, split_by_number
+from fairlead.explain.diagnosing.recorded_io import ASKED, build_recorded_io_parameters, split_recorded_rows
 from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
@@ -25,7 +25,7 @@ FINEST_NS = 1_000_000
 _HOUR_NS = 3600 * NS_PER_S
 
 
-def detect_job_phases(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
+def detect_lake_phases(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
     """Rows of PHASE of these jobs, job by job in their order. Raises LakeError."""
     known = [data for data in looked if data.series.num_rows or data.nodes_traffic is not None]
     if not known:
@@ -44,7 +44,7 @@ def _words(known: Sequence[JobData], around_ns: int) -> tuple[dict[str, object],
         (str(data.job["job_id"]), _ns(data.job, "start_ns") - around_ns, _ns(data.job, "end_ns") + around_ns)
         for data in known
     ]
-    return build_query_parameters(spans), min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
+    return build_recorded_io_parameters(spans), min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
 
 
 def _ns(job: Mapping[str, Any], name: str) -> int:
@@ -77,7 +77,7 @@ def _edges(lake: Tables, known: Sequence[JobData]) -> dict[int, pa.Table]:
             f" GROUP BY number, kind, ops.start_ns // {FINEST_NS} ORDER BY number, start_ns, kind",
             {**words, "numbers": mine, "other": "metadata"},
         )
-        found |= split_by_number(rows)
+        found |= split_recorded_rows(rows)
     return found
 
 

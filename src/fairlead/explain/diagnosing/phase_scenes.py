@@ -20,9 +20,9 @@ from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSp
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.history.usual_figures import UsualFigures
 from fairlead.explain.analysis.interference.scene import Scene, Victim
-from fairlead.explain.diagnosing.component_peaks import Peaks, compute_usual_waits, find_known_peaks
+from fairlead.explain.diagnosing.component_peaks import Peaks, compute_usual_component_waits, find_known_peaks
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
-from fairlead.explain.questions.component_loads import read_rollup
+from fairlead.explain.questions.component_loads import read_component_rollup
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
 from fairlead.store.tables import conform_table
@@ -60,7 +60,9 @@ class Around:
     waits: Peaks = field(default_factory=dict)
 
 
-def build_victims(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigures] | None = None) -> list[Victim]:
+def build_scene_victims(
+    phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigures] | None = None
+) -> list[Victim]:
     """The judged rows of PHASE at these places as victims; `usual`: what runs like each ask for, where it is known."""
     wanted = phases.take(pa.array(rows, pa.int64()))
     usual = [UsualFigures()] * len(rows) if usual is None else usual
@@ -89,19 +91,19 @@ def build_victims(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFi
     ]
 
 
-def build_scenes(
+def build_phase_scenes(
     lake: Tables, victims: Sequence[Victim], *, own: pa.Table | None = None, peaks: Mapping[str, float] | None = None
 ) -> Iterator[tuple[int, Scene]]:
     """The place of each victim in the list, and its scene, window after window. `own`: rows of PHASE that are not in
     the lake yet. `peaks`: known peak of a kind of component. Raises LakeError."""
-    for window in build_windows(victims):
+    for window in build_scene_windows(victims):
         mine = [victims[at] for at in window.victims]
         around = _around(lake, window, mine, own, peaks or {})
         for at in window.victims:
-            yield at, build_scene(victims[at], window, around)
+            yield at, build_phase_scene(victims[at], window, around)
 
 
-def build_windows(victims: Sequence[Victim]) -> list[Window]:
+def build_scene_windows(victims: Sequence[Victim]) -> list[Window]:
     """Victims whose surroundings overlap, together; in the order of time."""
     spans = []
     for at, victim in enumerate(victims):
@@ -153,11 +155,11 @@ def _around(
         jobs=_jobs(lake, window, names),
         incidents=_incidents(lake, window, served),
         peaks=find_known_peaks(lake, window.from_ns, served, peaks),
-        waits=compute_usual_waits(lake, window.from_ns, served),
+        waits=compute_usual_component_waits(lake, window.from_ns, served),
     )
 
 
-def build_scene(victim: Victim, window: Window, around: Around) -> Scene:
+def build_phase_scene(victim: Victim, window: Window, around: Around) -> Scene:
     """What of a window's surroundings belongs to one victim: its own components, and the jobs that were at them."""
     length = min(max(victim.end_ns - victim.start_ns, LEAST_AROUND_NS), MOST_AROUND_NS)
     begin = (victim.start_ns - length) // window.interval_ns * window.interval_ns
@@ -262,12 +264,12 @@ def _read_component_loads(
         return build_empty(ROLLUP)
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in KINDS)
     words = {**{f"k_{kind}": kind for kind in KINDS}, **{f"{kind}_ids": list(served[kind]) for kind in KINDS}}
-    return read_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
+    return read_component_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
 
 
 def _read_job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
     """Rows of ROLLUP of these jobs, by layer."""
-    return read_rollup(
+    return read_component_rollup(
         lake,
         Span(from_ns, to_ns),
         interval_ns,

@@ -16,12 +16,12 @@ from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_empty
 from fairlead.explain.analysis.history.profiles import (
     Key,
     Profile,
-    build_profile_rows,
-    build_profiles,
-    get_profile_key,
-    merge_profiles,
-    read_profiles,
-    subtract_profile,
+    build_run_profile_rows,
+    build_run_profiles,
+    get_run_profile_key,
+    merge_run_profiles,
+    read_run_profiles,
+    subtract_run_profile,
 )
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.past_phases import LATEST
@@ -31,24 +31,24 @@ REACH_NS = 400 * DAY_NS
 """A category nothing ran of for so long begins anew."""
 
 
-def build_updated_profiles(
+def update_program_profiles(
     lake: Tables, summaries: pa.Table, phases: pa.Table, again: Sequence[Mapping[str, Any]], now_ns: int
 ) -> pa.RecordBatch:
     """Rows of PROFILE of the categories of these runs (rows of JOB_SUMMARY and PHASE that the lake need not hold yet).
     `again`: rows of `jobs` of those that may have been counted before. Raises LakeError."""
-    new = {get_profile_key(one): one for one in build_profiles(summaries, phases)}
-    old = {get_profile_key(one): one for one in build_profiles(*_counted(lake, again))}
+    new = {get_run_profile_key(one): one for one in build_run_profiles(summaries, phases)}
+    old = {get_run_profile_key(one): one for one in build_run_profiles(*_counted(lake, again))}
     stored, told_ns = _stored(lake, [*new, *old], now_ns)
     made = []
     for key in sorted({*new, *(key for key in old if key in stored)}, key=repr):
         one = stored.get(key)
         if one is not None and key in old:
-            one = subtract_profile(one, old[key])
+            one = subtract_run_profile(one, old[key])
         if key in new:
-            one = new[key] if one is None or not one.runs else merge_profiles(one, new[key])
+            one = new[key] if one is None or not one.runs else merge_run_profiles(one, new[key])
         if one is not None:
             made.append(one)
-    return build_profile_rows(made, max(now_ns, told_ns + 1))
+    return build_run_profile_rows(made, max(now_ns, told_ns + 1))
 
 
 def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
@@ -83,6 +83,6 @@ def _stored(lake: Tables, keys: Sequence[Key], now_ns: int) -> tuple[dict[Key, P
     )
     wanted = set(keys)
     return (
-        {get_profile_key(one): one for one in read_profiles(found) if get_profile_key(one) in wanted},
+        {get_run_profile_key(one): one for one in read_run_profiles(found) if get_run_profile_key(one) in wanted},
         max(found["made_ns"].to_pylist(), default=0),
     )

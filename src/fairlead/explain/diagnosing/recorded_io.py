@@ -17,14 +17,14 @@ from fairlead.core.errors import FairleadError, LakeError
 from fairlead.core.model.tables import JOBS
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.job_summary import SERIES, JobData
-from fairlead.explain.analysis.node_intervals import attribute_traffic, build_placements
+from fairlead.explain.analysis.node_intervals import attribute_node_traffic, build_node_placements
 from fairlead.explain.diagnosing.served_by import (
     DAY_NS,
     Tables,
     build_day_condition,
-    find_counting_components,
-    find_file_targets,
-    find_mapped_forwarders,
+    find_serving_components,
+    find_serving_forwarders,
+    find_serving_targets,
 )
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
@@ -33,7 +33,7 @@ LONGEST_S = 1_000_000
 TOGETHER_NS = 2 * DAY_NS
 """Jobs that lie within so long share their queries: files of other days are not opened for one of them."""
 ASKED = "(SELECT unnest($ids) AS id, unnest($begins) AS begin_ns, unnest($ends) AS end_ns, unnest($numbers) AS number)"
-"""Jobs as rows, of what `build_query_parameters` makes."""
+"""Jobs as rows, of what `build_recorded_io_parameters` makes."""
 MOST_AT_ONCE = 1 << 50
 """Bytes or operations of one job in one interval: what says more is a broken counter, and not known."""
 _MINUTE_NS = 60 * NS_PER_S
@@ -47,7 +47,7 @@ def read_recorded_io(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[Jo
     looked for among the hours first: most of many old jobs left no record. Raises LakeError."""
     silent = _silent(lake, [job for job in jobs if not job.get("recorded")])
     found = {at: _nothing(job) for at, job in enumerate(jobs) if job["job_id"] in silent}
-    for near in group_jobs_by_time(jobs, [at for at in range(len(jobs)) if at not in found]):
+    for near in group_recorded_jobs(jobs, [at for at in range(len(jobs)) if at not in found]):
         try:
             made = _data_of(lake, [jobs[at] for at in near])
         except LakeError:
@@ -59,7 +59,7 @@ def read_recorded_io(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[Jo
     return [found[at] for at in range(len(jobs))]
 
 
-def group_jobs_by_time(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[list[int]]:
+def group_recorded_jobs(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[list[int]]:
     """These places in groups of jobs that lie near each other in time; a long job is alone."""
     groups: list[list[int]] = []
     first = 0
@@ -74,7 +74,7 @@ def group_jobs_by_time(jobs: Sequence[Mapping[str, Any]], places: Sequence[int])
     return groups
 
 
-def build_query_parameters(jobs: Sequence[tuple[str, int, int]]) -> dict[str, object]:
+def build_recorded_io_parameters(jobs: Sequence[tuple[str, int, int]]) -> dict[str, object]:
     """Parameters of `ASKED`: number, begin and end of each job, numbered in their order."""
     return {
         "ids": [name for name, _, _ in jobs],
@@ -84,7 +84,7 @@ def build_query_parameters(jobs: Sequence[tuple[str, int, int]]) -> dict[str, ob
     }
 
 
-def split_by_number(rows: pa.Table) -> dict[int, pa.Table]:
+def split_recorded_rows(rows: pa.Table) -> dict[int, pa.Table]:
     """Rows sorted by `number`, cut at its changes."""
     if not rows.num_rows:
         return {}
@@ -139,9 +139,9 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
         )
         for job in jobs
     ]
-    asked = build_query_parameters(spans)
+    asked = build_recorded_io_parameters(spans)
     low, high = min(first for _, first, _ in spans), max(last for _, _, last in spans)
-    series = split_by_number(
+    series = split_recorded_rows(
         lake.query(
             f"SELECT number, ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup JOIN {ASKED} asked"
             " ON rollup.id = asked.id AND ts_ns >= asked.begin_ns AND ts_ns < asked.end_ns"
@@ -152,7 +152,7 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
         )
     )
     layers = [set(series[at]["layer"].to_pylist()) if at in series else set() for at in range(len(jobs))]
-    counted = find_counting_components(lake, ASKED, asked, low, high)
+    counted = find_serving_components(lake, ASKED, asked, low, high)
     operations = _operations(lake, asked, layers, low, high)
     found = []
     for at, job in enumerate(jobs):
@@ -160,8 +160,8 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
         life = (int(job["start_ns"]), int(job["end_ns"]))
         span = {"job": spans[at][0], "from": spans[at][1], "to": spans[at][2]}
         forwarders, targets = counted.get((at, "forwarder")), counted.get((at, "target"))
-        routed = find_mapped_forwarders(lake, nodes, *life) if not forwarders else None
-        striped = find_file_targets(lake, span, *life) if not targets else None
+        routed = find_serving_forwarders(lake, nodes, *life) if not forwarders else None
+        striped = find_serving_targets(lake, span, *life) if not targets else None
         found.append(
             JobData(
                 job=job,
@@ -218,7 +218,7 @@ def _operations(
             " ORDER BY number, node, rank, file_id",
             {name: [asked[name][at] for at in mine] for name in names},
         )
-        found |= {at: part.drop_columns(["number"]) for at, part in split_by_number(rows).items()}
+        found |= {at: part.drop_columns(["number"]) for at, part in split_recorded_rows(rows).items()}
     return found
 
 
@@ -240,7 +240,7 @@ def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], i
         " AND list_has_any(nodes, $nodes)",
         {"from": begin, "to": end, "nodes": list(nodes)},
     )
-    found = attribute_traffic(moved, build_placements(beside.select(JOBS.schema.names)))
+    found = attribute_node_traffic(moved, build_node_placements(beside.select(JOBS.schema.names)))
     mine = pc.equal(found.job_id, str(job["job_id"])).fill_null(False).to_numpy(zero_copy_only=False)
     rows = pa.array(found.row[mine])
     columns = {"ts_ns": moved["ts_ns"].take(rows), "layer": pa.array(["pfs_client"] * len(rows), pa.string())}

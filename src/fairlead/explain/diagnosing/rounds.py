@@ -13,7 +13,7 @@ from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
-from fairlead.explain.diagnosing.health_round import compute_learning_end, run_health_round
+from fairlead.explain.diagnosing.health_round import compute_health_learning_end, run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.diagnosing.system_round import run_system_round
 
@@ -37,7 +37,7 @@ class Rounds:
         written = 0
         if now_ns >= self._next_health_ns:
             begun = clock.monotonic_s()
-            past = self._peaks(lake, compute_learning_end(now_ns, self.settings))
+            past = self._peaks(lake, compute_health_learning_end(now_ns, self.settings))
             written += run_health_round(lake, writer, now_ns, self.settings, self.site.peaks, past=past)
             rest = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
             self._next_health_ns = now_ns + int(rest * NS_PER_S)

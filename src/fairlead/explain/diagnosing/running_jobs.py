@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, summarise_running_job
+from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, build_running_job_summary
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
-from fairlead.explain.questions.node_estimates import BY_JOB, estimate_by_node
-from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
+from fairlead.explain.questions.node_estimates import BY_JOB, estimate_jobs_by_node
+from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_account_running
 from fairlead.explain.questions.span import Span
 
 EVERY_NS = 600 * NS_PER_S
@@ -55,7 +55,7 @@ def select_due_running_jobs(
             "first_day": max(now_ns - LONGEST_RUN_NS, 0) // DAY_NS,
         },
     )
-    return [job for job in found.to_pylist() if is_running(job, now_ns)]
+    return [job for job in found.to_pylist() if is_account_running(job, now_ns)]
 
 
 def build_running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
@@ -84,7 +84,7 @@ def build_running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now
         mine = series.get(name, counted.slice(0, 0))
         mine = mine.filter(pc.greater(mine["ts_ns"], int(job["start_ns"]) - _HOUR_NS))
         rows.append(
-            summarise_running_job(
+            build_running_job_summary(
                 JobData(
                     job=job,
                     series=mine,
@@ -121,7 +121,7 @@ def _estimated(
     if not jobs or any(name in BY_JOB for name in pc.unique(counted["layer"]).to_pylist()):
         return {}
     span = Span(min(int(job["start_ns"]) for job in jobs), now_ns)
-    found = estimate_by_node(lake, span, [str(job["job_id"]) for job in jobs])
+    found = estimate_jobs_by_node(lake, span, [str(job["job_id"]) for job in jobs])
     return {(row["id"], row["start_ns"]): _one(row) for row in found.to_pylist()}
 
 

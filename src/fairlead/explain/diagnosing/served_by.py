@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.file_targets import find_placed_targets, list_path_suffixes
-from fairlead.explain.analysis.node_intervals import build_intervals
+from fairlead.explain.analysis.file_targets import list_path_suffixes, match_file_targets
+from fairlead.explain.analysis.node_intervals import build_node_intervals
 
 DAY_NS = 86_400 * NS_PER_S
 _HOUR_NS = 3600 * NS_PER_S
@@ -37,7 +37,7 @@ def build_day_condition(begin_ns: int, end_ns: int) -> str:
     return f"day >= DATE '1970-01-01' + {low} AND day <= DATE '1970-01-01' + {high}"
 
 
-def find_counting_components(
+def find_serving_components(
     lake: Tables, asked: str, words: Mapping[str, object], low: int, high: int
 ) -> dict[tuple[int, str], list[str]]:
     """Forwarders and targets that counted each of the jobs `asked` for (SQL whose rows are jobs, and its parameters;
@@ -55,7 +55,7 @@ def find_counting_components(
     return names
 
 
-def find_mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) -> list[str] | None:
+def find_serving_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) -> list[str] | None:
     """Forwarders a job's nodes were mapped to while it ran; None where that is not known."""
     if not nodes:
         return None
@@ -64,12 +64,12 @@ def find_mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: 
         " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
         {"from": begin, "to": end, "nodes": list(nodes)},
     )
-    routes = build_intervals(mapping.select(MAPPING.schema.names))
+    routes = build_node_intervals(mapping.select(MAPPING.schema.names))
     held = (routes.from_ns < end) & (routes.to_ns > begin)
     return sorted(set(routes.b.filter(pa.array(held)).to_pylist())) or None
 
 
-def find_file_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
+def find_serving_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
     """Targets a job's files lie on (`span`: `job`, and `from` and `to` in whole minutes): as fairlead's forwarders
     placed them (rows of `mapping` of kind `file_targets`), else as their layouts say. None where a file's targets
     cannot be named."""
@@ -83,7 +83,7 @@ def find_file_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: in
     )
     if not files.num_rows or files.num_rows > MOST_FILES:
         return None
-    by_file = find_placed_targets(files, _placed(lake, files, end))
+    by_file = match_file_targets(files, _placed(lake, files, end))
     placed = {name for names in by_file.values() for name in names}
     rest = [number for number in files["file_id"].to_pylist() if number not in by_file]
     striped = _striped(lake, rest)

@@ -41,6 +41,6 @@ class Limits:
     least_lost_share: float = 0.2
 
 
-def build_limits(settings: Diagnosis) -> Limits:
+def build_diagnosis_limits(settings: Diagnosis) -> Limits:
     """The limits these settings say."""
     return Limits(settings.confidence, settings.least_lost_s, settings.least_lost_share)

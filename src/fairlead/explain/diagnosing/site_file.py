@@ -1,4 +1,4 @@
-"""The site file of a server, read for its questions. Not here: its mappings (`analysis_loop.take_site`)."""
+"""The site file of a server, read for its questions. Not here: its mappings (`analysis_loop.write_site_mappings`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairlead.explain.analysis.system.site import SystemSite
 
 
-def read_site_facts(file: str) -> SiteFacts | None:
+def read_site_file_facts(file: str) -> SiteFacts | None:
     """Facts of the site file; None where none is set. Raises ConfigError, InputError."""
     if not file:
         return None
@@ -23,7 +23,7 @@ def read_site_facts(file: str) -> SiteFacts | None:
     return find_facts(_site(file), expand_hostlist)
 
 
-def read_system_site(file: str) -> SystemSite:
+def read_system_site_file(file: str) -> SystemSite:
     """What a look at the whole system wants to know of the site file; nothing is told where none is set. Raises
     ConfigError, InputError."""
     from fairlead.explain.analysis.system.site import SystemSite, build_system_site

@@ -21,13 +21,13 @@ from fairlead.explain.analysis.system.findings import (
     DAILY,
     HOURLY,
     find_system_findings,
-    list_kinds_read,
-    list_tables_read,
+    list_system_finding_kinds,
+    list_system_finding_tables,
 )
 from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.questions.lake_queries import build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.store.tables import conform_table
 
 LATE_NS = 10 * MINUTE_NS
@@ -83,7 +83,7 @@ def run_system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, m
     for window in due[:most]:
         rules = HOURLY if window.length_ns == HOUR_NS else DAILY
         tables, unread = _tables(lake, window, rules)
-        found = find_system_findings(tables, site, window.from_ns, window.to_ns, only=rules, advice=load_advice())
+        found = find_system_findings(tables, site, window.from_ns, window.to_ns, only=rules, advice=load_advice_set())
         told = [_with_missing(one, unread) for one in found.told]
         batch = writer.batch(_stream_of(window), source="analysis")
         batch.add(build_finding_rows(sorted(told, key=lambda one: one.finding.id), now_ns))
@@ -122,7 +122,7 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa
     """What these rules read of a window, and what was not read of it and why; tables without rows in it are left out,
     and so are those with too many."""
     found, unread = {}, []
-    for name in list_tables_read(rules):
+    for name in list_system_finding_tables(rules):
         spec = TABLES[name]
         where = _CONDITION[name].format(begin=window.from_ns, end=window.to_ns)
         if spec.time_column is not None and name != "mapping":
@@ -130,7 +130,7 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa
         words: dict[str, object] = {}
         if name == "rollup":
             where += " AND kind IN (SELECT unnest($kinds)) AND (kind <> $whole OR job_id IS NULL)"
-            words = {"kinds": list_kinds_read(rules), "whole": "node"}
+            words = {"kinds": list_system_finding_kinds(rules), "whole": "node"}
         counted = query_lake(lake, f"SELECT count(*) AS n FROM {name} WHERE {where}", words)["n"][0].as_py()
         if 0 < counted <= MOST_ROWS:
             order = ", ".join(f'"{column}"' for column in spec.sort_by)

@@ -15,26 +15,26 @@ import pyarrow as pa
 from fairlead.core.model.tables import FINDING
 from fairlead.explain.analysis.overview.abnormal_jobs import OF_JOBS, count_abnormal_jobs
 from fairlead.explain.analysis.overview.jobs import (
-    count_by_core_hours,
-    count_modes,
-    main_mode,
-    rank_by_volume,
-    select_latest,
-    summarise_n_to_one,
-    summarise_population,
+    count_population_by_core_hours,
+    count_population_modes,
+    get_main_job_mode,
+    rank_population_by_volume,
+    select_latest_jobs,
+    summarise_job_population,
+    summarise_n_to_one_jobs,
 )
 from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
-from fairlead.explain.analysis.overview.requests import compute_bandwidth_and_iops, compute_shares_below
+from fairlead.explain.analysis.overview.requests import compute_request_scatter, compute_request_size_shares
 from fairlead.explain.questions import answers_behaviour as lines
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.distributions import DistributionCache, build_heat_map, build_utilisation_cdf
+from fairlead.explain.questions.distributions import DistributionCache, build_load_cdf, build_load_heat_map
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
 )
 from fairlead.explain.questions.machine import describe_machine
@@ -91,7 +91,7 @@ def describe_behaviour(
     jobs = every.filter(pa.array(start >= span.from_ns))
     if chosen and not jobs.num_rows:
         _unknown(lake, span, chosen)
-    points = compute_bandwidth_and_iops(jobs)
+    points = compute_request_scatter(jobs)
     causes, missing = _causes(lake, span, jobs)
     if not jobs.num_rows:
         missing.insert(0, "summaries: of no job that began in this time")
@@ -101,13 +101,13 @@ def describe_behaviour(
         user=user or None,
         program=program or None,
         project=project or None,
-        **list_rows(summarise_population(jobs))[0],
-        modes=_lines(count_modes(jobs), lines.ModeLine),
-        core_hours=_lines(count_by_core_hours(jobs), lines.ClassLine),
-        requests=_lines(compute_shares_below(jobs), lines.RequestLine),
-        n_to_one=_lines(summarise_n_to_one(jobs), lines.SharedLine),
-        users=_lines(rank_by_volume(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
-        programs=_lines(rank_by_volume(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
+        **list_query_rows(summarise_job_population(jobs))[0],
+        modes=_lines(count_population_modes(jobs), lines.ModeLine),
+        core_hours=_lines(count_population_by_core_hours(jobs), lines.ClassLine),
+        requests=_lines(compute_request_size_shares(jobs), lines.RequestLine),
+        n_to_one=_lines(summarise_n_to_one_jobs(jobs), lines.SharedLine),
+        users=_lines(rank_population_by_volume(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
+        programs=_lines(rank_population_by_volume(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
         points=_lines(_thinned(points), lines.RatePoint),
         points_of=points.num_rows,
         causes=_lines(causes, lines.CauseLine),
@@ -124,7 +124,7 @@ def describe_behaviour(
 
 
 def _lines(table: pa.Table, kind: type[_L]) -> list[_L]:
-    return msgspec.convert(list_rows(table), list[kind])  # type: ignore[valid-type]
+    return msgspec.convert(list_query_rows(table), list[kind])  # type: ignore[valid-type]
 
 
 def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
@@ -139,7 +139,7 @@ def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
         within=wide,
         began=wide,
     )
-    return select_latest(found)
+    return select_latest_jobs(found)
 
 
 def _names(columns: tuple[str, ...]) -> str:
@@ -181,7 +181,7 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
     last = last.slice(max(0, last.num_rows - limit))
     names = [name for name in lines.RunLine.__struct_fields__ if name not in ("seconds", "mode")]
     found = []
-    for row, mode in zip(list_rows(last), main_mode(last).to_pylist(), strict=True):
+    for row, mode in zip(list_query_rows(last), get_main_job_mode(last).to_pylist(), strict=True):
         seconds = None if row["end_ns"] is None else (row["end_ns"] - row["start_ns"]) / 1e9
         found.append(lines.RunLine(**{name: row[name] for name in names}, seconds=seconds, mode=mode))
     return found
@@ -223,8 +223,8 @@ def _machine(
 ) -> lines.Behaviour:
     """The same with how busy the machine was."""
     end = Span(max(span.from_ns, span.to_ns - _HEATED_NS), span.to_ns)
-    busy = build_utilisation_cdf(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("target"))
-    heat = build_heat_map(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("forwarder"))
+    busy = build_load_cdf(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("target"))
+    heat = build_load_heat_map(lake, end, kept, now_ns, peak_bytes_per_s=peaks.get("forwarder"))
     above, missing = None, list(answer.missing)
     if "mds" in peaks:
         above = _metadata(lake, end, peaks["mds"])

@@ -48,10 +48,10 @@ from fairlead.explain.questions.question import (
     Points,
     Question,
     TimeParameters,
-    resolve_live_span,
+    resolve_question_span,
 )
 from fairlead.explain.questions.restricted_lake import KeptFor, RestrictedLake
-from fairlead.explain.questions.visibility import must_be_for
+from fairlead.explain.questions.visibility import require_visible_question
 
 GROUP = "fairlead.questions"
 
@@ -204,7 +204,7 @@ def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int
 
 
 def _targets(asking: Asking, name: str, asked: TimeParameters, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return components.describe_targets(asking.lake, resolve_live_span(asking, asked, "5m", now_ns))
+    return components.describe_targets(asking.lake, resolve_question_span(asking, asked, "5m", now_ns))
 
 
 def _page_of(kind: str) -> Answering:
@@ -218,7 +218,7 @@ def _page_of(kind: str) -> Answering:
 
 
 def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
-    span = resolve_live_span(asking, asked, "5m", now_ns)
+    span = resolve_question_span(asking, asked, "5m", now_ns)
     server = name or asked.server
     return mds.describe_metadata_load(
         asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit, facts=asking.facts
@@ -234,8 +234,8 @@ def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: i
 
 def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     rates = asking.facts.ports if asking.facts else None
-    return network.list_ports(
-        asking.lake, resolve_live_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit
+    return network.list_network_ports(
+        asking.lake, resolve_question_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit
     )
 
 
@@ -249,19 +249,19 @@ def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: 
     if span.length_ns > 32 * 86400 * 10**9:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
     peak = asked.peak or asking.peaks.get("forwarder")
-    return distributions.build_heat_map(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+    return distributions.build_load_heat_map(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
 
 def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
     peak = asked.peak or asking.peaks.get("target")
-    return distributions.build_utilisation_cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+    return distributions.build_load_cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
 
 def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
     if name not in many_jobs.BY:
         raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
-    span = resolve_live_span(asking, asked, "1h", now_ns)
+    span = resolve_question_span(asking, asked, "1h", now_ns)
     return many_jobs.rank_consumers(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
 
 
@@ -413,7 +413,7 @@ def answer_question(
     """The answer, of the part of the lake that is for this reader's eyes. Raises UsageError, UnknownNameError,
     NotForYouError, LakeError."""
     wanted = list_questions()[question]
-    must_be_for(question, name, sight, None if question in QUESTIONS else wanted.decision)
+    require_visible_question(question, name, sight, None if question in QUESTIONS else wanted.decision)
     return wanted.run(_narrow_asking(asking, sight, now_ns), name, asked, sight, now_ns)
 
 
@@ -425,7 +425,7 @@ def _narrow_asking(asking: Asking, sight: Sight, now_ns: int) -> Asking:
     return replace(asking, lake=RestrictedLake(asking.lake, sight, kept, now_ns), kept=kept)
 
 
-def parse_parameters(question: str, words: dict[str, str]) -> msgspec.Struct:
+def parse_question_parameters(question: str, words: dict[str, str]) -> msgspec.Struct:
     """Parameters as text (a query string, options) → the struct of the question. Raises UsageError naming the wrong
     one."""
     kind = list_questions()[question].asked
@@ -436,7 +436,7 @@ def parse_parameters(question: str, words: dict[str, str]) -> msgspec.Struct:
         raise UsageError(f"a parameter is wrong: {error}", remedy=f"parameters: {known}") from error
 
 
-def format_parameters(asked: msgspec.Struct) -> dict[str, str]:
+def format_question_parameters(asked: msgspec.Struct) -> dict[str, str]:
     """The other way: parameters that are not the default, as text."""
     plain = msgspec.to_builtins(asked)
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in plain.items()}

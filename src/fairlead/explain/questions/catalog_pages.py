@@ -155,7 +155,7 @@ PAGE_QUESTIONS: dict[str, Question] = {
         ComponentAsked,
         answers_pages.ComponentLook,
         "One component of a layer.",
-        component.describe_component,
+        component.describe_component_page,
     ),
     "layer": Question(
         "layers/{name}", LayerAsked, answers_pages.Layer, "All components of a layer.", layers.describe_layer

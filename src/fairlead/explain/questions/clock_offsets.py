@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_rows, query_lake
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.rollup_sums import VALUES, Steps
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, SECOND_NS, Span
 
@@ -38,10 +38,10 @@ def find_clock_offsets(lake: Tables, sources: Sequence[str], span: Span) -> dict
         {"names": list(sources)},
         within=wide,
     )
-    return {row["node"]: row["off"] for row in list_rows(found) if OFF_NS < abs(row["off"]) <= MOST_OFF_NS}
+    return {row["node"]: row["off"] for row in list_query_rows(found) if OFF_NS < abs(row["off"]) <= MOST_OFF_NS}
 
 
-def shift_dated_layers(
+def correct_clock_offsets(
     lake: Tables, job_id: str, steps: Steps, found: pa.Table, nodes: Sequence[str], off: Mapping[str, int]
 ) -> pa.Table:
     """`found` (sums of a job by `step` and `layer`) with the layers that nodes and forwarders dated made anew, each

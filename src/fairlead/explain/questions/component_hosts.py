@@ -15,7 +15,7 @@ from fairlead.explain.questions.span import Span
 SERVED = ("target", "mds")
 
 
-def find_hosts(lake: Tables, kind: str, names: Sequence[str], span: Span) -> dict[str, str]:
+def find_component_hosts(lake: Tables, kind: str, names: Sequence[str], span: Span) -> dict[str, str]:
     """Component → machine, of those of which it is known: a forwarder is its own, devices are named by theirs, targets
     are mapped to their servers. A port's switch has no agent."""
     if kind == "forwarder":

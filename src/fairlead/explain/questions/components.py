@@ -14,22 +14,22 @@ import pyarrow as pa
 
 from fairlead.explain.questions.answers import ComponentPage, ComponentRow, Share, Targets
 from fairlead.explain.questions.coverage import find_coverage
-from fairlead.explain.questions.job import choose_weight
+from fairlead.explain.questions.job import choose_job_weight
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_floats,
 )
-from fairlead.explain.questions.rollup_sums import VALUES, Steps, build_rollup_select, read_sums
+from fairlead.explain.questions.rollup_sums import VALUES, Steps, build_rollup_select, read_rollup_sums
 from fairlead.explain.questions.scheduler_jobs import find_latest_accounts
-from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, choose_step_of_many
-from fairlead.explain.questions.timelines import build_timeline, sum_by_layer
-from fairlead.explain.questions.visibility import mask_timeline, must_reach
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
+from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
+from fairlead.explain.questions.visibility import mask_invisible_steps, require_visible_component
 
 _WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
 _LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "device": "device", "port": "port"}
@@ -41,7 +41,7 @@ _SPACE_WITHIN_NS = 6 * HOUR_NS
 """Space is told every few minutes; a target's last word counts this long."""
 
 
-def list_component_rows(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
+def list_components(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
     """All of a kind with their load and space in the span, busiest first."""
     return _components(lake, span, kind, "", {})
 
@@ -53,7 +53,7 @@ def list_node_devices(lake: Tables, span: Span, node: str) -> list[ComponentRow]
 
 
 def _components(lake: Tables, span: Span, kind: str, named: str, names: Mapping[str, object]) -> list[ComponentRow]:
-    step = choose_step_of_many(span)
+    step = choose_long_span_interval(span)
     parameters: dict[str, object] = {"kind": kind, "layer": _LAYERS[kind], **names}
     added = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
     each = (
@@ -69,7 +69,7 @@ def _components(lake: Tables, span: Span, kind: str, named: str, names: Mapping[
         within=span.align_to(step),
     )
     space = _space(lake, span, named, parameters)
-    load = {row["id"]: row for row in list_rows(found)}
+    load = {row["id"]: row for row in list_query_rows(found)}
     rows = [_row(name, load.get(name), space.get(name)) for name in sorted(load.keys() | space.keys())]
     return sorted(rows, key=lambda row: -(row.sums.bytes or row.sums.metadata_ops or 0))
 
@@ -81,7 +81,7 @@ def _row(name: str, load: Mapping[str, Any] | None, space: Mapping[str, Any] | N
     busy = load["busy"] if load else None
     return ComponentRow(
         id=name,
-        sums=read_sums(load or dict.fromkeys(VALUES)),
+        sums=read_rollup_sums(load or dict.fromkeys(VALUES)),
         peak_bytes_per_s=load["peak"] if load else None,
         busy_share=None if busy is None else min(1.0, busy),
         used_bytes=used,
@@ -106,12 +106,12 @@ def _space(lake: Tables, span: Span, named: str, parameters: Mapping[str, object
         parameters,
         within=wide,
     )
-    return {row["id"]: row for row in list_rows(found)}
+    return {row["id"]: row for row in list_query_rows(found)}
 
 
 def describe_targets(lake: Tables, span: Span) -> Targets:
     """Every storage target, and how evenly load and space lie on them."""
-    rows = list_component_rows(lake, span, "target")
+    rows = list_components(lake, span, "target")
     moved = [row.sums.bytes for row in rows if row.sums.bytes is not None]
     mean = sum(moved) / len(moved) if moved else None
     full = [row.fullness for row in rows if row.fullness is not None]
@@ -130,16 +130,16 @@ def describe_component(
     lake: Tables, kind: str, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600, limit: int = 20
 ) -> ComponentPage:
     """One target, forwarder or metadata server. Raises UnknownNameError."""
-    seen = must_reach(lake, kind, name, span)
+    seen = require_visible_component(lake, kind, name, span)
     where = "kind = $kind AND id = $id AND job_id IS NULL"
-    steps, found = sum_by_layer(lake, span, where, {"kind": kind, "id": name}, now_ns, points)
+    steps, found = sum_timeline_by_layer(lake, span, where, {"kind": kind, "id": name}, now_ns, points)
     load = _load(found, steps, _LAYERS[kind])
     space = _space(lake, span, " AND id = $id", {"kind": kind, "layer": _LAYERS[kind], "id": name}).get(name)
     if load is None and space is None and not found.num_rows:
         known = list_component_names(lake, kind, now_ns, span)
         if name not in known:
             raise UnknownNameError(kind, name, find_similar_names(name, known))
-    sources = [name, *find_servers(lake, kind, name, span)]
+    sources = [name, *find_component_servers(lake, kind, name, span)]
     cover = find_coverage(lake, sources, steps)
     row = _row(name, load, space)
     return ComponentPage(
@@ -148,7 +148,7 @@ def describe_component(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
         row=row,
-        timeline=mask_timeline(build_timeline(steps, found, cover), seen),
+        timeline=mask_invisible_steps(build_timeline(steps, found, cover), seen),
         who=_list_job_shares(lake, kind, name, span, limit),
         hidden=not sight.everything,
         gaps=cover.gaps,
@@ -179,10 +179,10 @@ def _list_job_shares(lake: Tables, kind: str, name: str, span: Span, limit: int)
         {"kind": kind, "id": name},
         within=span.align_to(HOUR_NS),
     )
-    rows = list_rows(found)
-    whole = {row["layer"]: choose_weight(row) for row in rows if row["job_id"] is None}
+    rows = list_query_rows(found)
+    whole = {row["layer"]: choose_job_weight(row) for row in rows if row["job_id"] is None}
     parts = [row for row in rows if row["job_id"] is not None]
-    parts.sort(key=lambda row: (-choose_weight(row), row["job_id"]))
+    parts.sort(key=lambda row: (-choose_job_weight(row), row["job_id"]))
     told = find_latest_accounts(lake, [row["job_id"] for row in parts[:limit]], span)
     shares = []
     for row in parts[:limit]:
@@ -193,8 +193,8 @@ def _list_job_shares(lake: Tables, kind: str, name: str, span: Span, limit: int)
                 kind="job",
                 id=row["job_id"],
                 layer=row["layer"],
-                sums=read_sums(row),
-                share=choose_weight(row) / all_of if all_of else None,
+                sums=read_rollup_sums(row),
+                share=choose_job_weight(row) / all_of if all_of else None,
                 user=account["user"] if account else None,
                 program=account["program"] if account else None,
             )
@@ -218,7 +218,7 @@ def list_component_names(lake: Tables, kind: str, now_ns: int, span: Span) -> li
     return sorted(names)
 
 
-def find_servers(lake: Tables, kind: str, name: str, span: Span) -> list[str]:
+def find_component_servers(lake: Tables, kind: str, name: str, span: Span) -> list[str]:
     """Servers that count for a target (from the mapping, else from raw counters near the end of the span)."""
     if kind == "forwarder":
         return []

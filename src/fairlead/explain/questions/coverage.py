@@ -15,10 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Gap
-from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_rows, query_lake, read_integers
+from fairlead.explain.questions.lake_queries import (
+    Tables,
+    build_day_filter,
+    list_query_rows,
+    query_lake,
+    read_integers,
+)
 from fairlead.explain.questions.rollup_sums import Steps
 from fairlead.explain.questions.span import MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import narrow_lake_to_span
+from fairlead.explain.questions.visibility import narrow_visibility_to_span
 
 PERIODS = 3
 """A source that reported is silent once this many of its periods have passed without a word."""
@@ -40,7 +46,7 @@ class Coverage:
     gaps: list[Gap]
 
     @classmethod
-    def nothing(cls, steps: Steps) -> Coverage:
+    def create_empty(cls, steps: Steps) -> Coverage:
         """Nobody ever watched."""
         return cls(np.zeros(steps.count, np.bool_), np.zeros(steps.count), [])
 
@@ -49,7 +55,7 @@ def find_coverage(lake: Tables, sources: Sequence[str], steps: Steps) -> Coverag
     """What is known of `sources` (names of nodes and servers whose agents report) in each step."""
     names = list(dict.fromkeys(sources))
     if not names:
-        return Coverage.nothing(steps)
+        return Coverage.create_empty(steps)
     span = steps.span
     wide = Span(span.from_ns - PERIODS * _PERIOD_NS, span.to_ns + PERIODS * _PERIOD_NS)
     rows = query_lake(
@@ -61,7 +67,7 @@ def find_coverage(lake: Tables, sources: Sequence[str], steps: Steps) -> Coverag
         {"minute": MINUTE_NS, "nodes": names, "from_ns": wide.from_ns, "to_ns": wide.to_ns, "trouble": list(_TROUBLE)},
         within=wide,
     )
-    gaps = find_gaps(lake, names, span)
+    gaps = find_coverage_gaps(lake, names, span)
     counts = np.zeros(steps.count)
     if rows.num_rows:
         nodes = rows.column("node").to_pylist()
@@ -103,12 +109,12 @@ def _counted(
     return np.where(starts + steps.step_ns <= steps.now_ns - LAG_NS, counts, 0.0)
 
 
-def find_gaps(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap]:
+def find_coverage_gaps(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap]:
     """Times in the span when sources that had reported were silent (events of kind `gap`); None: any source."""
     chosen = "AND component IN (SELECT unnest($sources))" if sources is not None else ""
     wide = Span(span.from_ns - 30 * 86400 * SECOND_NS, span.to_ns)
     found = query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "
         f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND"
         f" {build_day_filter(wide)} {chosen} "
@@ -117,10 +123,12 @@ def find_gaps(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[G
         {"sources": list(sources)} if sources is not None else None,
         within=wide,
     )
-    return [Gap(source=r["component"], from_ns=r["ts_ns"], to_ns=r["end_ns"], why=r["text"]) for r in list_rows(found)]
+    return [
+        Gap(source=r["component"], from_ns=r["ts_ns"], to_ns=r["end_ns"], why=r["text"]) for r in list_query_rows(found)
+    ]
 
 
-def with_idle(
+def fill_covered_steps(
     steps: Steps, line: NDArray[np.float64], rows_at: NDArray[np.bool_], cover: Coverage, *, told: bool
 ) -> NDArray[np.float64]:
     """`line` with 0 in steps without rows that are known to be idle. Steps with rows stay as they are; `told` says
@@ -131,7 +139,7 @@ def with_idle(
     return np.where(idle, 0.0, line)
 
 
-def compute_known_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> float | None:
+def compute_coverage_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> float | None:
     """Share of the steps begun of which something is known; None before the first."""
     begun = steps.begun()
     return float(((rows_at | cover.known) & begun).sum() / begun.sum()) if begun.any() else None

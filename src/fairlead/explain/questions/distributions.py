@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.overview.class_limits import LEVELS, classify_level
+from fairlead.explain.analysis.overview.class_limits import LEVELS, classify_share_by_limits
 from fairlead.explain.questions.answers import Cdf, HeatMap, HeatRow
-from fairlead.explain.questions.component_hosts import find_hosts
+from fairlead.explain.questions.component_hosts import find_component_hosts
 from fairlead.explain.questions.lake_queries import (
     Tables,
     build_day_filter,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_floats,
     read_integers,
@@ -81,7 +81,7 @@ class _Hour:
     peak: NDArray[np.float64]
 
 
-def build_heat_map(
+def build_load_heat_map(
     lake: Tables,
     span: Span,
     kept: DistributionCache,
@@ -95,7 +95,7 @@ def build_heat_map(
     columns = wide.length_ns // HOUR_NS
     found = _hours(lake, wide, kept, now_ns, kind)
     names = sorted({name for hour in found for name in hour.ids})
-    hosts = find_hosts(lake, kind, names, wide)
+    hosts = find_component_hosts(lake, kind, names, wide)
     known = _watched(lake, wide, kept, now_ns, kind, hosts)
     place = {name: k for k, name in enumerate(names)}
     grid = np.full((len(names), columns), np.nan)
@@ -132,7 +132,7 @@ def _heat_row(name: str, line: NDArray[np.float64], highest: float | None) -> He
         shares: list[float | None] = [0.0 if value == 0 else None for value in line.tolist()]
     else:
         shares = [None if value != value else round(value / highest, 4) for value in line.tolist()]
-    return HeatRow(id=name, peak_share=shares, level=[classify_level(share) for share in shares])
+    return HeatRow(id=name, peak_share=shares, level=[classify_share_by_limits(share) for share in shares])
 
 
 def _hours(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind: str) -> list[_Hour]:
@@ -199,7 +199,7 @@ def _watched(
         within=span,
     )
     watched: dict[str, NDArray[np.bool_]] = {}
-    for row in list_rows(rows):
+    for row in list_query_rows(rows):
         watched.setdefault(row["node"], np.zeros(span.length_ns // HOUR_NS, np.bool_))[row["hour"]] = True
     kept.put(key, watched, now_ns)
     return watched
@@ -226,7 +226,7 @@ def find_highest_load(lake: Tables, span: Span, kept: DistributionCache, now_ns:
     highest: float | None = None
     if rows.num_rows:
         highest = float(rows.column("moved")[0].as_py()) / 3600
-        hours = list(dict.fromkeys(row["ts_ns"] for row in list_rows(rows)))[:4]
+        hours = list(dict.fromkeys(row["ts_ns"] for row in list_query_rows(rows)))[:4]
         for start in hours:
             hour = _read_hours(lake, Span(start, start + HOUR_NS), kind).get(start)
             if hour is not None and len(hour.peak):
@@ -246,7 +246,7 @@ def find_full_load(lake: Tables, span: Span, kept: DistributionCache, now_ns: in
     )
 
 
-def build_utilisation_cdf(
+def build_load_cdf(
     lake: Tables,
     span: Span,
     kept: DistributionCache,
@@ -358,7 +358,7 @@ def _watched_share(lake: Tables, span: Span, kept: DistributionCache, now_ns: in
             f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns})",
             {"minute": MINUTE_NS, "kinds": list(SERVED_BY), "component": kind},
         )
-        [row] = list_rows(found)
+        [row] = list_query_rows(found)
         minutes = row["nodes"] * (span.length_ns // MINUTE_NS)
         share = min(1.0, row["watched"] / minutes) if minutes else 0.0
         kept.put(key, share, now_ns)

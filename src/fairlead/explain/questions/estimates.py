@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Series
 from fairlead.explain.questions.coverage import Coverage
-from fairlead.explain.questions.lake_queries import Tables, list_rows, query_lake, read_floats, read_integers
-from fairlead.explain.questions.rollup_sums import Steps, sum_by_step
+from fairlead.explain.questions.lake_queries import Tables, list_query_rows, query_lake, read_floats, read_integers
+from fairlead.explain.questions.rollup_sums import Steps, sum_rollup_by_step
 from fairlead.explain.questions.span import INTERVALS, Span
-from fairlead.explain.questions.timelines import build_estimated_series
+from fairlead.explain.questions.timelines import build_estimated_timeline
 
 FORWARDED = ("node_forwarder", "node→forwarder")
 _MANY = 4096
@@ -78,7 +78,7 @@ def _served(lake: Tables, nodes: Sequence[str], span: Span) -> dict[str, str]:
         f" AND a IN (SELECT unnest($nodes))) GROUP BY a LIMIT {_MANY + 1}",
         {"kinds": list(FORWARDED), "nodes": list(nodes[:_MANY])},
     )
-    return {row["a"]: row["b"] for row in list_rows(rows)} if rows.num_rows <= _MANY else {}
+    return {row["a"]: row["b"] for row in list_query_rows(rows)} if rows.num_rows <= _MANY else {}
 
 
 def _targets(lake: Tables, job_id: str) -> list[str]:
@@ -88,7 +88,7 @@ def _targets(lake: Tables, job_id: str) -> list[str]:
         {"job_id": job_id},
         numbers=[job_id],
     )
-    for row in list_rows(rows):
+    for row in list_query_rows(rows):
         return sorted(row["targets"] or [])
     return []
 
@@ -96,7 +96,7 @@ def _targets(lake: Tables, job_id: str) -> list[str]:
 def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[str, str], steps: Steps) -> Series | None:
     interval = _interval(steps)
     forwarders = sorted(set(served.values()))
-    whole = sum_by_step(
+    whole = sum_rollup_by_step(
         lake,
         steps,
         interval,
@@ -107,7 +107,7 @@ def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[st
     if not whole.num_rows:
         return None
     for layer in ("mount", "client", "pfs_client"):
-        behind = sum_by_step(
+        behind = sum_rollup_by_step(
             lake,
             steps,
             interval,
@@ -133,7 +133,7 @@ def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[st
         all_of = _grid(steps, len(place), row[every], behind.filter(pa.array(every)), value)
         part = _grid(steps, len(place), row[mine], behind.filter(pa.array(mine)), value)
         lines.append(_split(counts, part, all_of) / steps.seconds())
-    return build_estimated_series(steps, "forwarder", lines[0], lines[1])
+    return build_estimated_timeline(steps, "forwarder", lines[0], lines[1])
 
 
 def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layers: set[str]) -> Series | None:
@@ -141,7 +141,7 @@ def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layer
     if layer is None:
         return None
     interval = _interval(steps)
-    whole = sum_by_step(
+    whole = sum_rollup_by_step(
         lake,
         steps,
         interval,
@@ -159,12 +159,14 @@ def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layer
         every = _grid(steps, 1, np.zeros(len(own), np.int64), jobs, value)
         part = _grid(steps, 1, np.zeros(int(own.sum()), np.int64), jobs.filter(pa.array(own)), value)
         lines.append(_split(counts, part, every) / steps.seconds())
-    return build_estimated_series(steps, "target", lines[0], lines[1])
+    return build_estimated_timeline(steps, "target", lines[0], lines[1])
 
 
 def _of_all_jobs(lake: Tables, job_id: str, layer: str, steps: Steps, interval: int) -> pa.Table:
     """Sums by step and `own`: of this job, and of all others."""
-    found = sum_by_step(lake, steps, interval, "id", "kind = $kind AND layer = $layer", {"kind": "job", "layer": layer})
+    found = sum_rollup_by_step(
+        lake, steps, interval, "id", "kind = $kind AND layer = $layer", {"kind": "job", "layer": layer}
+    )
     own = pa.array([name == job_id for name in found.column("id").to_pylist()], pa.bool_())
     return found.append_column("own", own)
 

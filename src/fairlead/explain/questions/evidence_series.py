@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers_diagnosis import Course, CourseLine
-from fairlead.explain.questions.lake_queries import Tables, list_rows
-from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, Steps, choose_steps, round_line, sum_by_step
+from fairlead.explain.questions.lake_queries import Tables, list_query_rows
+from fairlead.explain.questions.rollup_sums import (
+    METADATA_RANK,
+    RANK,
+    Steps,
+    choose_rollup_steps,
+    round_rollup_line,
+    sum_rollup_by_step,
+)
 from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span
 
 POINTS = 360
@@ -27,7 +34,7 @@ _WAITS = (
 Name = Callable[[str], str]
 
 
-def widen_span(from_ns: int, to_ns: int) -> Span:
+def widen_evidence_span(from_ns: int, to_ns: int) -> Span:
     """The stretch that is drawn around what was: as long again before and after, within bounds."""
     pad = min(max(to_ns - from_ns, LEAST_AROUND_NS), MOST_AROUND_NS)
     return Span(from_ns - pad, to_ns + pad)
@@ -38,14 +45,16 @@ def _get_rate_unit(kind: str) -> str:
     return "operations/s" if kind == "metadata" else "bytes/s"
 
 
-def build_job_course(
+def build_job_evidence_series(
     lake: Tables, job_id: str, kind: str, phase: tuple[int, int], now_ns: int, *, usual_per_s: float | None = None
 ) -> Course | None:
     """The rate of one job's reads, writes or metadata operations; None when no counter names it then."""
-    steps, interval = choose_steps(widen_span(*phase), now_ns, POINTS)
-    found = sum_by_step(lake, steps, interval, "layer", "kind = $kind AND id = $id", {"kind": "job", "id": job_id})
+    steps, interval = choose_rollup_steps(widen_evidence_span(*phase), now_ns, POINTS)
+    found = sum_rollup_by_step(
+        lake, steps, interval, "layer", "kind = $kind AND id = $id", {"kind": "job", "id": job_id}
+    )
     by_layer: dict[str, list[Mapping[str, Any]]] = {}
-    for row in list_rows(found):
+    for row in list_query_rows(found):
         if row[_VALUE[kind]] is not None:
             by_layer.setdefault(row["layer"], []).append(row)
     rank = METADATA_RANK if kind == "metadata" else RANK
@@ -61,7 +70,7 @@ def build_job_course(
     return _course(steps, f"What job {job_id} {title}", _get_rate_unit(kind), lines, phase)
 
 
-def build_component_courses(
+def build_component_evidence_series(
     lake: Tables,
     component: tuple[str, str],
     kind: str,
@@ -74,10 +83,10 @@ def build_component_courses(
     name: Name = str,
 ) -> list[Course]:
     """The load of one component, whole and of these jobs, and how long requests waited there (or its queue)."""
-    steps, interval = choose_steps(widen_span(*phase), now_ns, POINTS)
+    steps, interval = choose_rollup_steps(widen_evidence_span(*phase), now_ns, POINTS)
     where = "kind = $kind AND id = $id AND (job_id IS NULL OR job_id IN (SELECT unnest($jobs)))"
     words = {"kind": component[0], "id": component[1], "jobs": [*culprits, *([victim] if victim else [])]}
-    rows = list_rows(sum_by_step(lake, steps, interval, "job_id", where, words, more=_WAITS))
+    rows = list_query_rows(sum_rollup_by_step(lake, steps, interval, "job_id", where, words, more=_WAITS))
     if not rows:
         return []
     column = _column(component[0], kind)
@@ -128,11 +137,11 @@ def _waiting(
 
 
 def _numbers(values: NDArray[np.float64]) -> list[float | None]:
-    """To the microsecond: `round_line` rounds rates."""
+    """To the microsecond: `round_rollup_line` rounds rates."""
     return [None if np.isnan(value) else float(value) for value in np.round(values, 6)]
 
 
-def build_peak_course(
+def build_peak_evidence_series(
     lake: Tables,
     component: tuple[str, str],
     span: Span,
@@ -143,9 +152,11 @@ def build_peak_course(
     limit: float | None = None,
 ) -> Course | None:
     """One component's load over a span, its known peak, and the share of it below which it counts as sick."""
-    steps, interval = choose_steps(span, now_ns, POINTS)
+    steps, interval = choose_rollup_steps(span, now_ns, POINTS)
     where = "kind = $kind AND id = $id AND job_id IS NULL"
-    rows = list_rows(sum_by_step(lake, steps, interval, "", where, {"kind": component[0], "id": component[1]}))
+    rows = list_query_rows(
+        sum_rollup_by_step(lake, steps, interval, "", where, {"kind": component[0], "id": component[1]})
+    )
     if not rows:
         return None
     column = _column(component[0], "")
@@ -172,7 +183,7 @@ def _rates(steps: Steps, rows: Sequence[Mapping[str, Any]], column: str, *, idle
     if idle and len(known):
         inside = slice(known[0], known[-1] + 1)
         values[inside] = np.nan_to_num(values[inside])
-    return round_line(values / steps.seconds())
+    return round_rollup_line(values / steps.seconds())
 
 
 def _both(row: Mapping[str, Any]) -> int | None:

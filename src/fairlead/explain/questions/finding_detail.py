@@ -14,17 +14,17 @@ from fairlead.core.model.incident import Incident
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers_diagnosis import Course, Explanation
 from fairlead.explain.questions.evidence_series import (
-    build_component_courses,
-    build_job_course,
-    build_peak_course,
-    widen_span,
+    build_component_evidence_series,
+    build_job_evidence_series,
+    build_peak_evidence_series,
+    widen_evidence_span,
 )
 from fairlead.explain.questions.lake_queries import Sight, Tables, query_lake
 from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.redaction import ANOTHER_JOB, redact_findings, redact_incidents
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.usual_performance import compare_with_usual
-from fairlead.explain.questions.visibility import narrow_lake_to_span
+from fairlead.explain.questions.visibility import narrow_visibility_to_span
 
 COMPONENTS = ("forwarder", "target", "mds", "port", "device")
 MOST_COMPONENTS = 3
@@ -42,8 +42,8 @@ def explain_finding(lake: Tables, name: str, sight: Sight, now_ns: int) -> Expla
     usual = []
     missing: list[str] = []
     if whole.job_id is not None:
-        phase = find_worst_phase(lake, whole, begin, end)
-        courses = build_job_courses(lake, whole, phase, sight, now_ns)
+        phase = find_finding_phase(lake, whole, begin, end)
+        courses = build_finding_courses(lake, whole, phase, sight, now_ns)
         if phase is None:
             missing.append("phase: the phase this was found in is no longer in the lake")
         else:
@@ -83,7 +83,7 @@ def _list_components(told: StoredFinding) -> list[Subject]:
     return list(dict.fromkeys(one for one in named if one.kind in COMPONENTS))
 
 
-def find_worst_phase(lake: Tables, told: StoredFinding, begin: int, end: int) -> dict[str, Any] | None:
+def find_finding_phase(lake: Tables, told: StoredFinding, begin: int, end: int) -> dict[str, Any] | None:
     """The phase it was found in: of those of the job at that time the one that lost most."""
     found = query_lake(
         lake,
@@ -103,7 +103,7 @@ def find_worst_phase(lake: Tables, told: StoredFinding, begin: int, end: int) ->
     return {**mine.slice(best, 1).to_pylist()[0], "table": mine.slice(best, 1)}
 
 
-def build_job_courses(
+def build_finding_courses(
     lake: Tables, told: StoredFinding, phase: Mapping[str, Any] | None, sight: Sight, now_ns: int
 ) -> list[Course]:
     """What the victim got, and what went on at the components it shared, over one time axis."""
@@ -112,12 +112,12 @@ def build_job_courses(
     span = (phase["start_ns"], phase["end_ns"])
     amount = phase["metadata_ops"] if phase["kind"] == "metadata" else phase["bytes"]
     usual = amount / phase["expected_s"] if amount and phase["expected_s"] else None
-    first = build_job_course(lake, told.job_id, phase["kind"], span, now_ns, usual_per_s=usual)
+    first = build_job_evidence_series(lake, told.job_id, phase["kind"], span, now_ns, usual_per_s=usual)
     culprits = [who.id for who in told.finding.culprits if who.kind == "job"][:MOST_CULPRITS]
     name = _namer(lake, told, culprits, sight)
     courses = [first] if first is not None else []
     for part in _list_components(told)[:MOST_COMPONENTS]:
-        courses += build_component_courses(
+        courses += build_component_evidence_series(
             lake, (part.kind, part.id), phase["kind"], told.job_id, culprits, span, now_ns, name=name
         )
     return courses
@@ -141,7 +141,9 @@ def _build_component_peak_courses(
         mine = [one for one in incidents if one.component == part.id]
         peak = next((one.peak for one in mine if one.peak is not None), None)
         marked = [(one.from_ns, one.to_ns if one.to_ns is not None else span[1]) for one in mine] or [span]
-        course = build_peak_course(lake, (part.kind, part.id), widen_span(*span), marked, peak, now_ns)
+        course = build_peak_evidence_series(
+            lake, (part.kind, part.id), widen_evidence_span(*span), marked, peak, now_ns
+        )
         courses += [course] if course is not None else []
     return courses
 
@@ -151,7 +153,7 @@ def _read_incidents_at(lake: Tables, components: list[str], span: Span) -> list[
     if not components:
         return []
     found = query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         "SELECT detail FROM incident WHERE component IN (SELECT unnest($names))"
         f" AND from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) > {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id LIMIT 200",

@@ -20,13 +20,13 @@ from fairlead.explain.questions.lake_queries import (
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
 )
 from fairlead.explain.questions.redaction import redact_findings
-from fairlead.explain.questions.scheduler_jobs import read_runs
+from fairlead.explain.questions.scheduler_jobs import read_run_accounts
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions, narrow_lake_to_span
+from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits, narrow_visibility_to_span
 
 _LONGEST_NS = 32 * DAY_NS
 """A finding whose time begins earlier than this before a span is not looked for in it."""
@@ -55,13 +55,13 @@ def list_findings(
     """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`.
     `job`: about it or blaming it; whether another's job is blamed is not told by asking for it. `text`: words of it.
     `without`, `among`: ids that are left out, or the only ones listed."""
-    runs = read_runs(lift_restrictions(lake), job) if job else []
+    runs = read_run_accounts(lift_visibility_limits(lake), job) if job else []
     blamed = sight.everything or {is_job_visible(run, sight) for run in runs} == {True}
     where, words = _chosen(job, component, user, rule, blamed=blamed)
     where, words = _narrower(where, words, text, sight, without, among)
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         f"SELECT detail, severity, rule, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
@@ -164,7 +164,7 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     """What there is to look at in the span (of this job, of this user's): no finding is good news only where phases
     were judged."""
     whose = (" AND job_id = $job" if job else "") + (' AND "user" = $owner' if user else "")
-    found = list_rows(
+    found = list_query_rows(
         query_lake(
             lake,
             "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
@@ -191,7 +191,7 @@ def find_finding(lake: Tables, name: str) -> tuple[StoredFinding, Mapping[str, o
         f" AND {where} ORDER BY id LIMIT 2",
         {**words, "name": name},
     )
-    rows = list_rows(found)
+    rows = list_query_rows(found)
     exact = [row for row in rows if row["id"] == name] or rows
     if len(exact) != 1 or not name:
         known = query_lake(lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words)
@@ -204,7 +204,7 @@ def list_job_findings(
 ) -> list[StoredFinding]:
     """Findings about this job in its time, by what they cost."""
     found = query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
         " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
@@ -219,7 +219,7 @@ def list_job_findings(
 def list_blaming_findings(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[StoredFinding]:
     """Findings about other jobs that blame this one for its time, by what they cost."""
     found = query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
         " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fairlead.explain.analysis.grade import LIMITS
 
 
-def grade_of(lost_s: float | None, start_ns: int | None, end_ns: int | None) -> str | None:
+def grade_lost_time(lost_s: float | None, start_ns: int | None, end_ns: int | None) -> str | None:
     """A to F by the share of [start_ns, end_ns] that was lost; None where either is not known."""
     if lost_s is None or start_ns is None or end_ns is None or end_ns <= start_ns:
         return None

@@ -19,7 +19,7 @@ from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.questions.answers_diagnosis import ComponentHealth, ComponentState, Course, Durations, LayerHealth
 from fairlead.explain.questions.component_loads import read_component_loads
-from fairlead.explain.questions.evidence_series import build_peak_course
+from fairlead.explain.questions.evidence_series import build_peak_evidence_series
 from fairlead.explain.questions.findings import list_findings
 from fairlead.explain.questions.lake_queries import (
     Sight,
@@ -31,7 +31,7 @@ from fairlead.explain.questions.lake_queries import (
 )
 from fairlead.explain.questions.redaction import redact_incidents
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.questions.visibility import must_reach, narrow_lake_to_span
+from fairlead.explain.questions.visibility import narrow_visibility_to_span, require_visible_component
 
 STATES_NS = 15 * MINUTE_NS
 """States are those of the last so many minutes of the span: the last that is known of each component."""
@@ -57,7 +57,7 @@ def describe_component_health(
     `everything`: healthy, idle and unknown ones are listed too. Raises UnknownNameError."""
     end = min(span.to_ns, now_ns)
     if component:
-        must_reach(lake, "any", component, span, "component")
+        require_visible_component(lake, "any", component, span, "component")
     incidents = _incidents(lake, Span(min(span.from_ns, end - PAST_NS), end))
     known: dict[tuple[str, str], Peak | float] = {(kind, ""): value for kind, value in (peaks or {}).items()}
     # What was seen in an incident would be the best of the last minutes, where nobody used it since.
@@ -121,7 +121,7 @@ def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentS
 
 def _incidents(lake: Tables, span: Span) -> list[Incident]:
     found = query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         f"SELECT detail FROM incident WHERE from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) >= {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
     )
@@ -194,7 +194,7 @@ def _courses(
     marked = [(max(one.from_ns, span.from_ns), one.to_ns if one.to_ns is not None else span.to_ns) for one in mine]
     first = min((one.from_ns for one in mine), default=span.from_ns)
     wide = Span(max(span.from_ns, first - HOUR_NS) if mine else span.from_ns, span.to_ns)
-    course = build_peak_course(lake, (kind, component), wide, marked, peak, now_ns, limit=HealthLimits().share)
+    course = build_peak_evidence_series(lake, (kind, component), wide, marked, peak, now_ns, limit=HealthLimits().share)
     return [course] if course is not None else []
 
 

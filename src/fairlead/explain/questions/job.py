@@ -12,25 +12,25 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from fairlead.explain.questions.answers import ClockShift, JobPage, JobRow, JobSummary, Share, Sums
-from fairlead.explain.questions.clock_offsets import find_clock_offsets, shift_dated_layers
+from fairlead.explain.questions.clock_offsets import correct_clock_offsets, find_clock_offsets
 from fairlead.explain.questions.coverage import find_coverage
 from fairlead.explain.questions.estimates import estimate_layers
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
-from fairlead.explain.questions.network import list_job_ports
-from fairlead.explain.questions.node_estimates import ESTIMATE, estimate_by_node
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
+from fairlead.explain.questions.network import list_job_network_ports
+from fairlead.explain.questions.node_estimates import ESTIMATE, estimate_jobs_by_node
 from fairlead.explain.questions.rollup_sums import (
     METADATA_RANK,
     RANK,
     VALUES,
-    choose_steps,
-    read_sums,
-    sum_by_step,
+    choose_rollup_steps,
+    read_rollup_sums,
     sum_rollup,
+    sum_rollup_by_step,
 )
-from fairlead.explain.questions.scheduler_jobs import build_job_row, build_unknown_job_error, read_runs
+from fairlead.explain.questions.scheduler_jobs import build_account_row, build_unknown_job_error, read_run_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.timelines import build_timeline, sum_by_layer
-from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions, reach_of
+from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
+from fairlead.explain.questions.visibility import get_visible_reach, is_job_visible, lift_visibility_limits
 
 NODES_SHOWN = 1000
 _COMPONENTS = ("forwarder", "target", "mds")
@@ -54,9 +54,9 @@ def describe_job(
 ) -> JobPage:
     """The page of the latest job of this number (of `cluster`). `span` looks at a part of it. Raises UnknownNameError
     for one that neither the scheduler nor counters know, or that is not this reader's."""
-    runs = read_runs(lake, job_id, cluster or None)
+    runs = read_run_accounts(lake, job_id, cluster or None)
     if span is not None and len(runs) > 1:
-        runs = [run for run in runs if does_overlap(run, span)] or runs
+        runs = [run for run in runs if does_job_overlap(run, span)] or runs
     if not runs:
         if not sight.everything or cluster:
             raise build_unknown_job_error(lake, job_id)
@@ -69,14 +69,14 @@ def describe_job(
     seen = life if span is None else span.within(life.from_ns, life.to_ns)
     if seen.length_ns <= 0:
         seen = life
-    reach = reach_of(lake, life)
+    reach = get_visible_reach(lake, life)
     if reach is not None and reach.is_number_shared(job_id, account["start_ns"]):
         return _without_counters(account, seen, now_ns, len(mine) - 1)
     head_ns = _HEAD_NS if sight.everything and seen.from_ns == life.from_ns else 0
     return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates, head_ns)
 
 
-def does_overlap(run: Mapping[str, Any], span: Span) -> bool:
+def does_job_overlap(run: Mapping[str, Any], span: Span) -> bool:
     """Whether a run has a time that touches the span."""
     start, end = run["start_ns"], run["end_ns"]
     return start is not None and start < span.to_ns and (end is None or end >= span.from_ns)
@@ -109,29 +109,29 @@ def _page(
     job_id = account["job_id"]
     nodes = account["nodes"] or []
     where, words = "kind = $kind AND id = $id", {"kind": "job", "id": job_id}
-    steps, found = sum_by_layer(lake, span, where, words, now_ns, points)
+    steps, found = sum_timeline_by_layer(lake, span, where, words, now_ns, points)
     shares = _components(lake, job_id, Span(span.from_ns - head_ns, span.to_ns))
     off = find_clock_offsets(lake, [*nodes[:4096], *(one.id for one in shares if one.kind == "forwarder")], span)
     if off:
         # Records may be dated beside the job's life, where no seconds of it were looked for.
-        fine, interval = choose_steps(span, now_ns, points)
-        moved = shift_dated_layers(
-            lake, job_id, fine, sum_by_step(lake, fine, interval, "layer", where, words), nodes, off
+        fine, interval = choose_rollup_steps(span, now_ns, points)
+        moved = correct_clock_offsets(
+            lake, job_id, fine, sum_rollup_by_step(lake, fine, interval, "layer", where, words), nodes, off
         )
         steps, found = (fine, moved) if moved.num_rows else (steps, found)
     cover = find_coverage(lake, nodes[:4096], steps)
     drawn = build_timeline(steps, found, cover)
-    extra, mapped, missing = estimate_layers(lift_restrictions(lake), job_id, nodes, steps, found, cover)
+    extra, mapped, missing = estimate_layers(lift_visibility_limits(lake), job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
     layer, sums = _moved(found)
     if layer is None and nodes:
         layer, sums = _by_nodes(lake, account, span)
         if layer is not None:
             missing = [_ESTIMATED, *missing]
-    row, summary = build_job_row(account, now_ns, sums=sums, layer=layer), read_job_summary(lake, account)
+    row, summary = build_account_row(account, now_ns, sums=sums, layer=layer), read_job_summary(lake, account)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
-    volumes, uneven = list_job_ports(lake, span, job_id, nodes, rates)
+    volumes, uneven = list_job_network_ports(lake, span, job_id, nodes, rates)
     return JobPage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
@@ -154,9 +154,9 @@ _ESTIMATED = "client: not counted by job; sums are those of its nodes while it w
 
 def _by_nodes(lake: Tables, account: Mapping[str, Any], span: Span) -> tuple[str | None, Sums]:
     """Sums by what its nodes counted, where that is known."""
-    for row in list_rows(estimate_by_node(lake, span, [account["job_id"]])):
+    for row in list_query_rows(estimate_jobs_by_node(lake, span, [account["job_id"]])):
         if row["start_ns"] == account["start_ns"]:
-            return ESTIMATE, read_sums(row)
+            return ESTIMATE, read_rollup_sums(row)
     return None, Sums()
 
 
@@ -164,7 +164,7 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
     """Layer and sums of the layer that tells the job best, of its sums by step and layer."""
     by_layer = {
         row["layer"]: Sums(**{name: row[f"{name}_sum"] for name in VALUES})
-        for row in list_rows(found.group_by("layer").aggregate([(name, "sum") for name in VALUES]))
+        for row in list_query_rows(found.group_by("layer").aggregate([(name, "sum") for name in VALUES]))
     }
     order = [name for name in RANK if name in by_layer] + sorted(by_layer.keys() - set(RANK))
     layer = next((name for name in order if by_layer[name].bytes is not None), order[0] if order else None)
@@ -184,9 +184,11 @@ def read_job_summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | N
         {"job_id": account["job_id"], "cluster": account["cluster"], "start_ns": account["start_ns"]},
         numbers=[account["job_id"]],
     )
-    for row in list_rows(found):
+    for row in list_query_rows(found):
         row["estimated"] = row["estimated"] or []
-        return JobSummary(**{name: row[name] for name in fields}, sums=read_sums(row), so_far=row["end_ns"] is None)
+        return JobSummary(
+            **{name: row[name] for name in fields}, sums=read_rollup_sums(row), so_far=row["end_ns"] is None
+        )
     return None
 
 
@@ -199,24 +201,24 @@ def _components(lake: Tables, job_id: str, span: Span) -> list[Share]:
         "kind IN (SELECT unnest($kinds)) AND job_id = $job_id",
         {"kinds": list(_COMPONENTS), "job_id": job_id},
     )
-    rows = list_rows(found)
+    rows = list_query_rows(found)
     whole: dict[str, int] = {}
     for row in rows:
-        whole[row["kind"]] = whole.get(row["kind"], 0) + choose_weight(row)
-    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -choose_weight(row), row["id"]))
+        whole[row["kind"]] = whole.get(row["kind"], 0) + choose_job_weight(row)
+    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -choose_job_weight(row), row["id"]))
     return [
         Share(
             kind=row["kind"],
             id=row["id"],
             layer=row["layer"],
-            sums=read_sums(row),
-            share=choose_weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
+            sums=read_rollup_sums(row),
+            share=choose_job_weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
         )
         for row in rows[:_MOST_SHARES]
     ]
 
 
-def choose_weight(row: Mapping[str, Any]) -> int:
+def choose_job_weight(row: Mapping[str, Any]) -> int:
     """What a share is a share of: bytes, or metadata operations where no bytes are counted."""
     if row["read_bytes"] is None and row["write_bytes"] is None:
         return row["metadata_ops"] or 0
@@ -234,7 +236,7 @@ def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, poin
         {"kind": "job", "id": job_id},
         within=day,
     )
-    [row] = list_rows(found)
+    [row] = list_query_rows(found)
     if row["first"] is None:
         raise build_unknown_job_error(lake, job_id)
     seen = span or Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
@@ -251,7 +253,7 @@ def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: 
     return JobPage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
-        job=build_job_row(account, now_ns),
+        job=build_account_row(account, now_ns),
         nodes=nodes[:NODES_SHOWN],
         summary=None,
         timeline=Timeline(from_ns=span.from_ns, step_ns=span.length_ns, points=0, series=[]),

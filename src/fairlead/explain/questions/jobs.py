@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.explain.questions.answers import JobRow, Jobs, Sums, Top, TopRow
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
-from fairlead.explain.questions.node_estimates import with_estimates
-from fairlead.explain.questions.ranking import read_accounts, sum_by_job, with_accounts
-from fairlead.explain.questions.rollup_sums import VALUES, read_sums
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
+from fairlead.explain.questions.node_estimates import add_node_estimates
+from fairlead.explain.questions.ranking import add_accounts_to_volumes, read_volume_accounts, sum_job_volumes
+from fairlead.explain.questions.rollup_sums import VALUES, read_rollup_sums
 from fairlead.explain.questions.scheduler_jobs import (
     COLUMNS,
-    build_job_row,
-    build_span_condition,
-    compute_begin_span,
-    is_running,
+    build_account_condition,
+    build_account_row,
+    compute_account_begin_span,
+    is_account_running,
 )
 from fairlead.explain.questions.span import Span
 
@@ -60,7 +60,7 @@ def list_jobs(
     conditions, parameters = _conditions(span, now_ns, filters, node, running)
 
     def moved(of: pa.Table) -> pa.Table:
-        return with_estimates(lake, span, sum_by_job(lake, span, of), of)
+        return add_node_estimates(lake, span, sum_job_volumes(lake, span, of), of)
 
     if sort in _ORDER and not running:
         found = _accounts(lake, span, conditions, parameters, _ORDER[sort], f" LIMIT {limit} OFFSET {offset}")
@@ -68,12 +68,12 @@ def list_jobs(
         return _page(span, total, sort, _rows(found, moved(found), now_ns))
     found = _accounts(lake, span, conditions, parameters, _ORDER.get(sort, _ORDER["start"]), "")
     if running:
-        found = found.filter(pa.array([is_running(a, now_ns) for a in list_rows(found)], pa.bool_()))
+        found = found.filter(pa.array([is_account_running(a, now_ns) for a in list_query_rows(found)], pa.bool_()))
     if sort in _ORDER:
         page = found.slice(offset, limit)
         return _page(span, found.num_rows, sort, _rows(page, moved(page), now_ns))
     open_to_all = sight.everything and not filters and not node and not running
-    sums = with_estimates(lake, span, sum_by_job(lake, span), found) if open_to_all else moved(found)
+    sums = add_node_estimates(lake, span, sum_job_volumes(lake, span), found) if open_to_all else moved(found)
     listed = _rows(found, sums, now_ns)
     if open_to_all:
         listed += _unaccounted(sums, {row.job_id for row in listed})
@@ -84,7 +84,7 @@ def list_jobs(
 def _conditions(
     span: Span, now_ns: int, filters: Mapping[str, str], node: str, running: bool
 ) -> tuple[list[str], dict[str, object]]:
-    conditions, parameters = [build_span_condition(span)], dict[str, object]()
+    conditions, parameters = [build_account_condition(span)], dict[str, object]()
     for name, value in filters.items():
         conditions.append(f'lower("{name}") = lower($f_{name})' if name == "state" else f'"{name}" = $f_{name}')
         parameters[f"f_{name}"] = value
@@ -104,22 +104,24 @@ def _accounts(
         f"SELECT {chosen}, count(*) OVER () AS total FROM jobs WHERE {' AND '.join(conditions)} "
         f"ORDER BY {order}, job_id DESC{cut}"
     )
-    return query_lake(lake, sql, parameters, within=compute_begin_span(span), began=compute_begin_span(span))
+    return query_lake(
+        lake, sql, parameters, within=compute_account_begin_span(span), began=compute_account_begin_span(span)
+    )
 
 
 def _rows(found: pa.Table, sums_by_job: pa.Table, now_ns: int) -> list[JobRow]:
-    sums = {row["id"]: (row["layer"], read_sums(row)) for row in list_rows(sums_by_job)}
+    sums = {row["id"]: (row["layer"], read_rollup_sums(row)) for row in list_query_rows(sums_by_job)}
     rows = []
-    for account in list_rows(found):
+    for account in list_query_rows(found):
         layer, figures = sums.get(account["job_id"], (None, None))
-        rows.append(build_job_row(account, now_ns, sums=figures, layer=layer))
+        rows.append(build_account_row(account, now_ns, sums=figures, layer=layer))
     return rows
 
 
 def _unaccounted(moved: pa.Table, known: set[str]) -> list[JobRow]:
     return [
-        JobRow(job_id=row["id"], layer=row["layer"], sums=read_sums(row), accounted=False)
-        for row in list_rows(moved)
+        JobRow(job_id=row["id"], layer=row["layer"], sums=read_rollup_sums(row), accounted=False)
+        for row in list_query_rows(moved)
         if row["id"] not in known
     ]
 
@@ -139,9 +141,9 @@ def rank_consumers(
 ) -> Top:
     """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). Of a reader who does not see
     everything: of the jobs he sees, with totals of these alone."""
-    told = read_accounts(lake, span, _OWNER)
-    moved = sum_by_job(lake, span, None if sight.everything else told)
-    table = with_accounts(with_estimates(lake, span, moved, told), told)
+    told = read_volume_accounts(lake, span, _OWNER)
+    moved = sum_job_volumes(lake, span, None if sight.everything else told)
+    table = add_accounts_to_volumes(add_node_estimates(lake, span, moved, told), told)
     total = Sums(**{name: pc.sum(table.column(name)).as_py() for name in VALUES})
     if by == "jobs":
         table = table.append_column("jobs", pa.array([1] * table.num_rows, pa.int64()))
@@ -149,7 +151,7 @@ def rank_consumers(
         table = _grouped(table, {"users": "user", "projects": "project", "programs": "program"}[by])
     first = _by_metric(table, metric, limit)
     whole = _value(total, metric)
-    rows = [_top_row(row, by, metric, whole, now_ns) for row in list_rows(first)]
+    rows = [_top_row(row, by, metric, whole, now_ns) for row in list_query_rows(first)]
     return Top(
         from_ns=span.from_ns, to_ns=span.to_ns, by=by, metric=metric, total=total, count=table.num_rows, rows=rows
     )
@@ -172,11 +174,11 @@ def _by_metric(table: pa.Table, metric: str, limit: int) -> pa.Table:
 
 
 def _top_row(row: Mapping[str, Any], by: str, metric: str, whole: int, now_ns: int) -> TopRow:
-    sums = read_sums(row)
+    sums = read_rollup_sums(row)
     share = _value(sums, metric) / whole if whole else None
     if by != "jobs":
         return TopRow(name=row["id"], sums=sums, share=share, jobs=row["jobs"])
-    running = is_running(row, now_ns) if row["start_ns"] is not None else None
+    running = is_account_running(row, now_ns) if row["start_ns"] is not None else None
     return TopRow(
         name=row["id"],
         sums=sums,

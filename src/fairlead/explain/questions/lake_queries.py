@@ -105,7 +105,7 @@ def build_day_filter(span: Span, column: str = "day") -> str:
     return f"{column} BETWEEN DATE '{np.datetime64(first, 'D')}' AND DATE '{np.datetime64(last, 'D')}'"
 
 
-def list_rows(table: pa.Table) -> list[dict[str, Any]]:
+def list_query_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows as dicts, for answers of few rows."""
     return table.to_pylist()  # type: ignore[no-any-return]
 

@@ -28,7 +28,7 @@ from fairlead.explain.questions.answers import (
 )
 from fairlead.explain.questions.clock_offsets import find_clock_offsets
 from fairlead.explain.questions.components import list_node_devices
-from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, find_coverage, find_gaps
+from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, find_coverage, find_coverage_gaps
 from fairlead.explain.questions.jobs import list_jobs
 from fairlead.explain.questions.lake_queries import (
     Sight,
@@ -36,14 +36,21 @@ from fairlead.explain.questions.lake_queries import (
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
 )
-from fairlead.explain.questions.rollup_sums import VALUES, Steps, add_sums, build_rollup_select, read_sums, sum_rollup
-from fairlead.explain.questions.scheduler_jobs import build_span_condition, compute_begin_span
+from fairlead.explain.questions.rollup_sums import (
+    VALUES,
+    Steps,
+    add_rollup_sums,
+    build_rollup_select,
+    read_rollup_sums,
+    sum_rollup,
+)
+from fairlead.explain.questions.scheduler_jobs import build_account_condition, compute_account_begin_span
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.questions.timelines import LAYERS, build_timeline, sum_by_layer
-from fairlead.explain.questions.visibility import mask_timeline, must_reach
+from fairlead.explain.questions.timelines import LAYERS, build_timeline, sum_timeline_by_layer
+from fairlead.explain.questions.visibility import mask_invisible_steps, require_visible_component
 
 _HEARD_NS = 2 * HOUR_NS
 """How far back the last word of a probe is looked for."""
@@ -77,14 +84,16 @@ def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, poi
         _WORDS,
         within=span.align_to(HOUR_NS),
     )
-    rows = list_rows(found)
+    rows = list_query_rows(found)
     order = {name: k for k, name in enumerate(LAYERS)}
     rows.sort(key=lambda row: (row["date"], order.get(row["layer"], 99)))
-    by_day = [LayerDay(day=str(np.datetime64(r["date"], "D")), layer=r["layer"], sums=read_sums(r)) for r in rows]
+    by_day = [
+        LayerDay(day=str(np.datetime64(r["date"], "D")), layer=r["layer"], sums=read_rollup_sums(r)) for r in rows
+    ]
     layers = [name for name in LAYERS if any(one.layer == name for one in by_day)]
-    totals_ = {name: add_sums([one.sums for one in by_day if one.layer == name]) for name in layers}
-    steps, series = sum_by_layer(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
-    running, ended = count_jobs(lake, span, now_ns)
+    totals_ = {name: add_rollup_sums([one.sums for one in by_day if one.layer == name]) for name in layers}
+    steps, series = sum_timeline_by_layer(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
+    running, ended = count_machine_jobs(lake, span, now_ns)
     told = list_probe_health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]
     return System(
@@ -133,7 +142,7 @@ def _anyone(lake: Tables, steps: Steps) -> Coverage:
     return Coverage(known, known.astype(float), [])
 
 
-def count_jobs(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int | None]:
+def count_machine_jobs(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int | None]:
     """Jobs running at the end of the span and jobs that ended in it ; None when no account is known."""
     moment = min(span.to_ns, now_ns)
     found = query_lake(
@@ -141,12 +150,12 @@ def count_jobs(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int |
         f"SELECT count(*) AS told, count(*) FILTER (WHERE start_ns <= {moment} AND (end_ns > {moment}"
         " OR (end_ns IS NULL AND NOT regexp_matches(lower(coalesce(state, '')), $ended)))) AS running,"
         f" count(*) FILTER (WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns}) AS ended"
-        f" FROM jobs WHERE {build_span_condition(span)}",
+        f" FROM jobs WHERE {build_account_condition(span)}",
         {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"},
-        within=compute_begin_span(span),
-        began=compute_begin_span(span),
+        within=compute_account_begin_span(span),
+        began=compute_account_begin_span(span),
     )
-    [row] = list_rows(found)
+    [row] = list_query_rows(found)
     return (row["running"], row["ended"]) if row["told"] else (None, None)
 
 
@@ -171,7 +180,7 @@ def _list_events(lake: Tables, span: Span, sight: Sight, components: list[str] |
             kind=row["kind"],
             text=row["text"] if sight.everything else None,
         )
-        for row in list_rows(found)
+        for row in list_query_rows(found)
     ]
 
 
@@ -179,10 +188,10 @@ def describe_node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int
     """A node: its jobs, its I/O by layer, its probes. Raises UnknownNameError."""
     where = "kind IN ($node, $fwd) AND id = $id AND job_id IS NULL"
     parameters = {"node": "node", "fwd": "forwarder", "id": name}
-    seen = must_reach(lake, ("node", "forwarder"), name, span)
+    seen = require_visible_component(lake, ("node", "forwarder"), name, span)
     off = find_clock_offsets(lake, [name], span).get(name, 0)
     dated = Span(span.from_ns - off, span.to_ns - off)
-    steps, found = sum_by_layer(lake, dated, where, parameters, now_ns - off, points)
+    steps, found = sum_timeline_by_layer(lake, dated, where, parameters, now_ns - off, points)
     cover = find_coverage(lake, [name], steps)
     running = list_jobs(lake, span, sight, now_ns, node=name, limit=100)
     probes = _last_words(lake, min(span.to_ns, now_ns), [name], sight)
@@ -191,16 +200,16 @@ def describe_node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int
         known = _nodes(lake, now_ns)
         if name not in known:
             raise UnknownNameError("node", name, find_similar_names(name, known))
-    by_layer = list_rows(sum_rollup(lake, dated, "layer", where, parameters))
+    by_layer = list_query_rows(sum_rollup(lake, dated, "layer", where, parameters))
     drawn = build_timeline(steps, found, cover)
     if seen is not None:
-        drawn = mask_timeline(drawn, [(begin - off, end - off) for begin, end in seen])
+        drawn = mask_invisible_steps(drawn, [(begin - off, end - off) for begin, end in seen])
     return NodePage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
         node=name,
         jobs=running.jobs,
-        sums={row["layer"]: read_sums(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))},
+        sums={row["layer"]: read_rollup_sums(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))},
         probes=probes,
         timeline=replace(drawn, from_ns=drawn.from_ns + off),
         clock=ClockShift(source=name, offset_ns=off) if off else None,
@@ -261,7 +270,7 @@ def _last_words(lake: Tables, now_ns: int, nodes: list[str] | None, sight: Sight
         {"nodes": nodes} if nodes is not None else None,
         within=span,
     )
-    return [_probe(row, now_ns, sight) for row in list_rows(found)]
+    return [_probe(row, now_ns, sight) for row in list_query_rows(found)]
 
 
 def _probe(row: Mapping[str, Any], now_ns: int, sight: Sight) -> ProbeHealth:
@@ -295,7 +304,7 @@ def list_probe_health(lake: Tables, sight: Sight, now_ns: int, *, everything: bo
         states[state] = states.get(state, 0) + 1
     words.sort(key=lambda p: (not p.silent, p.state == "ok", p.state == "missing", p.node, p.probe))
     shown = words if everything else [p for p in words if p.silent or p.state in _TROUBLE or p.lost_batches]
-    gaps = find_gaps(lake, None, Span(now_ns - DAY_NS, now_ns))
+    gaps = find_coverage_gaps(lake, None, Span(now_ns - DAY_NS, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
     quiet = [p for p in words if p.silent and p.probe == "agent" and p.node not in named]
     gaps += [Gap(source=p.node, from_ns=p.ts_ns, to_ns=None, why="its agent does not report any more") for p in quiet]

@@ -22,14 +22,18 @@ from fairlead.explain.questions.lake_queries import (
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
 )
 from fairlead.explain.questions.rollup_sums import build_rollup_select
 from fairlead.explain.questions.scheduler_jobs import find_latest_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.timelines import build_timeline, sum_by_layer
-from fairlead.explain.questions.visibility import find_visible_intervals, mask_timeline, must_reach
+from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
+from fairlead.explain.questions.visibility import (
+    find_visible_intervals,
+    mask_invisible_steps,
+    require_visible_component,
+)
 
 RAW_NS = 6 * HOUR_NS
 """Operations and clients are counted over at most so long, the end of the span: raw rows are many."""
@@ -65,8 +69,8 @@ def describe_metadata_load(
     parameters: dict[str, object] = {"kind": "mds"}
     if server:
         parameters["id"] = server
-        must_reach(lake, "mds", server, span, "metadata server")
-    steps, found = sum_by_layer(lake, span, where, parameters, now_ns, points)
+        require_visible_component(lake, "mds", server, span, "metadata server")
+    steps, found = sum_timeline_by_layer(lake, span, where, parameters, now_ns, points)
     if server and not found.num_rows:
         known = list_component_names(lake, "mds", now_ns, span)
         if server not in known:
@@ -92,7 +96,9 @@ def describe_metadata_load(
         clients=_counted(clients, raw_s, limit) if sight.everything else [],
         jobs=_jobs(lake, span, server, parameters, total, seconds, limit),
         hidden=not sight.everything,
-        timeline=mask_timeline(build_timeline(steps, found, cover), find_visible_intervals(lake, "mds", span, server)),
+        timeline=mask_invisible_steps(
+            build_timeline(steps, found, cover), find_visible_intervals(lake, "mds", span, server)
+        ),
         gaps=cover.gaps,
     )
 
@@ -109,7 +115,7 @@ def _by(
         parameters,
         within=span.align_to(HOUR_NS),
     )
-    return list_rows(found)
+    return list_query_rows(found)
 
 
 def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> list[dict[str, Any]]:
@@ -131,7 +137,7 @@ def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> 
         {"sources": sources, "not_counted": list(_NOT_COUNTED)} | ({"id": server} if server else {}),
         within=span,
     )
-    return list_rows(found)
+    return list_query_rows(found)
 
 
 UNKNOWN_CLASS = "unknown class"
@@ -151,7 +157,7 @@ def _told(lake: Tables, clients: list[str]) -> SiteFacts | None:
         " UNION ALL SELECT NULL, min(b) FROM told",
         {"of_class": OF_CLASS, "addressed": ADDRESSED, "names": sorted({*clients, *hosts})},
     )
-    rows = list_rows(found)
+    rows = list_query_rows(found)
     if all(row["b"] is None for row in rows):
         return None
     return SiteFacts({row["a"] or "": row["b"] for row in rows})
@@ -163,12 +169,16 @@ def _classes(clients: list[dict[str, Any]], facts: SiteFacts | None) -> list[dic
     sums: dict[str, int] = {}
     for row in clients:
         described = facts is not None and facts.classes
-        name = (facts.find_class(row["name"]) or UNKNOWN_CLASS) if facts and described else classify_client(row["name"])
+        name = (
+            (facts.find_class(row["name"]) or UNKNOWN_CLASS)
+            if facts and described
+            else classify_metadata_client(row["name"])
+        )
         sums[name] = sums.get(name, 0) + row["count"]
     return [{"name": name, "count": sums[name]} for name in sorted(sums, key=lambda name: -sums[name])]
 
 
-def classify_client(client: str) -> str:
+def classify_metadata_client(client: str) -> str:
     """What kind of machine a client is, by its name."""
     host, at, network = client.partition("@")
     if at and host[:1].isdigit():

@@ -15,17 +15,21 @@ import pyarrow.compute as pc
 from fairlead.core.model.tables import JOBS, MAPPING, PORT
 from fairlead.explain.analysis.network import (
     LINKED,
-    average_devices_by_hour,
-    compute_port_imbalance,
-    list_seen_links,
-    sum_job_ports,
+    average_device_hours,
+    compute_switch_port_imbalance,
+    list_port_links,
+    sum_switch_ports_by_job,
 )
-from fairlead.explain.analysis.node_intervals import build_placements
+from fairlead.explain.analysis.node_intervals import build_node_placements
 from fairlead.explain.questions.answers import PortImbalance, PortVolume
 from fairlead.explain.questions.answers_site import DeviceHour, Devices, Ports
-from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_rows, query_lake
-from fairlead.explain.questions.scheduler_jobs import build_span_condition, compute_begin_span, find_latest_accounts
-from fairlead.explain.questions.span import HOUR_NS, Span, choose_step_of_many, widen_to_pieces
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
+from fairlead.explain.questions.scheduler_jobs import (
+    build_account_condition,
+    compute_account_begin_span,
+    find_latest_accounts,
+)
+from fairlead.explain.questions.span import HOUR_NS, Span, choose_long_span_interval, widen_span_to_pieces
 
 LNET = "/lnet"
 """How ids of LNet's rows end."""
@@ -33,7 +37,7 @@ _SEEN_NS = HOUR_NS
 _MOST_NODES = 4096
 
 
-def list_ports(
+def list_network_ports(
     lake: Tables, span: Span, sight: Sight, *, rates: Mapping[str, float] | None = None, limit: int = 20
 ) -> Ports:
     """The busiest ports of the span, and jobs of several ports, the most uneven first."""
@@ -41,12 +45,16 @@ def list_ports(
     links = _links(lake, span, None, moved)
     names = dict(zip(links["b"].to_pylist(), links["a"].to_pylist(), strict=True))
     by_port = moved.group_by("id").aggregate([("read_bytes", "sum"), ("write_bytes", "sum")])
-    volumes = [_volume(row, names.get(row["id"]), span, rates or {}) for row in list_rows(by_port)]
+    volumes = [_volume(row, names.get(row["id"]), span, rates or {}) for row in list_query_rows(by_port)]
     volumes.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
     missing = [] if moved.num_rows else ["ports: no counter of a port in this time"]
     if moved.num_rows and not links.num_rows:
         missing.append("links: nothing says which node is behind which port")
-    uneven = compute_port_imbalance(sum_job_ports(moved, links, _placed(lake, span, None))) if links.num_rows else None
+    uneven = (
+        compute_switch_port_imbalance(sum_switch_ports_by_job(moved, links, _placed(lake, span, None)))
+        if links.num_rows
+        else None
+    )
     return Ports(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
@@ -59,7 +67,7 @@ def list_ports(
     )
 
 
-def list_job_ports(
+def list_job_network_ports(
     lake: Tables, span: Span, job_id: str, nodes: Sequence[str], rates: Mapping[str, float] | None = None
 ) -> tuple[list[PortVolume], PortImbalance | None]:
     """Ports of one job, busiest first; how evenly they are used, where there are several."""
@@ -71,7 +79,7 @@ def list_job_ports(
     moved = _moved(lake, span, sorted(set(links["b"].to_pylist())))
     if not moved.num_rows:
         return [], None
-    volumes = sum_job_ports(moved, links, _placed(lake, span, nodes))
+    volumes = sum_switch_ports_by_job(moved, links, _placed(lake, span, nodes))
     mine = volumes.filter(pc.equal(volumes["job_id"], job_id))
     found = [
         PortVolume(
@@ -82,10 +90,10 @@ def list_job_ports(
             shared_bytes=round(row["ambiguous_bytes"]),
             peak_share=_of_rate(row["received_bytes"], row["sent_bytes"], row["port"], span, rates or {}),
         )
-        for row in list_rows(mine)
+        for row in list_query_rows(mine)
     ]
     found.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
-    uneven = [_uneven(row) for row in list_rows(compute_port_imbalance(mine))]
+    uneven = [_uneven(row) for row in list_query_rows(compute_switch_port_imbalance(mine))]
     return found, uneven[0] if uneven else None
 
 
@@ -103,11 +111,11 @@ def list_device_hours(lake: Tables, span: Span, node: str = "", *, limit: int = 
         within=hours,
     )
     load: dict[str, int] = {}
-    for row in list_rows(found):
+    for row in list_query_rows(found):
         load[row["id"]] = load.get(row["id"], 0) + (row["read_bytes"] or 0) + (row["write_bytes"] or 0)
     chosen = sorted(load, key=lambda name: (-load[name], name))[:limit]
     place = {name: k for k, name in enumerate(chosen)}
-    rows = [DeviceHour(**row) for row in list_rows(average_devices_by_hour(found)) if row["id"] in place]
+    rows = [DeviceHour(**row) for row in list_query_rows(average_device_hours(found)) if row["id"] in place]
     rows.sort(key=lambda row: (place[row.id], row.hour))
     return Devices(from_ns=hours.from_ns, to_ns=hours.to_ns, node=node or None, total=len(load), devices=rows)
 
@@ -127,7 +135,7 @@ def _counted(lake: Tables, span: Span) -> bool:
 
 def _moved(lake: Tables, span: Span, names: Sequence[str] | None) -> pa.Table:
     """Sums by port and interval: `id`, `ts_ns`, `interval_ns`, `read_bytes`, `write_bytes`."""
-    step = choose_step_of_many(span)
+    step = choose_long_span_interval(span)
     wide = span.align_to(step)
     chosen = "" if names is None else " AND id IN (SELECT unnest($names))"
     return query_lake(
@@ -160,7 +168,7 @@ def _links(lake: Tables, span: Span, nodes: Sequence[str] | None, moved: pa.Tabl
         f" AND {build_day_filter(seen)} AND peer IS NOT NULL",
         within=seen,
     )
-    shown = list_seen_links(raw)
+    shown = list_port_links(raw)
     if nodes is not None:
         shown = shown.filter(pc.is_in(shown["a"], value_set=pa.array(list(nodes), pa.string())))
     if shown.num_rows:
@@ -191,11 +199,11 @@ def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
     mine = "" if nodes is None else " AND list_has_any(nodes, $nodes)"
     found = query_lake(
         lake,
-        f"SELECT * EXCLUDE (day) FROM jobs WHERE {build_span_condition(span)}{mine}",
+        f"SELECT * EXCLUDE (day) FROM jobs WHERE {build_account_condition(span)}{mine}",
         {} if nodes is None else {"nodes": list(nodes)},
-        began=compute_begin_span(span),
+        began=compute_account_begin_span(span),
     )
-    return build_placements(found.select(JOBS.schema.names))
+    return build_node_placements(found.select(JOBS.schema.names))
 
 
 def _volume(row: Mapping[str, object], node: str | None, span: Span, rates: Mapping[str, float]) -> PortVolume:
@@ -225,8 +233,10 @@ def _uneven(row: Mapping[str, object]) -> PortImbalance:
 def _jobs(lake: Tables, span: Span, uneven: pa.Table | None, limit: int) -> list[PortImbalance]:
     if uneven is None or not uneven.num_rows:
         return []
-    found = sorted((_uneven(row) for row in list_rows(uneven)), key=lambda one: (-one.highest_over_mean, one.job_id))
-    told = find_latest_accounts(lake, [one.job_id for one in found[:limit]], widen_to_pieces(span))
+    found = sorted(
+        (_uneven(row) for row in list_query_rows(uneven)), key=lambda one: (-one.highest_over_mean, one.job_id)
+    )
+    told = find_latest_accounts(lake, [one.job_id for one in found[:limit]], widen_span_to_pieces(span))
     return [_with_owner(one, told.get(one.job_id)) for one in found[:limit]]
 
 

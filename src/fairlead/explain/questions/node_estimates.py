@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from fairlead.explain.questions.lake_queries import Tables, query_lake
 from fairlead.explain.questions.rollup_sums import VALUES, build_rollup_select
-from fairlead.explain.questions.span import Span, widen_to_pieces
-from fairlead.explain.questions.visibility import lift_restrictions, narrow_lake_to_span, reach_of
+from fairlead.explain.questions.span import Span, widen_span_to_pieces
+from fairlead.explain.questions.visibility import get_visible_reach, lift_visibility_limits, narrow_visibility_to_span
 
 ESTIMATE = "estimate"
 """Stands for the layer of such figures."""
@@ -26,19 +26,19 @@ _LONGEST_RUN_NS = 32 * 86_400 * 10**9
 _NODES: dict[str, object] = {"kind": "node", "layer": "pfs_client"}
 
 
-def estimate_by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
+def estimate_jobs_by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
     """Columns `id`, `start_ns` (of the run), `layer` (ESTIMATE) and `VALUES` of these jobs in the span, those alone
     whose nodes something was counted on."""
-    hidden = reach_of(lake, span) if numbers else None
+    hidden = get_visible_reach(lake, span) if numbers else None
     if hidden is not None:
-        numbers = _undisturbed(lift_restrictions(lake), hidden.runs, span, numbers)
+        numbers = _undisturbed(lift_visibility_limits(lake), hidden.runs, span, numbers)
     if not numbers:
         return _none()
     if not query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         f"SELECT 1 AS some FROM {_counted(span)} LIMIT 1",
         _NODES,
-        within=widen_to_pieces(span),
+        within=widen_span_to_pieces(span),
     ).num_rows:
         return _none()
     # What may be seen of a node is of the time the jobs were there: then it is all theirs.
@@ -49,12 +49,12 @@ def estimate_by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Tab
         f" AND coalesce(end_ns, start_ns + {_LONGEST_RUN_NS}) > {span.from_ns}"
     )
     # Lists of nodes are most of the table: they are read of the jobs of the span alone.
-    there = query_lake(narrow_lake_to_span(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began)[
-        "job_id"
-    ].to_pylist()
+    there = query_lake(
+        narrow_visibility_to_span(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began
+    )["job_id"].to_pylist()
     parts = ", ".join(f"round(sum({name} * share))::BIGINT AS {name}" for name in VALUES)
     return query_lake(
-        narrow_lake_to_span(lake, span),
+        narrow_visibility_to_span(lake, span),
         "WITH runs AS (SELECT job_id, start_ns, coalesce(end_ns, start_ns + $longest) AS end_ns, nodes FROM jobs"
         f" WHERE {ran} AND job_id IN (SELECT unnest($there))),"
         " asked AS (SELECT DISTINCT unnest(nodes) AS node FROM runs WHERE job_id IN (SELECT unnest($numbers))),"
@@ -114,16 +114,16 @@ def _none() -> pa.Table:
     return pa.schema(list(columns.items())).empty_table()
 
 
-def with_estimates(lake: Tables, span: Span, moved: pa.Table, accounts: pa.Table) -> pa.Table:
-    """`moved` (of `ranking.sum_by_job`) and rows for those of `accounts` (`job_id`, `nodes_count`) it lacks. As it is
-    where counters of servers or clients name jobs, or the nodes are too many."""
+def add_node_estimates(lake: Tables, span: Span, moved: pa.Table, accounts: pa.Table) -> pa.Table:
+    """`moved` (of `ranking.sum_job_volumes`) and rows for those of `accounts` (`job_id`, `nodes_count`) it lacks. As it
+    is where counters of servers or clients name jobs, or the nodes are too many."""
     if not accounts.num_rows or any(name in BY_JOB for name in pc.unique(moved.column("layer")).to_pylist()):
         return moved
     known = moved.column("id").combine_chunks() if moved.num_rows else pa.array([], pa.string())
     lacking = accounts.filter(pc.invert(pc.is_in(accounts.column("job_id").cast(pa.string()), value_set=known)))
     if not lacking.num_rows or (pc.sum(lacking.column("nodes_count")).as_py() or 0) > MOST_NODES:
         return moved
-    found = estimate_by_node(lake, span, lacking.column("job_id").to_pylist()).drop_columns(["start_ns"])
+    found = estimate_jobs_by_node(lake, span, lacking.column("job_id").to_pylist()).drop_columns(["start_ns"])
     if not found.num_rows:
         return moved
     return pa.concat_tables([moved, found.select(moved.column_names)], promote_options="permissive")

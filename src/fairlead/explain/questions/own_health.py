@@ -26,12 +26,12 @@ from fairlead.explain.questions.answers_own_health import (
     TableHeld,
     Tier,
 )
-from fairlead.explain.questions.coverage import find_gaps
+from fairlead.explain.questions.coverage import find_coverage_gaps
 from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.lake_queries import (
     Tables,
     build_day_filter,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_floats,
     read_integers,
@@ -106,9 +106,11 @@ def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecti
         {"collector": _COLLECTOR, "feed": _FEED, "trouble": list(_TROUBLE)},
         within=span,
     )
-    open_ = {gap.source: gap for gap in find_gaps(lake, None, Span(now_ns - HEARD_NS, now_ns)) if gap.to_ns is None}
+    open_ = {
+        gap.source: gap for gap in find_coverage_gaps(lake, None, Span(now_ns - HEARD_NS, now_ns)) if gap.to_ns is None
+    }
     sources, collectors = [], []
-    for row in list_rows(found):
+    for row in list_query_rows(found):
         if row["ours"]:
             collectors.append(_collector(row, now_ns))
         else:
@@ -189,7 +191,7 @@ def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHou
     down (no server watched) has one."""
     end = -(-now_ns // HOUR_NS) * HOUR_NS
     span = Span(end - 7 * DAY_NS, end)
-    gaps = find_gaps(lake, None, Span(span.from_ns, now_ns))
+    gaps = find_coverage_gaps(lake, None, Span(span.from_ns, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
     why = "nothing was heard since"
     gaps += [

@@ -107,7 +107,7 @@ class Question:
     what is theirs. Those of fairlead are in `visibility.DECISIONS`."""
 
 
-def resolve_live_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:
+def resolve_question_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:
     """The span asked for; a short one up to now ends where the rollup does."""
     span = asked.span(now_ns, default, asking.longest_ns)
     return (span if asked.to or asked.at else shift_to_rollup_end(asking.lake, span, now_ns)).round_to_steps()

@@ -13,18 +13,18 @@ import pyarrow as pa
 
 from fairlead.explain.questions.lake_queries import Tables, query_lake
 from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, VALUES, build_rollup_select
-from fairlead.explain.questions.scheduler_jobs import COLUMNS, build_span_condition, compute_begin_span
-from fairlead.explain.questions.span import Span, widen_to_pieces
+from fairlead.explain.questions.scheduler_jobs import COLUMNS, build_account_condition, compute_account_begin_span
+from fairlead.explain.questions.span import Span, widen_span_to_pieces
 
 _FOREVER = 2**62
 _PARTS = ", ".join(f"'{name}': {name}" for name in VALUES)
 _TAKEN = ", ".join(f"best.{name} AS {name}" for name in VALUES[:-1])
 
 
-def sum_by_job(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Table:
-    """Columns `id`, `layer`, `VALUES` of every job that counters name in the span; with `read_accounts` (`job_id`,
-    `start_ns`, `end_ns`) of these jobs, each while it ran, as numbers are used again. Metadata operations are of the
-    first layer that knows them (`METADATA_RANK`)."""
+def sum_job_volumes(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Table:
+    """Columns `id`, `layer`, `VALUES` of every job that counters name in the span; with `read_volume_accounts`
+    (`job_id`, `start_ns`, `end_ns`) of these jobs, each while it ran, as numbers are used again. Metadata operations
+    are of the first layer that knows them (`METADATA_RANK`)."""
     rows = build_rollup_select(span, "kind = $kind", f"id, layer, ts_ns, interval_ns, {', '.join(VALUES)}")
     parameters: dict[str, object] = {"kind": "job", "ranks": list(RANK), "metadata_ranks": list(METADATA_RANK)}
     if accounts is not None:
@@ -52,7 +52,7 @@ def sum_by_job(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa
         f" arg_min({VALUES[-1]}, metadata_place) AS {VALUES[-1]} FROM layered GROUP BY id) "
         f"SELECT id, best.layer AS layer, {_TAKEN}, {VALUES[-1]} FROM chosen"
     )
-    return query_lake(lake, sql, parameters, within=widen_to_pieces(span))
+    return query_lake(lake, sql, parameters, within=widen_span_to_pieces(span))
 
 
 def _none() -> pa.Table:
@@ -60,20 +60,20 @@ def _none() -> pa.Table:
     return pa.table(words | {name: pa.array([], pa.int64()) for name in VALUES})
 
 
-def read_accounts(lake: Tables, span: Span, columns: Sequence[str] = COLUMNS) -> pa.Table:
+def read_volume_accounts(lake: Tables, span: Span, columns: Sequence[str] = COLUMNS) -> pa.Table:
     """Accounts of jobs that ran in the span."""
     chosen = ", ".join(f'"{name}"' for name in columns)
     return query_lake(
         lake,
-        f"SELECT {chosen} FROM jobs WHERE {build_span_condition(span)}",
-        within=compute_begin_span(span),
-        began=compute_begin_span(span),
+        f"SELECT {chosen} FROM jobs WHERE {build_account_condition(span)}",
+        within=compute_account_begin_span(span),
+        began=compute_account_begin_span(span),
     )
 
 
-def with_accounts(moved: pa.Table, told: pa.Table) -> pa.Table:
-    """`moved` (of `sum_by_job`) and beside each job its account, the latest where a number was used again; nulls where
-    the scheduler told of none."""
+def add_accounts_to_volumes(moved: pa.Table, told: pa.Table) -> pa.Table:
+    """`moved` (of `sum_job_volumes`) and beside each job its account, the latest where a number was used again; nulls
+    where the scheduler told of none."""
     import pyarrow.compute as pc
 
     order = pc.sort_indices(told, sort_keys=[("start_ns", "ascending")])

@@ -1,5 +1,5 @@
 """The lake as one reader may see it: a table's name in a query stands for the rows that are his, or of what his jobs
-used while they did. A table nothing is said of here is empty. Not here: where that was (`reach_found`).
+used while they did. A table nothing is said of here is empty. Not here: where that was (`look_up_visibility`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -18,8 +18,8 @@ from fairlead.core.errors import UsageError
 from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import NarrowLake, Reach, build_jobs_condition
-from fairlead.explain.questions.visibility_lookup import reach_found
+from fairlead.explain.questions.visibility import NarrowLake, Reach, build_visible_jobs_condition
+from fairlead.explain.questions.visibility_lookup import look_up_visibility
 from fairlead.store.query import find_mentioned
 from fairlead.store.tables import OPS_STORED
 
@@ -60,7 +60,7 @@ class RestrictedLake(NarrowLake):
         key = ("reach", wide.from_ns, wide.to_ns)
         held = self._kept.get(key, self._now_ns)
         if held is None or not 0 <= self._now_ns - held[0] <= FRESH_NS:
-            held = (self._now_ns, reach_found(self.whole, self.sight, None if span is None else wide))
+            held = (self._now_ns, look_up_visibility(self.whole, self.sight, None if span is None else wide))
             self._kept.put(key, held, self._now_ns)
         self._reached.append((wide, held[1]))
         return held[1]  # type: ignore[no-any-return]
@@ -134,7 +134,7 @@ class _VisibleRows:
 
     def jobs(self, start: str = "start_ns") -> str:
         """The condition that a row with user and project (cluster, number, start) is of a job that may be seen."""
-        condition, words = build_jobs_condition(self._lake.sight, start=start)
+        condition, words = build_visible_jobs_condition(self._lake.sight, start=start)
         self.words |= words
         return f"coalesce({condition}, false)"
 

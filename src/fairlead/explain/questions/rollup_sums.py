@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Sums
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
-from fairlead.explain.questions.span import Span, choose_bin, choose_interval, split_by_interval, widen_to_pieces
+from fairlead.explain.questions.span import (
+    Span,
+    choose_span_bin,
+    choose_span_interval,
+    split_span_by_interval,
+    widen_span_to_pieces,
+)
 
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 _ADDED = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
@@ -29,11 +35,11 @@ METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc"
 
 
 def build_rollup_select(span: Span, where: str, columns: str = "*", *, one: bool = False) -> str:
-    """A sub-select of the rollup rows of the span (`span.split_by_interval`); `where` filters each piece."""
+    """A sub-select of the rollup rows of the span (`span.split_span_by_interval`); `where` filters each piece."""
     parts = [
         f"SELECT {columns} FROM rollup WHERE interval_ns = {step} AND ts_ns >= {piece.from_ns}"
         f" AND ts_ns < {piece.to_ns} AND {build_day_filter(piece)} AND ({where})"
-        for step, piece in split_by_interval(span, one=one)
+        for step, piece in split_span_by_interval(span, one=one)
     ]
     return f"({' UNION ALL '.join(parts)})"
 
@@ -46,15 +52,15 @@ def sum_rollup(
         VALUES
     )
     sql = f"SELECT {by}, {_ADDED}{more} FROM {build_rollup_select(span, where, columns)} GROUP BY {by}"
-    return query_lake(lake, sql, parameters, within=widen_to_pieces(span))
+    return query_lake(lake, sql, parameters, within=widen_span_to_pieces(span))
 
 
-def read_sums(row: Mapping[str, Any]) -> Sums:
+def read_rollup_sums(row: Mapping[str, Any]) -> Sums:
     """The sums in a row of `sum_rollup`."""
     return Sums(**{name: row[name] for name in VALUES})
 
 
-def add_sums(rows: Sequence[Sums]) -> Sums:
+def add_rollup_sums(rows: Sequence[Sums]) -> Sums:
     """Their sum; unknown where all are."""
     known = {name: [v for row in rows if (v := getattr(row, name)) is not None] for name in VALUES}
     return Sums(**{name: sum(values) if values else None for name, values in known.items()})
@@ -89,15 +95,15 @@ class Steps:
         return self.starts() < self.now_ns
 
 
-def choose_steps(span: Span, now_ns: int, points: int, interval: int | None = None) -> tuple[Steps, int]:
+def choose_rollup_steps(span: Span, now_ns: int, points: int, interval: int | None = None) -> tuple[Steps, int]:
     """Steps for a picture of the span of at most `points`, and the rollup interval they are made of."""
-    interval = interval or choose_interval(span)
-    step = choose_bin(span.align_to(interval), interval, points)
+    interval = interval or choose_span_interval(span)
+    step = choose_span_bin(span.align_to(interval), interval, points)
     whole = span.align_to(interval)
     return Steps(whole.from_ns, step, -(-whole.length_ns // step), now_ns), interval
 
 
-def sum_by_step(
+def sum_rollup_by_step(
     lake: Tables, steps: Steps, interval: int, by: str, where: str, parameters: Mapping[str, object], *, more: str = ""
 ) -> pa.Table:
     """Sums of `VALUES` by step (`step`, counted from 0) and the columns `by`."""
@@ -111,14 +117,14 @@ def sum_by_step(
     return query_lake(lake, sql, parameters, within=span)
 
 
-def fill_steps(steps: Steps, at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def fill_rollup_steps(steps: Steps, at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[count]: the values at their steps, NaN elsewhere."""
     line = np.full(steps.count, np.nan)
     line[at] = values
     return line
 
 
-def round_line(line: NDArray[np.float64]) -> list[float | None]:
+def round_rollup_line(line: NDArray[np.float64]) -> list[float | None]:
     """A line as an answer holds it: NaN is null, rates are rounded to a thousandth."""
     values: list[float | None] = np.round(line, 3).tolist()
     for k in np.flatnonzero(np.isnan(line)):

@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.explain.questions.answers import JobRow, Sums
-from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, find_similar_names, list_rows, query_lake
+from fairlead.explain.questions.lake_queries import (
+    Tables,
+    UnknownNameError,
+    find_similar_names,
+    list_query_rows,
+    query_lake,
+)
 from fairlead.explain.questions.span import DAY_NS, Span
 
 COLUMNS = (
@@ -49,17 +55,17 @@ _ENDED = (
 _WAITING = ("pending", "requeued", "configuring", "held")
 
 
-def build_job_row(
+def build_account_row(
     account: Mapping[str, Any], now_ns: int, *, sums: Sums | None = None, layer: str | None = None
 ) -> JobRow:
     """The account of a job (columns of `jobs`) as a line of a list."""
     known = {name: account[name] for name in COLUMNS}
     if known["nodes_count"] is None and account.get("nodes") is not None:
         known["nodes_count"] = len(account["nodes"])
-    return JobRow(**known, running=is_running(account, now_ns), sums=sums or Sums(), layer=layer)
+    return JobRow(**known, running=is_account_running(account, now_ns), sums=sums or Sums(), layer=layer)
 
 
-def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
+def is_account_running(account: Mapping[str, Any], now_ns: int) -> bool:
     """Whether a job runs: it has begun, has no end, and its state does not say otherwise."""
     start, end = account["start_ns"], account["end_ns"]
     if start is None or start > now_ns:
@@ -70,7 +76,7 @@ def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
     return bool(end > now_ns)
 
 
-def read_runs(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
+def read_run_accounts(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
     """Accounts of the jobs of this number, latest first, with their nodes."""
     conditions = "job_id = $job_id" + (" AND cluster = $cluster" if cluster else "")
     parameters: dict[str, object] = {"job_id": job_id}
@@ -82,7 +88,7 @@ def read_runs(lake: Tables, job_id: str, cluster: str | None = None) -> list[dic
         parameters,
         numbers=[job_id],
     )
-    return list_rows(found)
+    return list_query_rows(found)
 
 
 def find_latest_accounts(lake: Tables, numbers: Sequence[str], span: Span) -> dict[str, dict[str, Any]]:
@@ -96,17 +102,17 @@ def read_all_accounts(lake: Tables, numbers: Sequence[str], span: Span) -> list[
         return []
     found = query_lake(
         lake,
-        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {build_span_condition(span)} "
+        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {build_account_condition(span)} "
         "ORDER BY start_ns NULLS FIRST, cluster, job_id",
         {"numbers": list(numbers)},
-        within=compute_begin_span(span),
-        began=compute_begin_span(span),
+        within=compute_account_begin_span(span),
+        began=compute_account_begin_span(span),
         numbers=numbers,
     )
-    return list_rows(found)
+    return list_query_rows(found)
 
 
-def build_span_condition(span: Span) -> str:
+def build_account_condition(span: Span) -> str:
     """The condition that a job ran in the span; jobs whose begin is unknown did not."""
     return (
         f"start_ns < {span.to_ns} AND start_ns >= {span.from_ns - LONGEST_RUN_NS}"
@@ -114,8 +120,8 @@ def build_span_condition(span: Span) -> str:
     )
 
 
-def compute_begin_span(span: Span) -> Span:
-    """When jobs that ran in the span may have begun: what `build_span_condition` looks at."""
+def compute_account_begin_span(span: Span) -> Span:
+    """When jobs that ran in the span may have begun: what `build_account_condition` looks at."""
     return Span(span.from_ns - LONGEST_RUN_NS, span.to_ns)
 
 

@@ -32,7 +32,7 @@ TABLES = {
 """The column that dates a row of each, and the one that names who it is of."""
 
 
-def inspect_lake(root: Path, now_ns: int, lake: Lake | None = None) -> LakeSeen:
+def inspect_lake_setup(root: Path, now_ns: int, lake: Lake | None = None) -> LakeSeen:
     """What is known of the lake in `root`. `lake`: it, where it is open. Trouble is part of the answer."""
     if lake is None and not (root / "lake.toml").is_file():
         return LakeSeen()

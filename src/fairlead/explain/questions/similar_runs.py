@@ -13,8 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.tables import JOB_SUMMARY
-from fairlead.explain.analysis.history.category import scale_of
-from fairlead.explain.analysis.history.profiles import KINDS, KindProfile, Profile, estimate_quantile, read_profiles
+from fairlead.explain.analysis.history.category import compute_category_scale
+from fairlead.explain.analysis.history.profiles import (
+    KINDS,
+    KindProfile,
+    Profile,
+    estimate_profile_quantile,
+    read_run_profiles,
+)
 from fairlead.explain.analysis.history.similar import find_similar_runs
 from fairlead.explain.questions.answers_diagnosis import AlikeRun, KindUsually, RunsOfProgram
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
@@ -38,14 +44,14 @@ def read_program_profile(lake: Tables, account: Mapping[str, Any], program: str 
     nodes = account["nodes_count"]
     if not program or not account["user"] or nodes is None:
         return None
-    scale = int(scale_of(np.array([float(nodes)]))[0])
+    scale = int(compute_category_scale(np.array([float(nodes)]))[0])
     found = query_lake(
         lake,
         'SELECT detail FROM profile WHERE program = $program AND "user" = $user AND cluster IS NOT DISTINCT FROM'
         f" $cluster AND scale = {scale} AND runs > 0",
         {"program": program, "user": account["user"], "cluster": account["cluster"]},
     )
-    told = read_profiles(found)
+    told = read_run_profiles(found)
     return _told(told[0]) if told else None
 
 
@@ -55,7 +61,7 @@ def _told(one: Profile) -> RunsOfProgram:
         scale=one.scale,
         first_ns=one.first_ns,
         last_ns=one.last_ns,
-        seconds_p50=estimate_quantile(one.seconds, 0.5),
+        seconds_p50=estimate_profile_quantile(one.seconds, 0.5),
         kinds=[_usually(name, one.kinds[name]) for name in KINDS if name in one.kinds],
     )
 
@@ -73,7 +79,7 @@ def _usually(name: str, kind: KindProfile) -> KindUsually:
         phases=kind.phases,
         runs=kind.runs,
         mode=mode,
-        **{figure: estimate_quantile(counts, 0.5) for figure, counts in middle.items()},
+        **{figure: estimate_profile_quantile(counts, 0.5) for figure, counts in middle.items()},
     )
 
 

@@ -16,7 +16,7 @@ from fairlead.explain.questions.lake_queries import (
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
 )
 from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span
@@ -105,7 +105,7 @@ def _moments(lake: Tables, seen: Span, from_ns: int, to_ns: int) -> tuple[list[_
         " AND (used_bytes IS NOT NULL OR inodes_used IS NOT NULL) GROUP BY fs, target",
         within=seen,
     )
-    rows = [row for row in list_rows(found) if row["last"] is not None]
+    rows = [row for row in list_query_rows(found) if row["last"] is not None]
     # What is told of a whole file system counts only where its targets tell nothing.
     split = {row["fs"] for row in rows if row["target"] is not None}
     rows = [row for row in rows if row["target"] is not None or row["fs"] not in split]
@@ -139,7 +139,7 @@ def _held(
             row["used"],
             (row["of_mdt"] or 0) if row["fs"] in meta and not asked else row["every"],
         )
-        for row in list_rows(found)
+        for row in list_query_rows(found)
     }
 
 
@@ -155,7 +155,9 @@ def _limits(
         parameters,
         within=seen,
     )
-    return {(row["fs"], row["owner_kind"], row["owner"]): (row["size"], row["of_mdt"]) for row in list_rows(found)}
+    return {
+        (row["fs"], row["owner_kind"], row["owner"]): (row["size"], row["of_mdt"]) for row in list_query_rows(found)
+    }
 
 
 def _holder(
@@ -198,7 +200,7 @@ def _room(lake: Tables, at_ns: int) -> dict[str, dict[str, Any]]:
         " AND source IS DISTINCT FROM 'statvfs' GROUP BY target",
         within=seen,
     )
-    return {row["id"]: row for row in list_rows(found)}
+    return {row["id"]: row for row in list_query_rows(found)}
 
 
 def _targets(lake: Tables, from_ns: int, to_ns: int, fs: str, target: str) -> list[TargetSpace]:

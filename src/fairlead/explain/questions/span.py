@@ -56,9 +56,9 @@ class Span:
         return Span(first, max(first, last), self.live)
 
     def round_to_steps(self) -> Span:
-        """What a question about many components really adds up: whole steps (`choose_step_of_many`), but never the
-        future."""
-        wide = self.align_to(choose_step_of_many(self))
+        """What a question about many components really adds up: whole steps (`choose_long_span_interval`), but never
+        the future."""
+        wide = self.align_to(choose_long_span_interval(self))
         return Span(wide.from_ns, self.to_ns if self.live else wide.to_ns, self.live)
 
 
@@ -125,19 +125,19 @@ def parse_span(
     return Span(begin, end, end == now_ns)
 
 
-def choose_interval(span: Span) -> int:
+def choose_span_interval(span: Span) -> int:
     """The interval of `rollup` a picture of this span is made of: 1 s to an hour, 1 min to three days, else 1 h."""
     if span.length_ns <= HOUR_NS:
         return SECOND_NS
     return MINUTE_NS if span.length_ns <= 3 * DAY_NS else HOUR_NS
 
 
-def choose_bin(span: Span, step_ns: int, points: int = MAX_POINTS) -> int:
+def choose_span_bin(span: Span, step_ns: int, points: int = MAX_POINTS) -> int:
     """A multiple of `step_ns` of which at most `points` cover the span."""
     return step_ns * max(1, -(-span.length_ns // (step_ns * max(1, points))))
 
 
-def choose_step_of_many(span: Span) -> int:
+def choose_long_span_interval(span: Span) -> int:
     """The interval of `rollup` for sums over many components: seconds of the last minutes only (they lie sorted by
     component, so that a few minutes of all of them are dear in a large file), then minutes, from 6 h on hours."""
     if span.live and span.length_ns <= 10 * MINUTE_NS:
@@ -145,18 +145,18 @@ def choose_step_of_many(span: Span) -> int:
     return MINUTE_NS if span.length_ns < 6 * HOUR_NS else HOUR_NS
 
 
-def split_by_interval(span: Span, *, one: bool = False) -> list[tuple[int, Span]]:
+def split_span_by_interval(span: Span, *, one: bool = False) -> list[tuple[int, Span]]:
     """(interval, span) of the rollup rows whose sum is that of the span. Of many components: whole steps around it.
     Of `one`: the span to the second, or minute beyond half an hour; whole hours as such, its ends finer."""
     if not one:
-        step = choose_step_of_many(span)
+        step = choose_long_span_interval(span)
         return [(step, span.align_to(step))]
     finest = SECOND_NS if span.length_ns <= HOUR_NS // 2 else MINUTE_NS
     return _pieces(span.align_to(finest), finest)
 
 
-def widen_to_pieces(span: Span) -> Span:
-    """The span with what `split_by_interval` may round to."""
+def widen_span_to_pieces(span: Span) -> Span:
+    """The span with what `split_span_by_interval` may round to."""
     return span.align_to(HOUR_NS)
 
 

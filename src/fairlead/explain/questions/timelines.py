@@ -12,10 +12,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Series, Timeline
-from fairlead.explain.questions.coverage import Coverage, compute_known_share, with_idle
+from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, fill_covered_steps
 from fairlead.explain.questions.lake_queries import Tables, read_floats, read_integers
-from fairlead.explain.questions.rollup_sums import Steps, choose_steps, fill_steps, round_line, sum_by_step
-from fairlead.explain.questions.span import INTERVALS, Span, choose_step_of_many
+from fairlead.explain.questions.rollup_sums import (
+    Steps,
+    choose_rollup_steps,
+    fill_rollup_steps,
+    round_rollup_line,
+    sum_rollup_by_step,
+)
+from fairlead.explain.questions.span import INTERVALS, Span, choose_long_span_interval
 
 LAYERS = ("client", "mount", "forwarder", "pfs_client", "osc", "target", "metadata", "device", "port")
 """From the application down."""
@@ -23,7 +29,7 @@ _RATES = ("read_bytes", "write_bytes", "metadata_ops")
 Line = NDArray[np.float64]
 
 
-def sum_by_layer(
+def sum_timeline_by_layer(
     lake: Tables,
     span: Span,
     where: str,
@@ -34,14 +40,15 @@ def sum_by_layer(
     many: bool = False,
 ) -> tuple[Steps, pa.Table]:
     """Sums by step and layer (columns `step`, `layer` and values). When the interval that suits the span holds nothing
-    (seconds are forgotten first), the next coarser one is read. `many` components: as `span.choose_step_of_many`."""
-    steps, interval = choose_steps(span, now_ns, points, choose_step_of_many(span) if many else None)
-    found = sum_by_step(lake, steps, interval, "layer", where, parameters)
+    (seconds are forgotten first), the next coarser one is read. `many` components: as
+    `span.choose_long_span_interval`."""
+    steps, interval = choose_rollup_steps(span, now_ns, points, choose_long_span_interval(span) if many else None)
+    found = sum_rollup_by_step(lake, steps, interval, "layer", where, parameters)
     for coarser in INTERVALS[INTERVALS.index(interval) + 1 :]:
         if found.num_rows:
             break
-        wide, _ = choose_steps(span, now_ns, points, coarser)
-        other = sum_by_step(lake, wide, coarser, "layer", where, parameters)
+        wide, _ = choose_rollup_steps(span, now_ns, points, coarser)
+        other = sum_rollup_by_step(lake, wide, coarser, "layer", where, parameters)
         if other.num_rows:
             return wide, other
     return steps, found
@@ -53,7 +60,7 @@ def build_timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str,
     layer = np.array(found.column("layer").to_pylist(), object)
     order = [name for name in LAYERS if (layer == name).any()]
     order += sorted({name for name in layer.tolist() if name not in LAYERS})
-    nothing = Coverage.nothing(steps)
+    nothing = Coverage.create_empty(steps)
     covers = cover if isinstance(cover, Mapping) else dict.fromkeys(order, cover)
     series = [_series(steps, found.filter(pa.array(layer == name)), name, covers.get(name, nothing)) for name in order]
     return Timeline(from_ns=steps.from_ns, step_ns=steps.step_ns, points=steps.count, series=series)
@@ -66,27 +73,29 @@ def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series
     lines = {}
     for name in _RATES:
         values = read_floats(rows, name)
-        rate = fill_steps(steps, at, values / steps.seconds()[at])
-        lines[name] = round_line(with_idle(steps, rate, there, cover, told=bool(np.isfinite(values).any())))
+        rate = fill_rollup_steps(steps, at, values / steps.seconds()[at])
+        lines[name] = round_rollup_line(
+            fill_covered_steps(steps, rate, there, cover, told=bool(np.isfinite(values).any()))
+        )
     return Series(
         layer=layer,
         read_bytes_per_s=lines["read_bytes"],
         write_bytes_per_s=lines["write_bytes"],
         metadata_ops_per_s=lines["metadata_ops"],
-        known_share=compute_known_share(steps, there, cover),
+        known_share=compute_coverage_share(steps, there, cover),
     )
 
 
-def build_estimated_series(steps: Steps, layer: str, read: Line, write: Line) -> Series:
+def build_estimated_timeline(steps: Steps, layer: str, read: Line, write: Line) -> Series:
     """A series that was split off a shared component (bytes a second, NaN: not known)."""
     nothing = np.full(steps.count, np.nan)
     known = (np.isfinite(read) | np.isfinite(write)) & steps.begun()
     share = float(known.sum() / steps.begun().sum()) if steps.begun().any() else None
     return Series(
         layer=layer,
-        read_bytes_per_s=round_line(read),
-        write_bytes_per_s=round_line(write),
-        metadata_ops_per_s=round_line(nothing),
+        read_bytes_per_s=round_rollup_line(read),
+        write_bytes_per_s=round_rollup_line(write),
+        metadata_ops_per_s=round_rollup_line(nothing),
         estimated=True,
         known_share=share,
     )
@@ -95,4 +104,4 @@ def build_estimated_series(steps: Steps, layer: str, read: Line, write: Line) ->
 def _fill_columns(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
     """Values by step of rows that have one row a step; NaN where there is none."""
     at = read_integers(found, "step")
-    return {name: fill_steps(steps, at, read_floats(found, name)) for name in names}
+    return {name: fill_rollup_steps(steps, at, read_floats(found, name)) for name in names}

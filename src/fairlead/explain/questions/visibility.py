@@ -1,7 +1,7 @@
 """What of the lake a person sees: jobs by who they belong to, and what those jobs ran on, where and while they did.
 
 A reader who does not see everything asks a narrowed lake (`narrowed`), in which the rest is not there. Not here: how a
-reach is found (`reach_found`), who somebody is (`web.identity`).
+reach is found (`look_up_visibility`), who somebody is (`web.identity`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _INSTEAD = {
 }
 
 
-def must_be_for(question: str, name: str, sight: Sight, decision: Decision | None = None) -> None:
+def require_visible_question(question: str, name: str, sight: Sight, decision: Decision | None = None) -> None:
     """Raises NotForYouError where this reader may not ask a question (about `name`); `decision` None: by its name."""
     decision = decision or DECISIONS.get(question, MACHINE)
     if sight.everything or (decision != MACHINE and sight.only is None):
@@ -97,7 +97,9 @@ def must_be_for(question: str, name: str, sight: Sight, decision: Decision | Non
 _OF_LINK = "ask about the run it was made for, or sign in"
 
 
-def build_jobs_condition(sight: Sight, alias: str = "", start: str = "start_ns") -> tuple[str, dict[str, object]]:
+def build_visible_jobs_condition(
+    sight: Sight, alias: str = "", start: str = "start_ns"
+) -> tuple[str, dict[str, object]]:
     """The condition that a row is of a job this reader may see, and its parameters. Of a table (`alias`) with columns
     `user` and `project`; for a share link with `cluster`, `job_id` and `start`. False or null where it is not."""
     of = f"{alias}." if alias else ""
@@ -186,27 +188,27 @@ class NarrowLake(ABC):
         """The same, for queries that do not say which time they are about."""
 
 
-def lift_restrictions(lake: Tables) -> Tables:
+def lift_visibility_limits(lake: Tables) -> Tables:
     """The lake without anything hidden: for figures that others count in without being told of."""
     return lake.whole if isinstance(lake, NarrowLake) else lake
 
 
-def reach_of(lake: Tables, span: Span | None = None) -> Reach | None:
+def get_visible_reach(lake: Tables, span: Span | None = None) -> Reach | None:
     """What the reader of this lake sees; None: everything."""
     return lake.reach(span) if isinstance(lake, NarrowLake) else None
 
 
-def narrow_lake_to_span(lake: Tables, span: Span) -> Tables:
+def narrow_visibility_to_span(lake: Tables, span: Span) -> Tables:
     """The same lake, for queries that do not say their time: what is seen is that of jobs of the span."""
     return lake.about(span) if isinstance(lake, NarrowLake) else lake
 
 
-def must_reach(
+def require_visible_component(
     lake: Tables, kinds: str | tuple[str, ...], name: str, span: Span, called: str = ""
 ) -> list[Interval] | None:
     """When the component is seen in the span; None: always. Raises UnknownNameError for one that is not, whether it is
     there or not. What belongs to a node (`NODE/sda`) is seen with it."""
-    seen = reach_of(lake, span)
+    seen = get_visible_reach(lake, span)
     if seen is None:
         return None
     kinds = (kinds,) if isinstance(kinds, str) else kinds
@@ -221,13 +223,13 @@ def must_reach(
 
 def find_visible_intervals(lake: Tables, kind: str, span: Span, name: str = "") -> list[Interval] | None:
     """When components of a kind (or the one of this name) are seen; None: always."""
-    seen = reach_of(lake, span)
+    seen = get_visible_reach(lake, span)
     if seen is None:
         return None
     return [one for known in ([name] if name else seen.names(kind, span)) for one in seen.intervals(kind, known)]
 
 
-def mask_timeline(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
+def mask_invisible_steps(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
     """The timeline with nulls in steps that none of the intervals touches; None: as it is."""
     if intervals is None:
         return drawn
@@ -251,7 +253,7 @@ def _line(values: Sequence[float | None], seen: NDArray[np.bool_]) -> list[float
     return [value if shown else None for value, shown in zip(values, seen.tolist(), strict=True)]
 
 
-def merge_intervals(
+def merge_visible_intervals(
     kinds: NDArray[np.object_], ids: NDArray[np.object_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.int64], NDArray[np.int64]]:
     """The same times without overlap, to whole seconds around each."""

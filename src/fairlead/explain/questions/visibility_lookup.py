@@ -14,12 +14,12 @@ from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
     build_day_filter,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_integers,
 )
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import Reach, build_jobs_condition, merge_intervals
+from fairlead.explain.questions.visibility import Reach, build_visible_jobs_condition, merge_visible_intervals
 
 FORWARDED = ("node_forwarder", "node→forwarder")
 SERVED_BY = ("target→server", "target_server")
@@ -31,7 +31,7 @@ _ANYTHING = ("node", "forwarder", "target", "mds", "port", "server")
 _SOURCES = ("node", "forwarder", "server")
 
 
-def reach_found(lake: Tables, sight: Sight, span: Span | None) -> Reach:
+def look_up_visibility(lake: Tables, sight: Sight, span: Span | None) -> Reach:
     """The reach of jobs that ran in the span, of all jobs without one. `lake`: with nothing hidden. Raises
     LakeError."""
     own = _own(lake, sight, span)
@@ -62,12 +62,14 @@ def reach_found(lake: Tables, sight: Sight, span: Span | None) -> Reach:
         *_used(lake, sight, own, alone),
     ]
     kinds, where, starts, stops = (np.concatenate([part[k] for part in parts]) for k in range(4))
-    kinds, where, starts, stops = merge_intervals(kinds, where, starts, stops)
+    kinds, where, starts, stops = merge_visible_intervals(kinds, where, starts, stops)
     extra = [(kinds, where, starts, stops)]
     for called, of in (("any", _ANYTHING), ("source", _SOURCES)):
         chosen = np.isin(kinds.astype(str), of)
         extra.append(
-            merge_intervals(np.full(int(chosen.sum()), called, object), where[chosen], starts[chosen], stops[chosen])
+            merge_visible_intervals(
+                np.full(int(chosen.sum()), called, object), where[chosen], starts[chosen], stops[chosen]
+            )
         )
     kinds, where, starts, stops = (np.concatenate([part[k] for part in extra]) for k in range(4))
     runs = list(zip(own["cluster"].to_pylist(), ids, begins.tolist(), ends.tolist(), strict=True))
@@ -92,7 +94,7 @@ def _ran(span: Span | None, alias: str = "") -> str:
 
 
 def _own(lake: Tables, sight: Sight, span: Span | None) -> pa.Table:
-    condition, words = build_jobs_condition(sight)
+    condition, words = build_visible_jobs_condition(sight)
     return query_lake(
         lake,
         f"SELECT cluster, job_id, start_ns, {_END} AS end_ns, nodes FROM jobs"
@@ -106,7 +108,7 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
     """(number, start, end) of jobs of these numbers that this reader may not see."""
     if not numbers:
         return []
-    condition, words = build_jobs_condition(sight)
+    condition, words = build_visible_jobs_condition(sight)
     found = query_lake(
         lake,
         f"SELECT job_id, start_ns, {_END} AS end_ns FROM jobs"
@@ -115,7 +117,7 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
         numbers=numbers,
         tables={"r_numbers": pa.table({"n": pa.array(numbers, pa.string())})},
     )
-    return [(row["job_id"], row["start_ns"], row["end_ns"]) for row in list_rows(found)]
+    return [(row["job_id"], row["start_ns"], row["end_ns"]) for row in list_query_rows(found)]
 
 
 def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[_Part]:
@@ -124,7 +126,7 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
         return [_rows("", np.empty(0, object), np.empty(0, np.int64), np.empty(0, np.int64))]
     begins, ends = read_integers(own, "start_ns"), read_integers(own, "end_ns")
     hull = Span(int(begins.min()), int(ends.max())).align_to(HOUR_NS)
-    condition, words = build_jobs_condition(sight)
+    condition, words = build_visible_jobs_condition(sight)
     counted = own.filter(pa.array(alone))
     found = query_lake(
         lake,

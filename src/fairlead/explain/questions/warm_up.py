@@ -17,7 +17,7 @@ FIRST_ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
 """Questions (name, what about, parameters) whose closed hours and minutes are kept between questions."""
 
 
-def index_job_files(lake: Tables) -> None:
+def warm_up_job_files(lake: Tables) -> None:
     """Lets the lake look once which files hold which jobs. Raises LakeError."""
     for table in sorted(OF_JOBS):
         query_lake(lake, f"SELECT 1 AS one FROM {table} WHERE false", numbers=[""])  # noqa: S608 (our own names)

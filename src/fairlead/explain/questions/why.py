@@ -16,17 +16,17 @@ from fairlead.core.model.units import format_duration
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers import JobSummary, Sums
 from fairlead.explain.questions.answers_diagnosis import Course, Hurt, LostTime, PhaseLine, Why
-from fairlead.explain.questions.evidence_series import build_job_course
-from fairlead.explain.questions.finding_detail import build_job_courses, compute_finding_span, find_worst_phase
-from fairlead.explain.questions.grades import grade_of
+from fairlead.explain.questions.evidence_series import build_job_evidence_series
+from fairlead.explain.questions.finding_detail import build_finding_courses, compute_finding_span, find_finding_phase
+from fairlead.explain.questions.grades import grade_lost_time
 from fairlead.explain.questions.job import read_job_summary
 from fairlead.explain.questions.lake_queries import Sight, Tables
 from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.scheduler_jobs import (
-    build_job_row,
+    build_account_row,
     build_unknown_job_error,
-    is_running,
-    read_runs,
+    is_account_running,
+    read_run_accounts,
 )
 from fairlead.explain.questions.similar_runs import list_similar_runs, read_program_profile
 from fairlead.explain.questions.span import MINUTE_NS, Span
@@ -45,7 +45,7 @@ def explain_job(
     lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = "", at: Span | None = None
 ) -> Why:
     """The page of the latest run of this number (of `cluster`; the one that ran in `at`). Raises UnknownNameError."""
-    runs = read_runs(lake, job_id, cluster or None)
+    runs = read_run_accounts(lake, job_id, cluster or None)
     mine = [run for run in runs if is_job_visible(run, sight)]
     if at is not None:
         mine = [
@@ -60,7 +60,7 @@ def explain_job(
     account = mine[0]
     others = [run for run in runs if run is not account and is_job_visible(run, sight)]
     summary = read_job_summary(lake, account)
-    running = is_running(account, now_ns)
+    running = is_account_running(account, now_ns)
     phases, told = _looked_at(lake, account, now_ns, sight)
     verdict = _verdict(running, phases, told)
     lines = [_line(row) for row in phases.to_pylist()]
@@ -68,7 +68,7 @@ def explain_job(
     expected = sum(line.expected_s for line in known if line.expected_s is not None) if known else None
     lost = sum(line.lost_s for line in known if line.lost_s is not None) if known else None
     courses, usual = _drawn(lake, phases, told, sight, now_ns)
-    job = build_job_row(
+    job = build_account_row(
         account, now_ns, sums=summary.sums if summary else Sums(), layer=summary.basis if summary else None
     )
     return Why(
@@ -91,8 +91,8 @@ def explain_job(
         courses=courses,
         missing=_missing(account, running, phases, told, summary),
         other_runs=len(mine) - 1,
-        grade=grade_of(lost, account["start_ns"], now_ns if running else account["end_ns"]),
-        same_number=[build_job_row(run, now_ns) for run in others[:MOST_RUNS]],
+        grade=grade_lost_time(lost, account["start_ns"], now_ns if running else account["end_ns"]),
+        same_number=[build_account_row(run, now_ns) for run in others[:MOST_RUNS]],
     )
 
 
@@ -198,8 +198,8 @@ def _drawn(
     """Pictures of the costliest finding, or of what the job got where there is none."""
     usual = compare_with_usual(lake, phases)
     for one in told:
-        phase = find_worst_phase(lake, one, *compute_finding_span(one, now_ns))
-        courses = build_job_courses(lake, one, phase, sight, now_ns)
+        phase = find_finding_phase(lake, one, *compute_finding_span(one, now_ns))
+        courses = build_finding_courses(lake, one, phase, sight, now_ns)
         if courses:
             return courses, usual
     if not phases.num_rows:
@@ -209,7 +209,7 @@ def _drawn(
     amount = longest["metadata_ops"] if longest["kind"] == "metadata" else longest["bytes"]
     per_s = amount / longest["expected_s"] if amount and longest["expected_s"] else None
     span = (longest["start_ns"], longest["end_ns"])
-    course = build_job_course(lake, longest["job_id"], longest["kind"], span, now_ns, usual_per_s=per_s)
+    course = build_job_evidence_series(lake, longest["job_id"], longest["kind"], span, now_ns, usual_per_s=per_s)
     return ([course] if course is not None else []), usual
 
 

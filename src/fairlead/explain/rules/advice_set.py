@@ -24,10 +24,10 @@ from fairlead.explain.analysis.advice import (
     KNOWN,
     AdviceSet,
     Entry,
-    list_placeholders,
-    select_entries,
+    list_advice_placeholders,
+    select_advice,
 )
-from fairlead.explain.rules.rule_set import list_toml_files, read_rule_file
+from fairlead.explain.rules.rule_set import list_rule_files, read_rule_file
 
 LAYERS: tuple[str, ...] = Layer.__args__  # type: ignore[attr-defined]
 _BRACES = re.compile(r"\{[^{}]*\}")
@@ -46,7 +46,7 @@ class AdviceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     add: bool = False
 
 
-def load_advice(site: Path | None = None) -> AdviceSet:
+def load_advice_set(site: Path | None = None) -> AdviceSet:
     """Built-in advice, then that of the folder `advice` in the site's folder of rules, if there is one. Raises
     ConfigError for the first fault, naming file, key and remedy."""
     built_in = {name: list(one.advice) for name, one in read_builtin_advice().items()}
@@ -54,7 +54,7 @@ def load_advice(site: Path | None = None) -> AdviceSet:
     if folder is None or not folder.is_dir():
         return built_in
     found = dict(built_in)
-    for file in list_toml_files(folder):
+    for file in list_rule_files(folder):
         one = _read_file(file)
         found[one.rule] = _merge_entries(found.get(one.rule, []), one)
     return found
@@ -63,7 +63,7 @@ def load_advice(site: Path | None = None) -> AdviceSet:
 @cache
 def read_builtin_advice() -> dict[str, AdviceFile]:
     """Rule → the file fairlead comes with."""
-    return {one.rule: one for one in map(_read_file, list_toml_files(files("fairlead.explain.rules") / "advice"))}
+    return {one.rule: one for one in map(_read_file, list_rule_files(files("fairlead.explain.rules") / "advice"))}
 
 
 def _merge_entries(base: list[Entry], site: AdviceFile) -> list[Entry]:
@@ -79,11 +79,11 @@ def _merge_entries(base: list[Entry], site: AdviceFile) -> list[Entry]:
     return [*site.advice, *kept]
 
 
-def check_advice(folder: Path) -> tuple[list[str], list[ConfigError]]:
+def check_advice_set(folder: Path) -> tuple[list[str], list[ConfigError]]:
     """Rules whose file in a folder of advice is sound, and every fault of the others."""
     sound: list[str] = []
     faults: list[ConfigError] = []
-    for file in list_toml_files(folder):
+    for file in list_rule_files(folder):
         try:
             sound.append(_read_file(file).rule)
         except ConfigError as fault:
@@ -129,7 +129,7 @@ def _wrong(found: AdviceFile) -> Iterator[tuple[str, str, str]]:
                 if word not in allowed:
                     yield f"{key}.{name}", f"{word!r} is none of them", "one of " + ", ".join(allowed)
         named = [("text", name) for name in _BRACES.findall(one.text)]
-        named += [("code", "{" + name + "}") for name in list_placeholders(one.code or "", code=True)]
+        named += [("code", "{" + name + "}") for name in list_advice_placeholders(one.code or "", code=True)]
         for name, braces in named:
             if one.audience == "user" and braces[1:-1] in _OTHERS:
                 yield f"{key}.{name}", f"{braces} tells a user of somebody else", "say it to culprit or site"
@@ -145,5 +145,5 @@ def find_missing_advice(advice: AdviceSet) -> list[tuple[str, str, str]]:
         for verdict in verdicts
         for audience in AUDIENCES
         if (audience != "culprit" or (rule == "job.interference" and verdict != "many_neighbours"))
-        and not any(one.audience == audience and not one.needs for one in select_entries(advice, rule, verdict))
+        and not any(one.audience == audience and not one.needs for one in select_advice(advice, rule, verdict))
     ]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.profile import METRICS
 from fairlead.explain.rules.condition import compile_condition
-from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_unit
-from fairlead.explain.rules.rule import Rule, substitute_placeholders
+from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_metric_unit
+from fairlead.explain.rules.rule import Rule, substitute_rule_placeholders
 
 _STAND_INS = {
     "share": "x %",
@@ -24,12 +24,12 @@ _STAND_INS = {
 }
 
 
-def format_template(text: str) -> str:
+def format_rule_template(text: str) -> str:
     """A template with its placeholders as `x %`, `n`, `x MiB`, by unit."""
-    return substitute_placeholders(text, lambda name: _STAND_INS[get_unit(name)])
+    return substitute_rule_placeholders(text, lambda name: _STAND_INS[get_metric_unit(name)])
 
 
-def list_metrics() -> Iterator[tuple[str, str, str]]:
+def list_rule_metrics() -> Iterator[tuple[str, str, str]]:
     """(name, unit, meaning) of everything a rule may use, costs last."""
     for name, (unit, meaning) in METRICS.items():
         yield name, unit, meaning
@@ -37,15 +37,15 @@ def list_metrics() -> Iterator[tuple[str, str, str]]:
         yield f"cost_{cause}_s", "s", f"seconds of the run lost: {meaning}"
 
 
-MEANINGS: dict[str, str] = {name: meaning for name, _, meaning in list_metrics()}
+MEANINGS: dict[str, str] = {name: meaning for name, _, meaning in list_rule_metrics()}
 
 
-def list_used_metrics(rule: Rule) -> list[tuple[str, str, str]]:
+def list_used_rule_metrics(rule: Rule) -> list[tuple[str, str, str]]:
     """(name, unit, meaning) of the metrics the rule's main condition asks for."""
-    return [(name, get_unit(name), MEANINGS[name]) for name in sorted(compile_condition(rule.when).names)]
+    return [(name, get_metric_unit(name), MEANINGS[name]) for name in sorted(compile_condition(rule.when).names)]
 
 
-def describe_severity(rule: Rule) -> str:
+def describe_rule_severity(rule: Rule) -> str:
     """How bad it can be, and what lowers it."""
     parts = [f"{step.severity} when `{step.when}`" for step in rule.steps]
     text = f"{rule.severity}" + (f"; {', '.join(parts)}" if parts else "")
@@ -59,21 +59,21 @@ def describe_severity(rule: Rule) -> str:
     )
 
 
-def describe_cost(rule: Rule) -> str:
+def describe_rule_cost(rule: Rule) -> str:
     """What its cost is, or that it has none."""
     return f"`{rule.cost}`: {COSTS[rule.cost]}" if rule.cost else "not priced"
 
 
-def covered_words(rule: Rule) -> list[tuple[str, str | None]]:
+def describe_covered_rules(rule: Rule) -> list[tuple[str, str | None]]:
     """(rule, condition) of the more general rules that stay silent when this one fires."""
     return [(c.rule, c.when) for c in rule.covers]
 
 
-def list_covering_rules(rules: Mapping[str, Rule], name: str) -> list[str]:
+def describe_covering_rules(rules: Mapping[str, Rule], name: str) -> list[str]:
     """Rules that cover this one."""
     return sorted(rule.id for rule in rules.values() if any(c.rule == name for c in rule.covers))
 
 
-def join_lines(text: str) -> str:
+def join_rule_lines(text: str) -> str:
     """A text without its line breaks."""
     return " ".join(text.split())

@@ -13,9 +13,9 @@ from fairlead.explain.analysis import ANALYSIS_VERSION
 from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.metric_docs import Value
 from fairlead.explain.analysis.profile import METRICS, JobProfile
-from fairlead.explain.analysis.rank_balance import find_stragglers
+from fairlead.explain.analysis.rank_balance import find_straggler_ranks
 from fairlead.explain.rules.condition import compile_condition
-from fairlead.explain.rules.rule import AdviceTemplate, EvidenceTemplate, Rule, substitute_placeholders
+from fairlead.explain.rules.rule import AdviceTemplate, EvidenceTemplate, Rule, substitute_rule_placeholders
 
 MINOR_S, MINOR_SHARE = 0.1, 0.05
 """What costs less than a tenth of a second, or less than 5 % of the run time, is at most a warning."""
@@ -49,17 +49,17 @@ class UndecidedRule:
     unknown: list[str]
 
 
-def build_namespace(profile: JobProfile) -> dict[str, Value]:
+def build_rule_namespace(profile: JobProfile) -> dict[str, Value]:
     """Names a condition may use: metrics and `cost_<cause>_s`."""
     return profile.metrics | {f"cost_{cause}_s": cost.seconds for cause, cost in profile.costs.items()}
 
 
-def get_unit(name: str) -> str:
+def get_metric_unit(name: str) -> str:
     """The unit of a metric or cost."""
     return METRICS[name][0] if name in METRICS else "s"
 
 
-def format_metric(name: str, value: Value) -> str:
+def format_metric_value(name: str, value: Value) -> str:
     """A metric's value in its unit, for people."""
     if value is None:
         return "unknown"
@@ -67,18 +67,18 @@ def format_metric(name: str, value: Value) -> str:
         return "yes" if value else "no"
     if name.endswith("processes") and isinstance(value, int):
         return f"{value:,}"
-    formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(get_unit(name))
+    formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(get_metric_unit(name))
     return str(value) if formatted is None else formatted(value)  # type: ignore[arg-type]
 
 
-def fill_placeholders(text: str, metrics: Mapping[str, Value]) -> str:
+def fill_rule_placeholders(text: str, metrics: Mapping[str, Value]) -> str:
     """`text` with its `{metric}` placeholders shown in their units."""
-    return substitute_placeholders(text, lambda name: format_metric(name, metrics.get(name)))
+    return substitute_rule_placeholders(text, lambda name: format_metric_value(name, metrics.get(name)))
 
 
 def evaluate_rules(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[UndecidedRule]]:
     """Findings, dearest first (then by severity), and the rules that could not be decided."""
-    metrics = build_namespace(profile)
+    metrics = build_rule_namespace(profile)
     fired: dict[str, Finding] = {}
     undecided: list[UndecidedRule] = []
     for rule in rules.values():
@@ -152,7 +152,7 @@ def _determine_severity(rule: Rule, metrics: Mapping[str, Value]) -> Severity:
     return rule.severity
 
 
-def cap_severity(severity: Severity, at_most_s: float | None, run_time_s: float | None) -> Severity:
+def cap_rule_severity(severity: Severity, at_most_s: float | None, run_time_s: float | None) -> Severity:
     """The severity of what costs at most so many seconds of a run (None: unknown)."""
     if at_most_s is None or severity in ("info", "ok"):
         return severity
@@ -169,7 +169,7 @@ def _finding(rule: Rule, metrics: Mapping[str, Value], profile: JobProfile) -> F
     if not rule.burdens_others:
         # What has no price of its own cannot cost more than all the I/O of the slowest process.
         bound = cost.seconds if cost and cost.seconds is not None else profile.times.slowest_s
-        severity = cap_severity(severity, bound, job.run_time_s)
+        severity = cap_rule_severity(severity, bound, job.run_time_s)
     seconds = cost.seconds if cost and severity != "ok" else None
     if seconds is not None and job.run_time_s:
         # Threads of one process wait at the same time: their sum may be longer than the run, its price may not.
@@ -194,7 +194,7 @@ def _finding(rule: Rule, metrics: Mapping[str, Value], profile: JobProfile) -> F
 
 
 def _title(rule: Rule, metrics: Mapping[str, Value]) -> str:
-    title = fill_placeholders(rule.title, metrics)
+    title = fill_rule_placeholders(rule.title, metrics)
     return title[:1].upper() + title[1:]
 
 
@@ -212,12 +212,12 @@ def _evidence(template: EvidenceTemplate, metrics: Mapping[str, Value], profile:
     if template.ranks == "slowest" and profile.times.slowest_rank is not None:
         ranks = [profile.times.slowest_rank]
     elif template.ranks == "stragglers" and profile.times.per_rank_s is not None:
-        ranks = [int(r) for r in find_stragglers(profile.times.per_rank_s)[:10]]
+        ranks = [int(r) for r in find_straggler_ranks(profile.times.per_rank_s)[:10]]
     return Evidence(
-        text=fill_placeholders(template.text, metrics),
+        text=fill_rule_placeholders(template.text, metrics),
         metric=template.metric,
         value=metrics.get(template.metric) if template.metric else None,
-        unit=get_unit(template.metric) if template.metric else None,
+        unit=get_metric_unit(template.metric) if template.metric else None,
         files=profile.files.list_top(template.files) if template.files else [],
         ranks=ranks,
     )
@@ -225,7 +225,7 @@ def _evidence(template: EvidenceTemplate, metrics: Mapping[str, Value], profile:
 
 def _advice(template: AdviceTemplate, metrics: Mapping[str, Value]) -> Advice:
     return Advice(
-        text=fill_placeholders(template.text, metrics),
+        text=fill_rule_placeholders(template.text, metrics),
         audience=template.audience,
         code=template.code,
         language=template.language,

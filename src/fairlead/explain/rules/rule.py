@@ -100,8 +100,8 @@ class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One rule; its file is named after its `id`.
 
-    `severity` is the worst it can be: what costs the job little is lowered (`engine.cap_severity`), unless the fault
-    `burdens_others`. `cost` is a cause of `analysis.costs`.
+    `severity` is the worst it can be: what costs the job little is lowered (`engine.cap_rule_severity`), unless the
+    fault `burdens_others`. `cost` is a cause of `analysis.costs`.
     """
 
     id: str
@@ -139,12 +139,12 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             yield f"advice[{n}].text", advice.text
 
 
-def list_placeholders(text: str) -> list[str]:
+def list_rule_placeholders(text: str) -> list[str]:
     """Metric names in `{braces}`; `{name:one|many}` adds the word that fits the number."""
     return [found[1] for found in _PLACEHOLDER.finditer(text)]
 
 
-def substitute_placeholders(text: str, show: Callable[[str], str]) -> str:
+def substitute_rule_placeholders(text: str, show: Callable[[str], str]) -> str:
     """`text` with placeholders replaced by what `show` gives for a metric."""
 
     def put(found: re.Match[str]) -> str:
@@ -181,7 +181,7 @@ def read_rule(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> tuple
     return rule, [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in _wrong(rule)]
 
 
-def check_examples(rule: Rule) -> Iterator[tuple[str, str, str]]:
+def check_rule_examples(rule: Rule) -> Iterator[tuple[str, str, str]]:
     """(key, what is wrong, remedy) where the rule's own examples are not as they say."""
     condition = compile_condition(rule.when)
     for which, wanted in (("fires", True), ("quiet", False)):
@@ -216,7 +216,7 @@ def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
         for braces in _BRACES.findall(text):
             if not _PLACEHOLDER.fullmatch(braces):
                 yield key, f"{braces} is no placeholder", "write {metric} or {metric:one|many}"
-        yield from _unnamed(key, list_placeholders(text))
+        yield from _unnamed(key, list_rule_placeholders(text))
     for n, item in enumerate(rule.evidence):
         yield from _unnamed(f"evidence[{n}].metric", [item.metric] if item.metric else [])
         if item.files is not None and item.files not in FILE_COLUMNS:

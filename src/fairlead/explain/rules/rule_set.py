@@ -9,12 +9,12 @@ from pathlib import Path
 
 from fairlead.core.errors import ConfigError, FairleadError, PluginError
 from fairlead.core.extensions import build_defect, load_extensions, report_faults
-from fairlead.explain.rules.rule import Rule, check_examples, decode_rule, read_rule
+from fairlead.explain.rules.rule import Rule, check_rule_examples, decode_rule, read_rule
 
 GROUP = "fairlead.rules"
 
 
-def load_rules(site: Path | None = None) -> dict[str, Rule]:
+def load_rule_set(site: Path | None = None) -> dict[str, Rule]:
     """Built-in rules, then those of plug-ins (`fairlead.rules`), then those of the site's folder. A later rule of the
     same id replaces the keys it gives (so `id` and `enabled = false` turn one off). Raises ConfigError for the first
     fault of the folder, naming file, key and remedy; a faulty plug-in is reported and left out."""
@@ -46,13 +46,13 @@ def _load_plugin_rules(built_in: Mapping[str, Rule]) -> tuple[dict[str, Rule], l
     return rules, faults
 
 
-def check_rules(site: Path) -> tuple[list[str], list[ConfigError]]:
+def check_rule_set(site: Path) -> tuple[list[str], list[ConfigError]]:
     """Ids of the sound rules of a site's folder, and every fault of the others, their examples included. Raises
     ConfigError when there is no such folder."""
-    built_in = load_rules()
+    built_in = load_rule_set()
     sound: dict[str, Rule] = {}
     found: list[ConfigError] = []
-    for file in list_toml_files(_folder(site)):
+    for file in list_rule_files(_folder(site)):
         rule, mine = _checked(file, built_in)
         found += mine
         if rule is not None and not mine:
@@ -73,7 +73,9 @@ def _checked(file: Traversable | Path, built_in: Mapping[str, Rule]) -> tuple[Ru
     base = built_in.get(rule.id) if rule is not None else None
     # An override that leaves the examples alone need not agree with them: they are the built-in rule's.
     if rule is not None and not mine and (base is None or base.examples != rule.examples):
-        mine = [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in check_examples(rule)]
+        mine = [
+            ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in check_rule_examples(rule)
+        ]
     return rule, mine
 
 
@@ -87,7 +89,7 @@ LARGEST_BYTES = 1 << 20
 """No rule is near as large."""
 
 
-def list_toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
+def list_rule_files(folder: Traversable | Path) -> list[Traversable | Path]:
     """The .toml files of a folder by name. Raises ConfigError."""
     try:
         return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
@@ -122,7 +124,7 @@ def _named(rule: Rule, file: Traversable | Path) -> Rule:
 
 
 def _read(folder: Traversable | Path, built_in: Mapping[str, Rule]) -> dict[str, Rule]:
-    rules = (_named(decode_rule(read_rule_file(file), str(file), built_in), file) for file in list_toml_files(folder))
+    rules = (_named(decode_rule(read_rule_file(file), str(file), built_in), file) for file in list_rule_files(folder))
     return {rule.id: rule for rule in rules}
 
 

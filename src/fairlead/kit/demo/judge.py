@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.explain.analysis.culprits import judge_tables
+from fairlead.explain.analysis.culprits import judge_culprits
 from fairlead.explain.analysis.job_path import build_job_paths
 from fairlead.explain.analysis.path_charts import build_path_charts
 from fairlead.store.lake import Lake
@@ -23,7 +23,7 @@ def _judge_lake(root: Path) -> dict[str, Any]:
     """`judgement`, `paths` and `charts` of everything in a lake, as `web.path.page.render_job_page` takes them."""
     lake = Lake.open(root)
     tables = {name: lake.read(name) for name in TABLES}
-    judgement, facts = judge_tables(tables)
+    judgement, facts = judge_culprits(tables)
     found = build_job_paths(tables, facts)
     return {"judgement": judgement, "paths": found, "charts": build_path_charts(tables, judgement, facts, found)}
 

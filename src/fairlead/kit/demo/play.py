@@ -14,7 +14,7 @@ import msgspec
 
 from fairlead.core.clock import now_ns, sleep_s
 from fairlead.core.errors import ForwardingError
-from fairlead.explain.analysis.job_path import JobPath, list_differences
+from fairlead.explain.analysis.job_path import JobPath, list_job_path_differences
 from fairlead.kit.demo.child_processes import Child
 from fairlead.kit.demo.plan import JOBS, DemoJob, Play, describe_demo_plan
 from fairlead.kit.demo.stage import Stage, build_stage_command, open_demo_stage
@@ -62,7 +62,7 @@ def perform_demo_play(
         found = _judge(built)
         for path in msgspec.convert(found["paths"], list[JobPath]):
             if path.job_id in saw:
-                saw[path.job_id]["differences"] = list_differences(path, saw[path.job_id])
+                saw[path.job_id]["differences"] = list_job_path_differences(path, saw[path.job_id])
         judgement = found["judgement"]
         first_ns = found["charts"]["start_ns"] or start_ns
         judged = {kind: _worst(judgement, kind) for kind in play.truth}

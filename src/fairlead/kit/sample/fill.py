@@ -152,9 +152,9 @@ def _ready(lake: Any, writer: Any, now_ns: int) -> None:
 def fill_old_summaries(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     """Summaries and phases of the jobs that ended within (from_ns, to_ns], not judged: later ones are compared with
     them. Returns how many they were."""
-    from fairlead.explain.analysis.job_summary import build_summary_table, summarise_job
+    from fairlead.explain.analysis.job_summary import build_job_summary, build_job_summary_table
     from fairlead.explain.diagnosing.analysis_loop import select_due_jobs
-    from fairlead.explain.diagnosing.lake_phases import detect_job_phases
+    from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
     from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 
     jobs = [
@@ -165,8 +165,8 @@ def fill_old_summaries(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     for first in range(0, len(jobs), MOST_JOBS):
         looked = read_recorded_io(lake, jobs[first : first + MOST_JOBS])
         batch = writer.batch(f"sample/remembered/{to_ns}/{first}", source="analysis")
-        batch.add(build_summary_table([summarise_job(data, to_ns) for data in looked]))
-        batch.add(detect_job_phases(lake, looked, to_ns))
+        batch.add(build_job_summary_table([build_job_summary(data, to_ns) for data in looked]))
+        batch.add(detect_lake_phases(lake, looked, to_ns))
         batch.commit()
     writer.flush()
     return len(jobs)
@@ -175,7 +175,7 @@ def fill_old_summaries(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
 def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
     """Profiles of all that was remembered, at once."""
     from fairlead.core.model.tables import JOB_SUMMARY, PHASE
-    from fairlead.explain.diagnosing.program_profiles import build_updated_profiles
+    from fairlead.explain.diagnosing.program_profiles import update_program_profiles
     from fairlead.store.tables import conform_table
 
     told = [
@@ -183,7 +183,7 @@ def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
         for spec, order in ((JOB_SUMMARY, "cluster, job_id, start_ns"), (PHASE, "cluster, job_id, kind, number"))
     ]
     batch = writer.batch(f"sample/profiled/{now_ns}", source="analysis")
-    batch.add(build_updated_profiles(lake, told[0], told[1], [], now_ns))
+    batch.add(update_program_profiles(lake, told[0], told[1], [], now_ns))
     batch.commit()
 
 

@@ -72,7 +72,7 @@ def _run(task: Task) -> None:
     from fairlead.core.safe_text import escape_undecodable_within
     from fairlead.decide.whatif.whatif_evaluation import Stage, evaluate_whatif
     from fairlead.decide.whatif.whatif_request import check_request
-    from fairlead.explain.diagnosing.site_file import read_site_facts
+    from fairlead.explain.diagnosing.site_file import read_site_file_facts
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import Span
     from fairlead.store.lake import Lake
@@ -97,7 +97,7 @@ def _run(task: Task) -> None:
             )
         )
 
-    facts = read_site_facts(task.site)
+    facts = read_site_file_facts(task.site)
     _, asked = check_request(task.asked, task.to_ns)
     answer = evaluate_whatif(
         Lake.open(Path(task.root), memory=task.memory),

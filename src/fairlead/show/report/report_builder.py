@@ -26,7 +26,7 @@ from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verd
 from fairlead.explain.analysis.verdict_comparison import Comparison, compare_verdicts
 from fairlead.explain.rules.engine import evaluate_rules
 from fairlead.explain.rules.rule import Rule
-from fairlead.explain.rules.rule_set import load_rules
+from fairlead.explain.rules.rule_set import load_rule_set
 from fairlead.see.sources import inputs
 from fairlead.see.sources.base import Item, LayeredSource
 from fairlead.see.sources.inputs import Failure, JobInput
@@ -92,7 +92,7 @@ class Report:
 
 def load_setup(rules: Path | None = None, platform: Path | None = None) -> Setup:
     """Load the rules and the site's description. Raises ConfigError."""
-    return Setup(load_rules(rules), read_platform(platform) if platform else None)
+    return Setup(load_rule_set(rules), read_platform(platform) if platform else None)
 
 
 def read_platform(path: Path) -> Platform:

@@ -21,7 +21,7 @@ from fairlead.core.errors import FairleadError, PluginError
 from fairlead.core.extensions import build_defect, load_extensions, report_faults
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.catalog import answer_question, list_questions, parse_parameters
+from fairlead.explain.questions.catalog import answer_question, list_questions, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 from fairlead.show.web.api.answers import Answering
@@ -136,7 +136,7 @@ def draw_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.
         given = {key.rstrip("_"): str(value) for key, value in words.items() if value not in (None, "")}
         if question not in list_questions():
             raise KeyError(f"no question {question!r}")
-        return question_of(question, name, parse_parameters(question, given))
+        return question_of(question, name, parse_question_parameters(question, given))
 
     try:
         return render_page(page.title, page.draw(ask_words)).encode()

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
-from fairlead.explain.analysis.anomalies.expectation import ExpectedLimits, judge_phases
+from fairlead.explain.analysis.anomalies.expectation import ExpectedLimits, judge_by_expectation
 from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
 from fairlead.explain.analysis.history.rate_bins import SILENT
 from phase_building import HOUR, S, phase, runs, table
@@ -23,7 +23,7 @@ def same(a: PhaseJudgement, b: PhaseJudgement) -> None:
 
 def test_a_slow_run_is_found_and_no_other() -> None:
     phases = runs([*USUAL, 5e8, 2e9])
-    found = judge_phases(phases, phases)
+    found = judge_by_expectation(phases, phases)
     assert np.flatnonzero(found.abnormal).tolist() == [20]
     assert found.confidence[20] > 0.95
     assert found.expected_s[20] == pytest.approx(5.0, rel=0.1)
@@ -34,20 +34,20 @@ def test_a_slow_run_is_found_and_no_other() -> None:
 
 def test_it_works_from_the_second_run_on_and_says_nothing_of_the_first() -> None:
     phases = runs([2e9, 2e8])
-    found = judge_phases(phases, phases)
+    found = judge_by_expectation(phases, phases)
     assert np.isnan(found.confidence[0])
     assert found.rung[0] == -1
     assert np.isfinite(found.confidence[1])
     assert found.runs[1] == 1
     assert found.lost_s[1] == pytest.approx(45, rel=0.1)
     # With only one earlier run it is less sure than with many.
-    many = judge_phases(runs([*USUAL, 2e8]), runs([*USUAL, 2e8]))
+    many = judge_by_expectation(runs([*USUAL, 2e8]), runs([*USUAL, 2e8]))
     assert found.confidence[1] < many.confidence[20]
 
 
 def test_one_run_of_many_phases_is_no_history() -> None:
     phases = table([phase(0, number=i, start_ns=i * HOUR, end_ns=i * HOUR + 10 * S) for i in range(30)])
-    found = judge_phases(phases, phases, batch=True)
+    found = judge_by_expectation(phases, phases, batch=True)
     assert np.isnan(found.confidence).all()
     assert not found.abnormal.any()
 
@@ -55,24 +55,24 @@ def test_one_run_of_many_phases_is_no_history() -> None:
 def test_other_peoples_programs_judge_nobody() -> None:
     strangers = runs(USUAL)
     alone = table([phase(99, 1e8, 100.0, user="bob", program="drift")])
-    assert np.isnan(judge_phases(alone, strangers).confidence[0])
+    assert np.isnan(judge_by_expectation(alone, strangers).confidence[0])
 
 
 def test_slow_runs_in_the_history_do_not_become_what_is_usual() -> None:
     rates = [2e9, 4e8, 2e9, 5e8, 2e9, 2e9, 4e8, 2e9, 6e8, 2e9, 4e8]
     phases = runs(rates)
-    found = judge_phases(phases, phases, batch=True)
+    found = judge_by_expectation(phases, phases, batch=True)
     assert found.abnormal.tolist() == [rate < 1e9 for rate in rates]
 
 
 def test_only_what_was_earlier_counts() -> None:
     phases = runs([*USUAL[:8], 5e8, *USUAL[8:]])
-    whole = judge_phases(phases, phases)
+    whole = judge_by_expectation(phases, phases)
     for row in (3, 8, 12):
-        alone = judge_phases(phases.slice(row, 1), phases.slice(0, row))
+        alone = judge_by_expectation(phases.slice(row, 1), phases.slice(0, row))
         assert alone.confidence[0] == whole.confidence[row]
         assert alone.expected_s[0] == whole.expected_s[row]
-    assert judge_phases(phases, phases, batch=True).runs[3] == 20
+    assert judge_by_expectation(phases, phases, batch=True).runs[3] == 20
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
@@ -80,22 +80,22 @@ def test_the_order_of_rows_does_not_matter() -> None:
     order = RNG.permutation(21)
     shuffled = phases.take(pa.array(order))
     for batch in (False, True):
-        found = judge_phases(shuffled, shuffled, batch=batch)
-        straight = judge_phases(phases, phases, batch=batch)
+        found = judge_by_expectation(shuffled, shuffled, batch=batch)
+        straight = judge_by_expectation(phases, phases, batch=batch)
         np.testing.assert_array_equal(found.confidence, straight.confidence[order])
 
 
 def test_rows_told_twice_count_once_and_the_latest_counts() -> None:
     phases = runs([*USUAL, 5e8])
     old = runs([1.0e6] * 20, volume=1e10, made_ns=0)
-    same(judge_phases(phases, pa.concat_tables([phases, phases, old])), judge_phases(phases, phases))
+    same(judge_by_expectation(phases, pa.concat_tables([phases, phases, old])), judge_by_expectation(phases, phases))
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e4])
 def test_faster_machines_are_judged_alike(factor: float) -> None:
     rates = np.array([*USUAL, 5e8])
     phases = runs((rates * factor).tolist(), volume=1e10 * factor)
-    found = judge_phases(phases, phases)
+    found = judge_by_expectation(phases, phases)
     assert np.flatnonzero(found.abnormal).tolist() == [20]
     assert found.lost_s[20] == pytest.approx(15.0, rel=0.1)
 
@@ -104,14 +104,14 @@ def test_programs_that_vary_much_need_more_to_be_abnormal() -> None:
     wild = (2e9 * np.exp(np.random.default_rng(3).normal(0, 0.7, 40))).tolist()
     calm = runs([*USUAL, 1e9])
     varied = runs([*wild, 1e9])
-    assert judge_phases(calm, calm).confidence[20] > 0.9
-    assert judge_phases(varied, varied).confidence[40] < 0.6
+    assert judge_by_expectation(calm, calm).confidence[20] > 0.9
+    assert judge_by_expectation(varied, varied).confidence[40] < 0.6
 
 
 def test_what_is_lost_standing_still_is_lost() -> None:
     late = phase(20, 2e9, 5.0, end_ns=phase(20)["start_ns"] + 45 * S, rate_bins=[SILENT, 246], rate_ns=[40 * S, 5 * S])  # type: ignore[operator]
     phases = pa.concat_tables([runs(USUAL), table([late])])
-    found = judge_phases(phases, phases)
+    found = judge_by_expectation(phases, phases)
     assert found.abnormal[20]
     assert found.lost_s[20] == pytest.approx(40, rel=0.05)
 
@@ -122,13 +122,13 @@ def test_pauses_that_are_usual_are_not() -> None:
         return phase(i, 2e9, 5.0, end_ns=start + 45 * S, rate_bins=[SILENT, 246], rate_ns=[40 * S, 5 * S])  # type: ignore[operator]
 
     phases = table([paused(i) for i in range(12)])
-    assert not judge_phases(phases, phases).abnormal.any()
+    assert not judge_by_expectation(phases, phases).abnormal.any()
 
 
 def test_a_trifle_is_not_told() -> None:
     phases = runs([*USUAL, 5e8], volume=1e8)
-    assert not judge_phases(phases, phases).abnormal.any()
-    assert judge_phases(phases, phases, ExpectedLimits(least_lost_s=0.0)).abnormal[20]
+    assert not judge_by_expectation(phases, phases).abnormal.any()
+    assert judge_by_expectation(phases, phases, ExpectedLimits(least_lost_s=0.0)).abnormal[20]
 
 
 BROKEN = [
@@ -168,7 +168,7 @@ def test_broken_rows_neither_crash_nor_accuse(damage: dict[str, object]) -> None
     good = runs(USUAL)
     phases = pa.concat_tables([good, table([phase(50, 2e9, 5.0) | damage])])
     for batch in (False, True):
-        found = judge_phases(phases, phases, batch=batch)
+        found = judge_by_expectation(phases, phases, batch=batch)
         assert not found.abnormal.any()
         known = np.isfinite(found.confidence)
         assert ((found.confidence[known] >= 0) & (found.confidence[known] <= 1)).all()
@@ -178,15 +178,15 @@ def test_broken_rows_neither_crash_nor_accuse(damage: dict[str, object]) -> None
 
 def test_a_row_without_an_amount_is_unknown_and_not_zero() -> None:
     phases = pa.concat_tables([runs(USUAL), table([phase(50, 2e9, 5.0, bytes=None)])])
-    found = judge_phases(phases, phases)
+    found = judge_by_expectation(phases, phases)
     assert np.isnan(found.expected_s[20])
     assert np.isnan(found.lost_s[20])
 
 
 def test_nothing_to_judge_or_to_compare_with() -> None:
     nothing = runs([]), runs([2e9])
-    assert len(judge_phases(nothing[0], nothing[1]).abnormal) == 0
-    assert np.isnan(judge_phases(nothing[1], nothing[0]).confidence).all()
+    assert len(judge_by_expectation(nothing[0], nothing[1]).abnormal) == 0
+    assert np.isnan(judge_by_expectation(nothing[1], nothing[0]).confidence).all()
 
 
 def test_confidence_is_calibrated() -> None:
@@ -203,7 +203,7 @@ def test_confidence_is_calibrated() -> None:
             for i, (r, p) in enumerate(zip(rates.tolist(), program.tolist(), strict=True))
         ]
     )
-    found = judge_phases(phases, phases, batch=True)
+    found = judge_by_expectation(phases, phases, batch=True)
     lost = slow >= np.log2(1.5)
     for low, high in ((0.0, 0.1), (0.1, 0.5), (0.5, 0.9), (0.9, 1.01)):
         there = (found.confidence >= low) & (found.confidence < high)
@@ -227,7 +227,7 @@ def test_requests_a_little_smaller_than_usual_do_not_hide_a_slow_run() -> None:
     # At the border of a class of sizes nobody is alike on the rungs that ask for it; others know the program.
     earlier = runs([2e9, 2.05e9, 1.95e9, 2e9], request_bytes=float(1 << 18))
     mine = table([phase(9, 7e8, 1e10 / 7e8, request_bytes=float((1 << 18) - 600))])
-    found = judge_phases(mine, pa.concat_tables([earlier, mine]).unify_dictionaries())
+    found = judge_by_expectation(mine, pa.concat_tables([earlier, mine]).unify_dictionaries())
     assert found.abnormal.tolist() == [True]
     assert LADDER[found.rung[0]].name == "user, program and nodes"
     assert found.runs.tolist() == [4]

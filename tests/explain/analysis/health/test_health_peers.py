@@ -13,10 +13,10 @@ from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, METADATA, TARGET, batch_of
 from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
-from fairlead.explain.analysis.health.durations import classify_duration, count_durations, set_persistence
-from fairlead.explain.analysis.health.health_findings import build_health_findings, grade_severity
+from fairlead.explain.analysis.health.durations import classify_duration, count_durations, set_incident_persistence
+from fairlead.explain.analysis.health.health_findings import build_health_findings, grade_health_severity
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.peers import NOISE, cluster_values, mark_slow_side
+from fairlead.explain.analysis.health.peers import NOISE, cluster_peers, mark_slow_peers
 from health_loads import LIMITS, NS, PEAK, START_NS, look, rows, states_of, target
 
 HOUR = np.arange(3600)
@@ -26,7 +26,7 @@ HOUR = np.arange(3600)
 def test_clusters_on_a_line_are_those_of_dbscan(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.concatenate([rng.normal(at, 0.2, int(rng.integers(1, 12))) for at in rng.uniform(-3, 3, 4)])
-    ours = cluster_values(values, 0.3, 3)
+    ours = cluster_peers(values, 0.3, 3)
     theirs = DBSCAN(eps=0.3, min_samples=3).fit(values[:, None])
     assert ((ours == NOISE) == (theirs.labels_ == NOISE)).all()
     core = theirs.core_sample_indices_
@@ -37,9 +37,9 @@ def test_clusters_on_a_line_are_those_of_dbscan(seed: int) -> None:
 
 def test_only_the_slow_side_is_evidence() -> None:
     rates = np.array([100.0, 105.0, 98.0, 101.0, 20.0, 500.0, np.nan])
-    assert mark_slow_side(rates, 0.5, 3).tolist() == [False, False, False, False, True, False, False]
-    assert not mark_slow_side(np.array([1.0, 10.0, 100.0, 1000.0]), 0.5, 3).any(), "all differ: nobody is the outlier"
-    assert mark_slow_side(np.array([5.0, 5.0, 5.0, 0.0]), 0.5, 3).tolist() == [False, False, False, True]
+    assert mark_slow_peers(rates, 0.5, 3).tolist() == [False, False, False, False, True, False, False]
+    assert not mark_slow_peers(np.array([1.0, 10.0, 100.0, 1000.0]), 0.5, 3).any(), "all differ: nobody is the outlier"
+    assert mark_slow_peers(np.array([5.0, 5.0, 5.0, 0.0]), 0.5, 3).tolist() == [False, False, False, True]
 
 
 def without_devices(slow_share: float, *, same_time: bool) -> list[pa.Table]:
@@ -192,23 +192,23 @@ def test_durations_are_counted_in_the_classes_of_the_paper() -> None:
     now = START_NS + 200 * 3600 * NS
     (row,) = count_durations([incident(0.5), incident(2), incident(2), incident(None)], now)
     assert (row.layer, row.counts, row.open) == ("target", (1, 2, 0, 0, 1), 1)
-    assert set_persistence(incident(0.5), 0, now).persistence == "transient"
-    assert set_persistence(incident(0.5), 1, now).persistence == "recurrent"
-    assert set_persistence(incident(None), 0, now).persistence == "persistent"
+    assert set_incident_persistence(incident(0.5), 0, now).persistence == "transient"
+    assert set_incident_persistence(incident(0.5), 1, now).persistence == "recurrent"
+    assert set_incident_persistence(incident(None), 0, now).persistence == "persistent"
 
 
 def test_urgency_grows_with_time_and_with_the_size_of_who_is_hit() -> None:
     limits = HealthLimits()
     now = START_NS + 5 * 3600 * NS
     later = START_NS + 97 * 3600 * NS
-    assert grade_severity(incident(None), now, 10, limits) == "warning"
-    assert grade_severity(incident(None), later, 10, limits) == "high"
-    assert grade_severity(incident(None), now, 2000, limits) == "high", "at once for a large job"
-    assert grade_severity(incident(None), later, 2000, limits) == "critical"
-    assert grade_severity(incident(None, kind="dead"), now, 0, limits) == "critical"
-    assert grade_severity(incident(0.5), now, 0, limits) == "info"
+    assert grade_health_severity(incident(None), now, 10, limits) == "warning"
+    assert grade_health_severity(incident(None), later, 10, limits) == "high"
+    assert grade_health_severity(incident(None), now, 2000, limits) == "high", "at once for a large job"
+    assert grade_health_severity(incident(None), later, 2000, limits) == "critical"
+    assert grade_health_severity(incident(None, kind="dead"), now, 0, limits) == "critical"
+    assert grade_health_severity(incident(0.5), now, 0, limits) == "info"
     planned = incident(None, evidence=[Evidence(text="planned", metric="maintenance", value="maintenance")])
-    assert grade_severity(planned, later, 2000, limits) == "info", "work that was announced is no alarm"
+    assert grade_health_severity(planned, later, 2000, limits) == "info", "work that was announced is no alarm"
 
 
 def test_findings_name_the_component_its_jobs_and_what_to_do() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.incident import Incident
 from fairlead.explain.analysis.health.assess import Health, HealthLimits
-from fairlead.explain.analysis.health.incidents import is_under_maintenance
+from fairlead.explain.analysis.health.incidents import is_maintenance_incident
 from health_loads import LIMITS, NS, PEAK, START_NS, events, forwarder, look, rows, states_of, target
 
 HOUR = np.arange(3600)
@@ -232,9 +232,9 @@ def test_events_are_evidence_and_maintenance_is_told() -> None:
     incident = one_of(look(fleet(), 3600, told=told))
     assert incident.hint == "rebuild"
     assert any("raid_rebuild" in fact.text for fact in incident.evidence)
-    assert not is_under_maintenance(incident), "another server's"
+    assert not is_maintenance_incident(incident), "another server's"
     planned = one_of(look(fleet(), 3600, told=events(("oss1", "maintenance", 1000, 2000))))
-    assert is_under_maintenance(planned)
+    assert is_maintenance_incident(planned)
 
 
 @pytest.mark.parametrize("damage", ["ops", "bytes", "busy", "nothing"])

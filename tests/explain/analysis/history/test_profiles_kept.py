@@ -10,7 +10,7 @@ import pytest
 
 from diagnosed_lake import LAG, VICTIM, S, co_run, fill, kept, lake_of, later, look
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
-from fairlead.explain.analysis.history.profiles import Profile, build_profiles, read_profiles
+from fairlead.explain.analysis.history.profiles import Profile, build_run_profiles, read_run_profiles
 from fairlead.store.lake import Lake
 from fairlead.store.tables import conform_table
 
@@ -23,14 +23,16 @@ def tables() -> Tables:
 
 
 def stored(lake: Lake) -> list[Profile]:
-    return read_profiles(lake.query('SELECT detail FROM profile ORDER BY cluster, "user", program, scale'))
+    return read_run_profiles(lake.query('SELECT detail FROM profile ORDER BY cluster, "user", program, scale'))
 
 
 def of_all(lake: Lake) -> list[Profile]:
     """Made at once of all that the lake tells."""
     summaries = lake.query("SELECT * EXCLUDE (day) FROM job_summary WHERE end_ns IS NOT NULL")
     phases = lake.query("SELECT * EXCLUDE (day) FROM phase")
-    return build_profiles(conform_table(summaries, JOB_SUMMARY, strict=True), conform_table(phases, PHASE, strict=True))
+    return build_run_profiles(
+        conform_table(summaries, JOB_SUMMARY, strict=True), conform_table(phases, PHASE, strict=True)
+    )
 
 
 def test_steps_of_any_size_come_to_the_profile_of_the_whole(tables: Tables, tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY
-from fairlead.explain.analysis.history.expected_gain import estimate_expected_gain, estimate_shift
+from fairlead.explain.analysis.history.expected_gain import estimate_expected_gain, estimate_gain_shift
 from fairlead.explain.analysis.history.profiles import (
     PROFILE_SCHEMA,
     Profile,
-    build_profile_rows,
-    build_profiles,
-    estimate_quantile,
-    merge_profiles,
-    read_profiles,
-    subtract_profile,
+    build_run_profile_rows,
+    build_run_profiles,
+    estimate_profile_quantile,
+    merge_run_profiles,
+    read_run_profiles,
+    subtract_run_profile,
 )
 from fairlead.explain.analysis.history.similar import find_similar_runs
 from phase_building import HOUR, S, phase, runs, table
@@ -76,13 +76,13 @@ def site(count: int) -> tuple[pa.Table, pa.Table]:
 
 def test_profiles_of_parts_merged_in_any_order_are_that_of_the_whole() -> None:
     told, phases = site(60)
-    whole = {(one.program, one.scale): one for one in build_profiles(told, phases)}
+    whole = {(one.program, one.scale): one for one in build_run_profiles(told, phases)}
     assert set(whole) == {("flow", 16), ("flow", 64), ("drift", 16), ("drift", 64)}
     step: dict[tuple[str | None, int | None], Profile] = {}
     for row in RNG.permutation(60).tolist():
-        (one,) = build_profiles(told.slice(row, 1), phases)
+        (one,) = build_run_profiles(told.slice(row, 1), phases)
         key = (one.program, one.scale)
-        step[key] = merge_profiles(step[key], one) if key in step else one
+        step[key] = merge_run_profiles(step[key], one) if key in step else one
     assert step == whole
     assert [msgspec.json.encode(step[key]) for key in whole] == [msgspec.json.encode(one) for one in whole.values()]
 
@@ -94,30 +94,30 @@ def test_a_profile_holds_what_the_runs_did() -> None:
         for job in range(2)
         for number in range(3)
     ]
-    (one,) = build_profiles(summaries(rows), table(phases))
+    (one,) = build_run_profiles(summaries(rows), table(phases))
     assert one.schema == PROFILE_SCHEMA
     assert (one.runs, one.scale) == (3, 16)
     write = one.kinds["write"]
     assert (write.phases, write.runs) == (6, 2)
     assert write.modes == {"N-N": 6}
-    assert estimate_quantile(write.rates, 0.5) == pytest.approx(1e9, rel=0.05)
-    assert estimate_quantile(write.periods, 0.5) == pytest.approx(600, rel=0.05)
+    assert estimate_profile_quantile(write.rates, 0.5) == pytest.approx(1e9, rel=0.05)
+    assert estimate_profile_quantile(write.periods, 0.5) == pytest.approx(600, rel=0.05)
     assert sum(write.periods.values()) == 4
-    assert estimate_quantile(one.seconds, 0.5) == pytest.approx(1800, rel=0.05)
-    assert estimate_quantile({}, 0.5) is None
+    assert estimate_profile_quantile(one.seconds, 0.5) == pytest.approx(1800, rel=0.05)
+    assert estimate_profile_quantile({}, 0.5) is None
 
 
 def test_the_latest_telling_counts_and_strangers_do_not() -> None:
     rows = [summary(0), summary(0, made_ns=2, metadata_ops=8), summary(1, program=None), summary(2, end_ns=None)]
     phases = [phase(0), phase(0, made_ns=2, mode="N-1"), phase(9), phase(1, program=None)]
-    (one,) = build_profiles(summaries(rows), table(phases))
+    (one,) = build_run_profiles(summaries(rows), table(phases))
     assert one.runs == 1
     assert one.kinds["write"].modes == {"N-1": 1}
-    assert estimate_quantile(one.metadata_ops, 1.0) == pytest.approx(8, rel=0.1)
+    assert estimate_profile_quantile(one.metadata_ops, 1.0) == pytest.approx(8, rel=0.1)
 
 
 def test_what_is_not_known_is_not_counted_as_nothing() -> None:
-    (one,) = build_profiles(
+    (one,) = build_run_profiles(
         summaries([summary(0, metadata_ops=None, nodes_count=None)]),
         table([phase(0, bytes=None, rate_per_s=None, request_bytes=None, mode=None)]),
     )
@@ -125,21 +125,21 @@ def test_what_is_not_known_is_not_counted_as_nothing() -> None:
     assert one.metadata_ops == {}
     assert one.kinds["write"].rates == {}
     assert one.kinds["write"].modes == {}
-    assert build_profiles(summaries([]), table([])) == []
+    assert build_run_profiles(summaries([]), table([])) == []
 
 
 def test_profiles_of_two_categories_are_not_merged() -> None:
     told, phases = site(8)
-    a, b, *_ = build_profiles(told, phases)
+    a, b, *_ = build_run_profiles(told, phases)
     with pytest.raises(ValueError, match="two categories"):
-        merge_profiles(a, b)
+        merge_run_profiles(a, b)
 
 
 def test_profiles_are_rows_and_back() -> None:
     told, phases = site(20)
-    found = build_profiles(told, phases)
-    rows = pa.Table.from_batches([build_profile_rows(found, 5)])
-    assert read_profiles(rows) == found
+    found = build_run_profiles(told, phases)
+    rows = pa.Table.from_batches([build_run_profile_rows(found, 5)])
+    assert read_run_profiles(rows) == found
     assert rows["runs"].to_pylist() == [one.runs for one in found]
 
 
@@ -216,21 +216,23 @@ def test_other_users_runs_at_this_scale_serve_where_own_are_missing() -> None:
 
 def test_no_difference_is_no_sure_gain() -> None:
     same = RNG.normal(0, 1, 30)
-    ratio, low, high = estimate_shift(same, same + 0.0)
+    ratio, low, high = estimate_gain_shift(same, same + 0.0)
     assert ratio == 0
     assert low < 0 < high
 
 
 def test_a_run_taken_out_again_leaves_the_profile_of_the_others() -> None:
     told, phases = site(40)
-    both, rest = build_profiles(told, phases), build_profiles(told.slice(1), phases)
-    (one,) = build_profiles(told.slice(0, 1), phases)
+    both, rest = build_run_profiles(told, phases), build_run_profiles(told.slice(1), phases)
+    (one,) = build_run_profiles(told.slice(0, 1), phases)
     [whole] = [p for p in both if (p.program, p.scale) == (one.program, one.scale)]
     [others] = [p for p in rest if (p.program, p.scale) == (one.program, one.scale)]
-    left = subtract_profile(whole, one)
+    left = subtract_run_profile(whole, one)
     assert msgspec.structs.replace(left, first_ns=0, last_ns=0) == msgspec.structs.replace(
         others, first_ns=0, last_ns=0
     )
-    assert msgspec.structs.replace(merge_profiles(left, one), first_ns=0) == msgspec.structs.replace(whole, first_ns=0)
+    assert msgspec.structs.replace(merge_run_profiles(left, one), first_ns=0) == msgspec.structs.replace(
+        whole, first_ns=0
+    )
     with pytest.raises(ValueError, match="two categories"):
-        subtract_profile(whole, next(p for p in both if p.program != one.program))
+        subtract_run_profile(whole, next(p for p in both if p.program != one.program))

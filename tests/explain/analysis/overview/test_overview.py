@@ -12,19 +12,19 @@ from fairlead.decide.sim import platform
 from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.overview.abnormal_jobs import count_abnormal_jobs
 from fairlead.explain.analysis.overview.jobs import (
-    count_by_core_hours,
-    count_modes,
-    main_mode,
-    rank_by_volume,
-    select_latest,
-    summarise_n_to_one,
-    summarise_population,
+    count_population_by_core_hours,
+    count_population_modes,
+    get_main_job_mode,
+    rank_population_by_volume,
+    select_latest_jobs,
+    summarise_job_population,
+    summarise_n_to_one_jobs,
 )
 from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
 from fairlead.explain.analysis.overview.requests import (
-    compute_bandwidth_and_iops,
     compute_mean_request_bytes,
-    compute_shares_below,
+    compute_request_scatter,
+    compute_request_size_shares,
 )
 from fairlead.kit.testing.machine import TAIHULIGHT
 from fairlead.kit.testing.machine.population import (
@@ -51,7 +51,7 @@ def test_of_several_summaries_of_a_run_the_last_counts() -> None:
         summary("1", write_bytes=7, made_ns=7, start_ns=T0 + S),
         summary("1", write_bytes=3, cluster="b"),
     )
-    assert sorted(select_latest(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
+    assert sorted(select_latest_jobs(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
 
 
 def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
@@ -61,7 +61,7 @@ def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
         summary("3"),
         summary("4", read_bytes=0),
     )
-    [found] = summarise_population(rows).to_pylist()
+    [found] = summarise_job_population(rows).to_pylist()
     assert found == {
         "jobs": 4,
         "known": 3,
@@ -73,9 +73,9 @@ def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
 
 
 def test_nothing_known_is_not_zero() -> None:
-    [found] = summarise_population(jobs(summary("1"))).to_pylist()
+    [found] = summarise_job_population(jobs(summary("1"))).to_pylist()
     assert (found["nontrivial_share"], found["read_bytes"]) == (None, None)
-    assert summarise_population(jobs()).to_pylist()[0]["nontrivial_share"] is None
+    assert summarise_job_population(jobs()).to_pylist()[0]["nontrivial_share"] is None
 
 
 def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
@@ -85,8 +85,8 @@ def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
         summary("3", write_bytes=GIB, read_mode="1-1"),
         summary("4", write_bytes=GIB),
     )
-    assert main_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
-    found = {row["mode"]: row for row in count_modes(rows).to_pylist()}
+    assert get_main_job_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
+    found = {row["mode"]: row for row in count_population_modes(rows).to_pylist()}
     assert found["N-N"]["share"] == pytest.approx(1 / 3)
     assert (found[None]["jobs"], found[None]["share"]) == (1, None)
     assert found["N-M"]["mean_read_bytes"] is None
@@ -97,7 +97,7 @@ def test_classes_of_core_hours_include_their_upper_edge() -> None:
         return summary(str(core_hours), cores=int(core_hours), end_ns=T0 + HOUR, write_bytes=int(core_hours))
 
     rows = jobs(ran(1000), ran(1001), ran(2_000_000), summary("x", write_bytes=9), summary("run", end_ns=None))
-    found = {row["core_hours"]: row["jobs"] for row in count_by_core_hours(rows).to_pylist()}
+    found = {row["core_hours"]: row["jobs"] for row in count_population_by_core_hours(rows).to_pylist()}
     assert found == {"(0,1K]": 1, "(1K,10K]": 1, "(10K,100K]": 0, "(100K,1000K]": 0, ">1000K": 1, None: 1}
 
 
@@ -109,7 +109,7 @@ def test_n_to_one_is_told_by_n() -> None:
         ),
         summary("nn", processes=16, write_mode="N-N", write_bandwidth_bytes_per_s=1e9),
     )
-    found = {row["processes"]: row["jobs"] for row in summarise_n_to_one(rows).to_pylist()}
+    found = {row["processes"]: row["jobs"] for row in summarise_n_to_one_jobs(rows).to_pylist()}
     assert found == {16: 3, 64: 1, 1024: 1}
 
 
@@ -120,13 +120,13 @@ def test_a_ranking_has_its_trend() -> None:
         summary("3", user="ben", write_bytes=100),
         summary("4", user="cho", start_ns=T0),
     )
-    found = rank_by_volume(rows, "user", T0, T0 + HOUR).to_pylist()
+    found = rank_population_by_volume(rows, "user", T0, T0 + HOUR).to_pylist()
     assert [(row["name"], row["bytes"], row["trend"], row["earlier_bytes"]) for row in found] == [
         ("ada", 300, 3.0, 100),
         ("ben", 100, None, 0),
         ("cho", None, None, 0),
     ]
-    alone = rank_by_volume(rows.slice(0, 1), "user", T0, T0 + HOUR).to_pylist()
+    alone = rank_population_by_volume(rows.slice(0, 1), "user", T0, T0 + HOUR).to_pylist()
     assert alone[0]["earlier_bytes"] is None
 
 
@@ -137,9 +137,9 @@ def test_mean_requests_want_bytes_and_operations_of_the_same_way() -> None:
         summary("3", write_bytes=0, write_ops=0),
     )
     np.testing.assert_array_equal(compute_mean_request_bytes(rows), [200.0, np.nan, np.nan])
-    below = {row["below_bytes"]: row for row in compute_shares_below(rows, (200, 201)).to_pylist()}
+    below = {row["below_bytes"]: row for row in compute_request_size_shares(rows, (200, 201)).to_pylist()}
     assert [(below[k]["jobs"], below[k]["known"]) for k in (200, 201)] == [(0, 1), (1, 1)]
-    assert compute_shares_below(jobs(summary("9")), (1024,)).to_pylist()[0]["job_share"] is None
+    assert compute_request_size_shares(jobs(summary("9")), (1024,)).to_pylist()[0]["job_share"] is None
 
 
 def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
@@ -149,7 +149,7 @@ def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
         ),
         summary("2", write_bytes=MIB, write_ops=1, iops=1.0),
     )
-    [dot] = compute_bandwidth_and_iops(rows).to_pylist()
+    [dot] = compute_request_scatter(rows).to_pylist()
     assert dot["job_id"] == "1"
     assert dot["bandwidth_bytes_per_s"] == pytest.approx(dot["iops"] * dot["request_bytes"])
 
@@ -262,20 +262,20 @@ def published() -> pa.Table:
 
 def test_the_share_of_non_trivial_jobs_is_the_published_one(published: pa.Table) -> None:
     """16.3 %, to a percentage point: three standard errors of 30,000 drawn jobs are 0.6 points."""
-    [found] = summarise_population(published).to_pylist()
+    [found] = summarise_job_population(published).to_pylist()
     assert found["nontrivial_share"] == pytest.approx(NONTRIVIAL_SHARE, abs=0.01)
 
 
 def test_the_modes_are_the_published_ones(published: pa.Table) -> None:
     """N-N 36.9, N-M 1.1, N-1 7.9, 1-1 54.1 %: to 3 points (storms, 0.69 % of all jobs, are N-N here)."""
-    found = {row["mode"]: row for row in count_modes(published).to_pylist()}
+    found = {row["mode"]: row for row in count_population_modes(published).to_pylist()}
     for mode, count in zip(MODES, MODE_JOBS, strict=True):
         assert found[mode]["share"] == pytest.approx(count / sum(MODE_JOBS), abs=0.03), mode
 
 
 def test_mean_volumes_are_of_the_published_size(published: pa.Table) -> None:
     """Volumes are lognormal with a deviation of 1.6, so means of some thousand jobs keep to a factor of 1.5."""
-    found = {row["mode"]: row for row in count_modes(published).to_pylist()}
+    found = {row["mode"]: row for row in count_population_modes(published).to_pylist()}
     for mode, gigabytes in zip(MODES, MEAN_WRITE_GB, strict=True):
         if found[mode]["jobs"] > 300:
             assert 1 / 1.5 < found[mode]["mean_write_bytes"] / (gigabytes * GB) < 1.5, mode

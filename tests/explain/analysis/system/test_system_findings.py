@@ -16,11 +16,11 @@ from fairlead.explain.analysis.system.findings import (
     HOURLY,
     TABLES_READ,
     find_system_findings,
-    list_kinds_read,
-    list_tables_read,
+    list_system_finding_kinds,
+    list_system_finding_tables,
 )
-from fairlead.explain.analysis.system.site import SystemSite, build_system_site, with_mapping
-from fairlead.explain.rules.advice_set import load_advice
+from fairlead.explain.analysis.system.site import SystemSite, add_site_mapping, build_system_site
+from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.kit.testing.machine import play_small_machine, play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand
 from fairlead.store.rollups import derive_rollups
@@ -322,7 +322,7 @@ def test_classes_and_addresses_come_from_the_mapping_too() -> None:
         {"from_ns": 0, "kind": "node→class", "a": "login1", "b": "login"},
         {"from_ns": 0, "kind": "nid→node", "a": "10.0.0.1@tcp", "b": "login1"},
     ]
-    site = with_mapping(SystemSite(classes={"n1": "compute"}), table(MAPPING, rows))
+    site = add_site_mapping(SystemSite(classes={"n1": "compute"}), table(MAPPING, rows))
     assert site.classes == {"n1": "compute", "login1": "login", "10.0.0.1@tcp": "login"}
 
 
@@ -468,9 +468,9 @@ def test_the_same_tables_give_the_same_findings_in_any_order() -> None:
 
 def test_every_rule_has_its_length_of_window_and_says_what_it_reads() -> None:
     assert sorted([*HOURLY, *DAILY]) == sorted(SYSTEM)
-    assert set(list_tables_read(SYSTEM)) == set(TABLES_READ)
-    assert "ops" not in list_tables_read(HOURLY)
-    assert list_kinds_read(DAILY) == ["device", "forwarder"]
+    assert set(list_system_finding_tables(SYSTEM)) == set(TABLES_READ)
+    assert "ops" not in list_system_finding_tables(HOURLY)
+    assert list_system_finding_kinds(DAILY) == ["device", "forwarder"]
 
 
 @pytest.mark.parametrize("rules", [HOURLY, DAILY])
@@ -489,9 +489,9 @@ def test_what_is_said_to_be_read_is_enough(rules: tuple[str, ...]) -> None:
     rows: list[Row] = given["rollup"]  # type: ignore[assignment]
     tables = {"rollup": table(ROLLUP, rows), "metadata": given["metadata"]}
     whole = find_system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
-    some = [row for row in rows if row["kind"] in list_kinds_read(rules)]
+    some = [row for row in rows if row["kind"] in list_system_finding_kinds(rules)]
     kept = {"rollup": table(ROLLUP, some), "metadata": given["metadata"]}
-    kept = {name: kept[name] for name in list_tables_read(rules) if name in kept}
+    kept = {name: kept[name] for name in list_system_finding_tables(rules) if name in kept}
     assert find_system_findings(kept, FORWARDERS, T0, T0 + HOUR, only=rules) == whole  # type: ignore[arg-type]
 
 
@@ -506,7 +506,7 @@ def test_findings_are_kept_as_rows() -> None:
 def test_every_finding_ends_with_what_to_do() -> None:
     given = storms_and_all()
     tables = {"rollup": table(ROLLUP, given["rollup"]), "metadata": given["metadata"]}  # type: ignore[arg-type]
-    found = find_system_findings(tables, FORWARDERS, T0, T0 + HOUR, advice=load_advice())  # type: ignore[arg-type]
+    found = find_system_findings(tables, FORWARDERS, T0, T0 + HOUR, advice=load_advice_set())  # type: ignore[arg-type]
     for one in found.told:
         assert {advice.audience for advice in one.finding.advice} >= {"user", "site"}, one.finding.rule
 

@@ -29,7 +29,7 @@ from fairlead.core.model.tables import (
 )
 from fairlead.explain.analysis.network import LINKED
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_parameters
+from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.store.lake import Lake
 from questions_site import ALICE, DAY, MIB, MINUTE, NOW, T0, S, accounts, build, put, stored
@@ -68,7 +68,7 @@ class Site:
     asking: Asking
 
     def ask(self, question: str, name: str = "", sight: Sight = EVERYTHING, now_ns: int = NOW, **words: str) -> Any:
-        asked = parse_parameters(question, {key.rstrip("_"): value for key, value in words.items()})
+        asked = parse_question_parameters(question, {key.rstrip("_"): value for key, value in words.items()})
         return answer_question(self.asking, question, name, asked, sight, now_ns)
 
 

@@ -11,8 +11,13 @@ import pytest
 from fairlead.cli.main import COMMANDS, cli
 from fairlead.cli.noun import Noun
 from fairlead.core.errors import ConfigError
-from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, build_advice, list_placeholders
-from fairlead.explain.rules.advice_set import check_advice, find_missing_advice, load_advice, read_builtin_advice
+from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, build_advice, list_advice_placeholders
+from fairlead.explain.rules.advice_set import (
+    check_advice_set,
+    find_missing_advice,
+    load_advice_set,
+    read_builtin_advice,
+)
 
 ENTRIES = [(name, one) for name, found in read_builtin_advice().items() for one in found.advice]
 COMMAND_LINES = sorted(
@@ -26,9 +31,9 @@ COMMAND_LINES = sorted(
 
 
 def test_every_rule_and_verdict_has_advice_for_user_and_site() -> None:
-    assert set(load_advice()) == set(KNOWN)
-    assert find_missing_advice(load_advice()) == []
-    thinner = {name: [one for one in entries if one.audience != "site"] for name, entries in load_advice().items()}
+    assert set(load_advice_set()) == set(KNOWN)
+    assert find_missing_advice(load_advice_set()) == []
+    thinner = {name: [one for one in entries if one.audience != "site"] for name, entries in load_advice_set().items()}
     assert ("component.dead", "unknown", "site") in find_missing_advice(thinner)
 
 
@@ -38,7 +43,9 @@ def test_every_file_cites_where_it_is_from() -> None:
 
 @pytest.mark.parametrize(("rule", "one"), ENTRIES)
 def test_every_placeholder_is_a_fact_and_filled(rule: str, one: Entry) -> None:
-    assert set(list_placeholders(one.text)) | set(list_placeholders(one.code or "", code=True)) <= set(FACTS), rule
+    assert set(list_advice_placeholders(one.text)) | set(list_advice_placeholders(one.code or "", code=True)) <= set(
+        FACTS
+    ), rule
     facts = {name: "abc" if fact.kind == "name" else 3.5 for name, fact in FACTS.items()}
     layer = one.layers[0] if one.layers else None
     for filled in (facts, {}):
@@ -60,7 +67,7 @@ def test_commands_of_fairlead_exist(line: str) -> None:
 
 def test_what_is_not_known_is_not_made_up() -> None:
     said = build_advice(
-        load_advice(), "component.degraded", "fail_slow", {"component": "fs-OST0003", "share_of_peak": None}
+        load_advice_set(), "component.degraded", "fail_slow", {"component": "fs-OST0003", "share_of_peak": None}
     )
     site = next(one for one in said if one.audience == "site")
     assert "fs-OST0003 works, but slowly (a part of its peak)" in site.text
@@ -69,11 +76,15 @@ def test_what_is_not_known_is_not_made_up() -> None:
 
 def test_a_hostile_name_reaches_no_command_and_no_terminal() -> None:
     for name in ("x; rm -rf /", "$(reboot)", "a\nb", "-rf", "`id`", "'", "\x1b[2J"):
-        for said in build_advice(load_advice(), "job.interference", "high_iops", {"culprit": name, "component": name}):
+        for said in build_advice(
+            load_advice_set(), "job.interference", "high_iops", {"culprit": name, "component": name}
+        ):
             assert name not in (said.code or "")
             assert "\x1b" not in said.text
             assert "\n" not in said.text
-        codes = [one.code for one in build_advice(load_advice(), "job.interference", "high_iops", {"culprit": name})]
+        codes = [
+            one.code for one in build_advice(load_advice_set(), "job.interference", "high_iops", {"culprit": name})
+        ]
         assert any("rate-job:CULPRIT=2000ops" in (code or "") for code in codes)
 
 
@@ -81,7 +92,7 @@ def test_a_gain_is_promised_only_where_runs_show_it() -> None:
     def told(factor: float, runs: int) -> str:
         gain = Gain(change="mode", factor=factor, runs=runs, basis="N-N runs at this scale")
         return "\n".join(
-            one.text for one in build_advice(load_advice(), "job.interference", "n_to_1", {}, gains=[gain])
+            one.text for one in build_advice(load_advice_set(), "job.interference", "n_to_1", {}, gains=[gain])
         )
 
     assert "Your N-N runs at this scale get 4.1x (7 runs)." in told(4.1, 7)
@@ -90,12 +101,12 @@ def test_a_gain_is_promised_only_where_runs_show_it() -> None:
 
 
 def test_a_verdict_without_entries_of_its_own_gets_the_general_ones_and_layers_go_first() -> None:
-    said = build_advice(load_advice(), "component.degraded", "unknown", {"component": "c1"}, layer="forwarder")
+    said = build_advice(load_advice_set(), "component.degraded", "unknown", {"component": "c1"}, layer="forwarder")
     assert [one.audience for one in said] == ["user", "site"]
     assert "fairlead remap" in (said[1].code or "")
-    assert build_advice(load_advice(), "no.such_rule", "x", {}) == []
+    assert build_advice(load_advice_set(), "no.such_rule", "x", {}) == []
     with pytest.raises(KeyError, match="no fact 'jobb'"):
-        build_advice(load_advice(), "job.own_change", "own", {"jobb": 1})
+        build_advice(load_advice_set(), "job.own_change", "own", {"jobb": 1})
 
 
 def _site(tmp_path: Path, text: str, name: str = "job.own_change") -> Path:
@@ -108,11 +119,11 @@ def _site(tmp_path: Path, text: str, name: str = "job.own_change") -> Path:
 def test_a_site_replaces_what_it_names_or_adds(tmp_path: Path) -> None:
     text = 'rule = "job.own_change"\n[[advice]]\naudience = "user"\ntext = "Call 4711 about job {job}."\n'
     site = _site(tmp_path, text)
-    said = build_advice(load_advice(site), "job.own_change", "own", {"job": "9"})
+    said = build_advice(load_advice_set(site), "job.own_change", "own", {"job": "9"})
     assert [one.text for one in said if one.audience == "user"] == ["Call 4711 about job 9."]
     assert any(one.audience == "site" for one in said)
     (site / "advice" / "job.own_change.toml").write_text("add = true\n" + text)
-    users = [one for one in build_advice(load_advice(site), "job.own_change", "own", {}) if one.audience == "user"]
+    users = [one for one in build_advice(load_advice_set(site), "job.own_change", "own", {}) if one.audience == "user"]
     assert len(users) == 2
 
 
@@ -133,9 +144,9 @@ def test_a_site_replaces_what_it_names_or_adds(tmp_path: Path) -> None:
 def test_a_faulty_file_is_named_with_its_key(tmp_path: Path, text: str, fault: str) -> None:
     site = _site(tmp_path, text)
     with pytest.raises(ConfigError) as raised:
-        load_advice(site)
+        load_advice_set(site)
     assert fault in str(raised.value)
     assert "job.own_change.toml" in str(raised.value)
-    sound, faults = check_advice(site / "advice")
+    sound, faults = check_advice_set(site / "advice")
     assert not sound
     assert len(faults) == 1

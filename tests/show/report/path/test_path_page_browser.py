@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.explain.analysis.culprits import judge_tables
+from fairlead.explain.analysis.culprits import judge_culprits
 from fairlead.explain.analysis.job_path import build_job_paths
 from fairlead.explain.analysis.path_charts import build_path_charts
 from fairlead.show.report.path.path_page import render_path_page
@@ -26,7 +26,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *flood("102", "f0", 12, seed=9, start=9, end=14),
     ]
     tables = plane.run(jobs, 16)
-    judgement, facts = judge_tables(tables, EDGES_NS)
+    judgement, facts = judge_culprits(tables, EDGES_NS)
     found = build_job_paths(tables, facts)
     text = render_path_page(
         {

@@ -18,7 +18,7 @@ from fairlead.decide.policies.next_run.behaviours import classify_behaviours, co
 from fairlead.decide.policies.next_run.contract import Category, Predictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.paths.contract import UNKNOWN_MODE, ExpectedJob
-from fairlead.explain.analysis.history.category import scale_of
+from fairlead.explain.analysis.history.category import compute_category_scale
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Job:
     @property
     def category(self) -> Category:
         """User, program, nodes rounded to a power of two."""
-        return self.user, self.program, int(scale_of(np.array([float(self.node_count)]))[0])
+        return self.user, self.program, int(compute_category_scale(np.array([float(self.node_count)]))[0])
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Past:
     @cached_property
     def scale(self) -> I64:
         """(R,) nodes rounded to a power of two."""
-        return np.asarray(scale_of(self.numbers["nodes_count"]), np.int64)
+        return np.asarray(compute_category_scale(self.numbers["nodes_count"]), np.int64)
 
     @cached_property
     def by_program(self) -> dict[tuple[str, str], I64]:

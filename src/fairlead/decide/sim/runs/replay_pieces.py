@@ -25,7 +25,7 @@ from fairlead.decide.sim.workloads.history_curves import learn_curves
 from fairlead.decide.whatif.past_jobs import read_past
 from fairlead.decide.whatif.past_replays import OnLayer, build_recorded, replay_past
 from fairlead.decide.whatif.past_site import build_past_site, find_known_site
-from fairlead.explain.diagnosing.site_file import read_site_facts
+from fairlead.explain.diagnosing.site_file import read_site_file_facts
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
 
@@ -98,7 +98,7 @@ def _read(workload: Replay, seed: tuple[int, int]) -> Source:
 def _past(workload: OwnPast) -> Source:
     lake = Lake.open(Path(workload.lake))
     span = Span(parse_moment(workload.since), parse_moment(workload.until))
-    facts = read_site_facts(workload.site)
+    facts = read_site_file_facts(workload.site)
     peaks = {} if facts is None else dict(facts.peaks)
     past = read_past(lake, span)
     fit = drop_unsound(past.runs, past.bursts)

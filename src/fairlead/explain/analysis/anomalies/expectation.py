@@ -19,10 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
-from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_figures
+from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_phase_arrays
 from fairlead.explain.analysis.anomalies.priors import estimate_priors
 from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
-from fairlead.explain.analysis.history.columns import combine_codes, read_codes, read_integers
+from fairlead.explain.analysis.history.columns import combine_column_codes, read_code_column, read_integer_column
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -51,7 +51,7 @@ CANDIDATES = ExpectedLimits(lost_share=0.35, probability=0.3, least_lost_s=0.7, 
 looks the same by its rate; evidence of congestion tells them apart."""
 
 
-def judge_phases(
+def judge_by_expectation(
     phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = None, *, batch: bool = False
 ) -> PhaseJudgement:
     """Judge each row of `phases` (schema PHASE) against `history` (PHASE).
@@ -78,9 +78,9 @@ def judge_phases(
     least = float(np.log2(1.0 + limits.lost_share))
 
     def part(first: int) -> None:
-        from fairlead.explain.analysis.anomalies.mixture_kernel import judge_range
+        from fairlead.explain.analysis.anomalies.mixture_kernel import run_mixture_kernel
 
-        judge_range(
+        run_mixture_kernel(
             first,
             min(first + _CHUNK, phases.num_rows),
             low,
@@ -159,12 +159,14 @@ def _find_comparable(phases: pa.Table, history: pa.Table) -> ComparablePhases | 
         return None
     same = phases is history  # a whole history judged by itself is not held twice
     both = phases if same else pa.concat_tables([phases, history]).unify_dictionaries()
-    figures, codes = extract_figures(both), compute_categories(both)
+    figures, codes = extract_phase_arrays(both), compute_categories(both)
     asked = np.arange(phases.num_rows)
     given = asked if same else np.arange(history.num_rows) + phases.num_rows
     rate = figures.rate[given]
-    phase = combine_codes([figures.job[given], read_codes(history, "kind"), read_integers(history, "number", -1)])
-    latest = np.lexsort((rate, read_integers(history, "made_ns"), phase))
+    phase = combine_column_codes(
+        [figures.job[given], read_code_column(history, "kind"), read_integer_column(history, "number", -1)]
+    )
+    latest = np.lexsort((rate, read_integer_column(history, "made_ns"), phase))
     last = np.append(phase[latest][1:] != phase[latest][:-1], True)
     kept = latest[last & np.isfinite(rate[latest])]
     if not len(kept):

@@ -152,7 +152,7 @@ def _surely(distance: float, scale: float, least: float, slowed: float, mean: fl
 
 
 @compile_function
-def judge_range(
+def run_mixture_kernel(
     first: int,
     last: int,
     low: I64,

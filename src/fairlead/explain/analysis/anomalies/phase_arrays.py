@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.history.columns import read_floats, read_integers, read_job_codes
+from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column, read_job_code_columns
 from fairlead.explain.analysis.history.rate_bins import SILENT
 
 F64 = NDArray[np.float64]
@@ -52,12 +52,12 @@ class PhaseFigures:
         )
 
 
-def extract_figures(phases: pa.Table) -> PhaseFigures:
+def extract_phase_arrays(phases: pa.Table) -> PhaseFigures:
     """Return the figures of PHASE rows: bytes (metadata: operations), seconds, mean request bytes, job codes."""
     metadata = pc.equal(phases["kind"].cast(pa.string()), "metadata").fill_null(False).to_numpy(zero_copy_only=False)
-    amount = np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes"))
-    start, end = read_integers(phases, "start_ns"), read_integers(phases, "end_ns")
-    active = read_floats(phases, "active_ns")
+    amount = np.where(metadata, read_float_column(phases, "metadata_ops"), read_float_column(phases, "bytes"))
+    start, end = read_integer_column(phases, "start_ns"), read_integer_column(phases, "end_ns")
+    active = read_float_column(phases, "active_ns")
     sound = (end > start) & (active > 0) & (active <= end - start + NS_PER_S)
     active = np.where(sound, active / NS_PER_S, np.nan)
     silent = np.where(sound, np.minimum(_silent_ns(phases), np.maximum(end - start, 0.0)) / NS_PER_S, np.nan)
@@ -65,20 +65,22 @@ def extract_figures(phases: pa.Table) -> PhaseFigures:
         amount=np.where(amount > 0, amount, np.nan),
         active_s=active,
         silent_s=silent,
-        request=np.where(read_floats(phases, "request_bytes") > 0, read_floats(phases, "request_bytes"), np.nan),
-        start_ns=read_integers(phases, "start_ns"),
-        job=read_job_codes(phases),
+        request=np.where(
+            read_float_column(phases, "request_bytes") > 0, read_float_column(phases, "request_bytes"), np.nan
+        ),
+        start_ns=read_integer_column(phases, "start_ns"),
+        job=read_job_code_columns(phases),
     )
 
 
 def _silent_ns(phases: pa.Table) -> F64:
     """Time without I/O inside each phase; 0 where its distribution is not known."""
-    bins, times, row = flatten_rate_bins(phases)
+    bins, times, row = flatten_rates_to_arrays(phases)
     still = bins == SILENT
     return np.asarray(np.bincount(row[still], times[still], phases.num_rows), np.float64)
 
 
-def flatten_rate_bins(phases: pa.Table) -> tuple[I64, F64, I64]:
+def flatten_rates_to_arrays(phases: pa.Table) -> tuple[I64, F64, I64]:
     """Flatten the rate distributions: bin, nanoseconds and row of each entry. Rows whose two lists differ in
     length, and entries that are null or not above 0, are left out."""
     nothing = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)

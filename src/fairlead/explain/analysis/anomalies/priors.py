@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.history.category import NONE
-from fairlead.explain.analysis.history.columns import combine_codes
+from fairlead.explain.analysis.history.columns import combine_column_codes
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -70,7 +70,7 @@ def _prior(rate: F64, codes: I64, job: I64) -> tuple[float, F64, F64, float, flo
         if not len(inside):
             continue
         # One row of a job in each category: phases of one run are more alike than runs.
-        _, one = np.unique(combine_codes([code[inside], job[inside]]), return_index=True)
+        _, one = np.unique(combine_column_codes([code[inside], job[inside]]), return_index=True)
         row = inside[one]
         size, centre, median = _centres(code[row], rate[row], int(code.max()) + 1)
         groups = np.flatnonzero(size >= 2)

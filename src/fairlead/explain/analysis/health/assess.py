@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from fairlead.core.model.incident import Incident
 from fairlead.explain.analysis.health import demand
-from fairlead.explain.analysis.health.canaries import compute_canary_windows, find_canary_peaks
+from fairlead.explain.analysis.health.canaries import compute_canary_rates, find_canary_peaks
 from fairlead.explain.analysis.health.class_norms import Peak, Peaks
-from fairlead.explain.analysis.health.durations import set_persistence
-from fairlead.explain.analysis.health.incidents import IncidentContext, build_incident, get_last_seen_ns
+from fairlead.explain.analysis.health.durations import set_incident_persistence
+from fairlead.explain.analysis.health.incidents import IncidentContext, build_incident, get_incident_end_ns
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.load_cells import LAYERS, build_axis, build_cells
+from fairlead.explain.analysis.health.load_cells import LAYERS, build_load_cell_axis, build_load_cells
 from fairlead.explain.analysis.health.peers import compare_peers
-from fairlead.explain.analysis.health.spells import KnownIncidents, find_spells, is_lasting
-from fairlead.explain.analysis.health.states import STATES, Windows, build_states_table, judge_windows
+from fairlead.explain.analysis.health.spells import KnownIncidents, find_spells, is_lasting_spell
+from fairlead.explain.analysis.health.states import STATES, Windows, build_health_states_table, judge_health_states
 from fairlead.explain.analysis.intervals import Axis
 
 __all__ = ["Health", "HealthLimits", "Peak", "assess_health"]
@@ -75,7 +75,7 @@ def assess_health(
     """
     limits = limits or HealthLimits()
     window_ns = max(round(limits.window_s * 1e9) // interval_ns, 1) * interval_ns
-    axis = build_axis(loads, interval_ns, window_ns, now_ns)
+    axis = build_load_cell_axis(loads, interval_ns, window_ns, now_ns)
     if axis is None:
         return _unheard(open_incidents, limits, now_ns)
     per = window_ns // interval_ns
@@ -92,7 +92,7 @@ def assess_health(
     pairs = _without_their_devices(found)
     around = IncidentContext(axis, per, limits, now_ns, events, servers or {}, pairs, nodes or {}, found, loads)
     health = Health(
-        states=build_states_table(found, axis, window_ns, LAYERS),
+        states=build_health_states_table(found, axis, window_ns, LAYERS),
         missing=missing,
         peaks={
             (kind, name): peak
@@ -123,15 +123,15 @@ def _windows(
     nodes: Mapping[str, int] | None,
     canaries: Mapping[str, pa.Table] | None,
 ) -> Windows | None:
-    asked = demand.judge_cells(loads, kind, axis, peaks, limits, servers)
+    asked = demand.judge_demand(loads, kind, axis, peaks, limits, servers)
     if asked is None:
         return None
-    parts = None if asked.queues_known else build_cells(loads, kind, axis, parts=True)
+    parts = None if asked.queues_known else build_load_cells(loads, kind, axis, parts=True)
     peers = None
     if parts is not None:
         peers = compare_peers(parts.renumber(asked.cells.names), per, axis.count // per, limits, nodes)
-    canary = compute_canary_windows(canaries or {}, kind, asked.cells.names, axis, per)
-    return judge_windows(asked, peers, limits, canary)
+    canary = compute_canary_rates(canaries or {}, kind, asked.cells.names, axis, per)
+    return judge_health_states(asked, peers, limits, canary)
 
 
 def _without_their_devices(found: dict[str, Windows]) -> dict[str, str]:
@@ -160,7 +160,7 @@ def _of_component(
     """Files the incidents of one component into `health`; ids of the known ones that were looked at."""
     name, axis, limits = windows.asked.cells.names[place], around.axis, around.limits
     mine = [one for one in known if one.layer == LAYERS[kind] and one.component == name]
-    earlier = [KnownIncidents(one.id, one.from_ns, one.to_ns, get_last_seen_ns(one)) for one in mine]
+    earlier = [KnownIncidents(one.id, one.from_ns, one.to_ns, get_incident_end_ns(one)) for one in mine]
     by_id = {one.id: one for one in mine}
     told: set[str] = set()
     before = len([one for one in mine if one.to_ns is not None and one.to_ns <= axis.start_ns])
@@ -173,12 +173,12 @@ def _of_component(
                 continue
             if old.to_ns is not None and spell.to_ns is not None and spell.to_ns <= old.to_ns:
                 continue  # It is over, and was told when more of it could be seen.
-        elif not is_lasting(spell, around.per, axis, limits):
+        elif not is_lasting_spell(spell, around.per, axis, limits):
             continue
         one = build_incident(around, kind, windows, place, spell, old)
         if one is None:
             continue
-        one = set_persistence(one, before, around.now_ns)
+        one = set_incident_persistence(one, before, around.now_ns)
         before += 1
         (health.begun if old is None else health.continued if one.to_ns is None else health.ended).append(one)
     return told
@@ -190,7 +190,7 @@ def _unheard(known: Sequence[Incident], limits: HealthLimits, now_ns: int) -> He
     for one in known:
         if one.to_ns is not None:
             continue
-        seen = get_last_seen_ns(one)
+        seen = get_incident_end_ns(one)
         if now_ns - seen > limits.silent_s * 1e9:
             text = "nothing was counted any more: it ends where it was seen last"
             health.ended.append(msgspec.structs.replace(one, to_ns=seen, missing=[*one.missing, text]))

@@ -25,7 +25,7 @@ _REMEMBERED = ("getattr",)
 """Operations that a client may answer from memory: they tell nothing of the server."""
 
 
-def compute_canary_windows(
+def compute_canary_rates(
     canaries: Mapping[str, pa.Table], kind: str, components: tuple[str, ...], axis: Axis, per: int
 ) -> Floats | None:
     """(components, windows): the rate of a component's canaries over what is usual, the worst of its kinds of

@@ -40,7 +40,7 @@ Peaks = Mapping[tuple[str, str], "Peak | float"]
 """By (kind, component), or (kind, "") for all of a kind. A plain number is bytes/s, of an MDS operations/s."""
 
 
-def find_given_peak(peaks: Peaks, kind: str, name: str) -> Peak | None:
+def find_class_peak(peaks: Peaks, kind: str, name: str) -> Peak | None:
     """What is given for a component: its own, else that of its kind."""
     found = peaks.get((kind, name), peaks.get((kind, "")))
     if found is None or isinstance(found, Peak):
@@ -48,7 +48,7 @@ def find_given_peak(peaks: Peaks, kind: str, name: str) -> Peak | None:
     return Peak(ops_per_s=found) if kind == "mds" else Peak(bytes_per_s=found)
 
 
-def complete_peaks(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[Peak]:
+def complete_class_peaks(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[Peak]:
     """A peak for each of the components of `cells`: what is given, completed by what is learnt.
 
     Learnt is the 99th percentile of a component's active intervals, or what the best but one of its class reached,
@@ -66,7 +66,7 @@ def complete_peaks(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> 
     own = {name: _quantiles(cells, values) for name, values in rates.items()}
     best = {name: _best_but_one(values) for name, values in own.items()}
     return [
-        _peak(find_given_peak(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
+        _peak(find_class_peak(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
         for i, who in enumerate(cells.names)
     ]
 
@@ -127,7 +127,7 @@ class UsualTimes:
         return took + np.where(np.nan_to_num(cells.metadata) > 0, cells.metadata * self.metadata_s, 0.0)
 
 
-def learn_usual_times(parts: Cells) -> UsualTimes:
+def learn_class_times(parts: Cells) -> UsualTimes:
     """Learnt from what jobs' requests took at all components of a class: the lower quartile, so that a component or a
     job that is slow for long does not become what is usual; and never longer than larger requests take in proportion,
     so that a size which only one slow job uses does not either."""
@@ -154,7 +154,7 @@ def _octaves(moved: Floats, ops: Floats) -> Ints:
     return np.clip(np.log2(np.maximum(size, 1.0)), 0, _BINS - 1).astype(np.int64)
 
 
-def share_of(cells: Cells, peaks: list[Peak]) -> Floats:
+def compute_peak_shares(cells: Cells, peaks: list[Peak]) -> Floats:
     """What each cell moved as a share of its component's peak: bytes, or of small requests operations where these are
     nearer to theirs. NaN where the peak that matters is not known: few bytes in small requests may be all it can."""
     seconds = cells.axis.window_s
@@ -177,7 +177,7 @@ def _small(cells: Cells) -> Bools:
         return np.asarray((cells.ops > 0) & ((cells.bytes < SMALL * data) | (data <= 0)), np.bool_)
 
 
-def mark_steady_cells(cells: Cells, active: Bools, steady: int) -> Bools:
+def mark_steady_peak_cells(cells: Cells, active: Bools, steady: int) -> Bools:
     """Cells whose neighbours in time, `steady` to either side, are active, too."""
     if not active.any():
         return active
@@ -193,7 +193,7 @@ def mark_steady_cells(cells: Cells, active: Bools, steady: int) -> Bools:
     return np.asarray(whole[cells.component, cells.at])
 
 
-def find_best_nearby(cells: Cells, share: Floats, steady: int) -> Floats:
+def find_nearby_peak_shares(cells: Cells, share: Floats, steady: int) -> Floats:
     """The largest share within `steady` intervals of each cell: what a component showed a moment before or after it
     could do, it can do. NaN stays."""
     grid = np.full((max(len(cells.names), 1), cells.axis.count), np.nan)

@@ -15,15 +15,15 @@ import pyarrow as pa
 from fairlead.explain.analysis.health.class_norms import (
     Peak,
     Peaks,
-    complete_peaks,
-    find_best_nearby,
-    find_given_peak,
-    learn_usual_times,
-    mark_steady_cells,
-    share_of,
+    complete_class_peaks,
+    compute_peak_shares,
+    find_class_peak,
+    find_nearby_peak_shares,
+    learn_class_times,
+    mark_steady_peak_cells,
 )
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.load_cells import Cells, build_cells, build_job_cells
+from fairlead.explain.analysis.health.load_cells import Cells, build_job_load_cells, build_load_cells
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 
 _LONGER = 1.25
@@ -66,11 +66,11 @@ class JudgedCells:
     """The device of each target that has one."""
 
 
-def judge_cells(
+def judge_demand(
     loads: pa.Table, kind: str, axis: Axis, peaks: Peaks, limits: HealthLimits, servers: Mapping[str, str]
 ) -> JudgedCells | None:
     """Every cell of a kind judged; None where nothing was counted of it."""
-    cells = build_cells(loads, kind, axis)
+    cells = build_load_cells(loads, kind, axis)
     if cells is None:
         return None
     with np.errstate(invalid="ignore"):
@@ -83,8 +83,8 @@ def judge_cells(
         return _forwarder(loads, cells, active, peaks, limits)
     if kind == "device":
         return _device(cells, active, peaks, limits)
-    known = complete_peaks(cells, peaks)
-    share = share_of(cells, known)
+    known = complete_class_peaks(cells, peaks)
+    share = compute_peak_shares(cells, known)
     queue = np.zeros(len(cells), np.bool_)
     if kind == "port" and np.isfinite(cells.waits).any():
         # Ticks a port waited, a second: of an idle or merely busy network there are few. Only a port that waits far
@@ -96,7 +96,7 @@ def judge_cells(
         cells,
         known,
         active,
-        queue & mark_steady_cells(cells, active | queue, steady),
+        queue & mark_steady_peak_cells(cells, active | queue, steady),
         share,
         np.zeros(len(cells), bool),
         np.where(share >= limits.share, share, np.nan),
@@ -114,7 +114,7 @@ def _steady(axis: Axis, limits: HealthLimits) -> int:
 
 def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
     axis = cells.axis
-    known = complete_peaks(cells, peaks)
+    known = complete_class_peaks(cells, peaks)
     waiting = np.nan_to_num(cells.wait_s) / axis.window_s
     # Who finishes nothing tells no waits: then the length of the queue is what shows.
     stuck = (np.nan_to_num(cells.ops) <= 0) & (np.nan_to_num(cells.queue) >= 1)
@@ -123,12 +123,12 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     served = np.nan_to_num(cells.busy_s) / axis.window_s
     queueing = ((waiting >= limits.queue) & ((waiting >= _LONGER * served) | (served < limits.workers))) | stuck
     # A forwarder that told of its queue and of no request finished none.
-    share = np.where(stuck, 0.0, share_of(cells, known))
-    parts = build_cells(loads, "forwarder", axis, parts=True)
+    share = np.where(stuck, 0.0, compute_peak_shares(cells, known))
+    parts = build_load_cells(loads, "forwarder", axis, parts=True)
     held = _held(parts, cells, limits) if parts is not None else np.zeros(len(cells))
     share = share + held
-    asked = queueing & mark_steady_cells(cells, queueing, _steady(axis, limits))
-    share = find_best_nearby(cells, share, _steady(axis, limits))
+    asked = queueing & mark_steady_peak_cells(cells, queueing, _steady(axis, limits))
+    share = find_nearby_peak_shares(cells, share, _steady(axis, limits))
     coarse = axis.window_s > limits.coarse_s
     # Of a long interval only a component that was kept busy throughout can be judged: the queue has to be deep.
     asked &= (waiting >= limits.queue * axis.window_s) | stuck if coarse else asked
@@ -152,7 +152,7 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
     many write to, a slow target, a metadata server that is behind): the share of their time in the forwarder that is
     service, summed over the jobs whose service takes far longer than usual, over those that do nothing but metadata,
     and over those that fill all workers and do not wait themselves."""
-    usually = learn_usual_times(parts).predict_s(parts)
+    usually = learn_class_times(parts).predict_s(parts)
     took = parts.busy_s
     waited = np.nan_to_num(parts.wait_s)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -172,14 +172,14 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
 
 
 def _device(cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
-    known = complete_peaks(cells, peaks, cells.busy_s)
+    known = complete_class_peaks(cells, peaks, cells.busy_s)
     busy = np.nan_to_num(cells.busy_s) >= limits.device_busy * cells.axis.window_s
-    share = find_best_nearby(cells, share_of(cells, known), _steady(cells.axis, limits))
+    share = find_nearby_peak_shares(cells, compute_peak_shares(cells, known), _steady(cells.axis, limits))
     return JudgedCells(
         cells,
         known,
         active | busy,
-        busy & mark_steady_cells(cells, busy, _steady(cells.axis, limits)),
+        busy & mark_steady_peak_cells(cells, busy, _steady(cells.axis, limits)),
         share,
         np.zeros(len(cells), np.bool_),
         _while_busy(cells, known, limits),
@@ -232,7 +232,7 @@ def _target(
     loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits, servers: Mapping[str, str]
 ) -> JudgedCells:
     axis = cells.axis
-    devices = build_cells(loads, "device", axis)
+    devices = build_load_cells(loads, "device", axis)
     pairs = _pair_targets_with_devices(cells, devices)
     named_pairs = {cells.names[place]: devices.names[held] for place, held in pairs.items()} if devices else {}
     busy_s = np.full(len(cells), np.nan)
@@ -241,10 +241,10 @@ def _target(
         grid[devices.component, devices.at] = devices.busy_s
         held = np.array([pairs.get(place, -1) for place in range(len(cells.names))])[cells.component]
         busy_s = np.where(held >= 0, grid[held, cells.at], np.nan)
-    known = complete_peaks(cells, peaks, busy_s if pairs else None)
-    share = find_best_nearby(cells, share_of(cells, known), _steady(axis, limits))
+    known = complete_class_peaks(cells, peaks, busy_s if pairs else None)
+    share = find_nearby_peak_shares(cells, compute_peak_shares(cells, known), _steady(axis, limits))
     busy = np.nan_to_num(busy_s) >= limits.device_busy * axis.window_s
-    asked = busy & mark_steady_cells(cells, busy, _steady(axis, limits))
+    asked = busy & mark_steady_peak_cells(cells, busy, _steady(axis, limits))
     named = _find_target_servers(cells, servers, devices, pairs)
     full = np.zeros(len(cells), np.bool_)
     if named is not None:
@@ -292,7 +292,7 @@ def _by_server(
     total = np.zeros((count, cells.axis.count))
     np.add.at(total, server, moved)
     alone = max((peak.bytes_per_s or 0.0 for peak in known), default=0.0)
-    told = find_given_peak(peaks, "server", "")
+    told = find_class_peak(peaks, "server", "")
     reached = np.sort(np.quantile(total, 0.999, axis=1))
     # What all servers together never reached is no limit of theirs: more than its targets' share has to be seen.
     learnt = float(reached[-2] if len(reached) >= 3 else reached[-1])
@@ -309,11 +309,11 @@ def _by_server(
 
 
 def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
-    known = complete_peaks(cells, peaks)
-    share = find_best_nearby(cells, share_of(cells, known), _steady(cells.axis, limits))
+    known = complete_class_peaks(cells, peaks)
+    share = find_nearby_peak_shares(cells, compute_peak_shares(cells, known), _steady(cells.axis, limits))
     under_way = _under_way(loads, cells)
     asked = under_way >= _UNDER_WAY
-    asked &= mark_steady_cells(cells, asked, _steady(cells.axis, limits))
+    asked &= mark_steady_peak_cells(cells, asked, _steady(cells.axis, limits))
     asked &= cells.axis.window_s <= limits.coarse_s
     return JudgedCells(
         cells,
@@ -331,8 +331,8 @@ def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: Hea
 def _under_way(loads: pa.Table, cells: Cells) -> Floats:
     """By cell: operations under way at the metadata server, on average, of jobs that did nothing but metadata there
     and did not wait in front of a forwarder instead. Jobs that use several servers at once are left out."""
-    parts = build_cells(loads, "mds", cells.axis, parts=True)
-    jobs = build_job_cells(loads, ("forwarder", "mount", "client"), cells.axis)
+    parts = build_load_cells(loads, "mds", cells.axis, parts=True)
+    jobs = build_job_load_cells(loads, ("forwarder", "mount", "client"), cells.axis)
     out = np.zeros((len(cells.names), cells.axis.count))
     if parts is None or jobs is None:
         return np.asarray(out[cells.component, cells.at], np.float64)

@@ -42,7 +42,7 @@ def count_durations(incidents: Sequence[Incident], now_ns: int) -> list[Duration
     return rows
 
 
-def set_persistence(one: Incident, earlier: int, now_ns: int) -> Incident:
+def set_incident_persistence(one: Incident, earlier: int, now_ns: int) -> Incident:
     """Return the incident with its persistence: recurrent if the component had `earlier` ones, persistent from an hour
     on, else transient."""
     word = "recurrent" if earlier else "persistent" if one.duration_s(now_ns) >= _HOUR_S else "transient"

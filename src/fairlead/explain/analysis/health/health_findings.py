@@ -16,7 +16,7 @@ from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Sub
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_duration
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.analysis.health.incidents import SEEN, is_under_maintenance
+from fairlead.explain.analysis.health.incidents import SEEN, is_maintenance_incident
 from fairlead.explain.analysis.health.limits import HealthLimits
 
 Advise = Callable[[str, str, Mapping[str, object], str | None], Sequence[Advice]]
@@ -55,9 +55,9 @@ def build_health_findings(
     return [_told(one, now_ns, cluster, sizes, limits, advise) for one in incidents]
 
 
-def grade_severity(one: Incident, now_ns: int, largest_job_nodes: int, limits: HealthLimits) -> Severity:
+def grade_health_severity(one: Incident, now_ns: int, largest_job_nodes: int, limits: HealthLimits) -> Severity:
     """How urgent an incident is."""
-    if is_under_maintenance(one):
+    if is_maintenance_incident(one):
         return "info"
     long = one.duration_s(now_ns) >= limits.urgent_s
     large = largest_job_nodes >= limits.large_job_nodes
@@ -93,7 +93,7 @@ def _told(
         subject=subject,
         from_ns=one.from_ns,
         to_ns=one.to_ns,
-        severity=grade_severity(one, now_ns, largest, limits),
+        severity=grade_health_severity(one, now_ns, largest, limits),
         confidence=one.confidence,
         category=one.hint,
         evidence=_evidence(one),
@@ -116,7 +116,7 @@ def _title(one: Incident) -> str:
         title += f": {one.share_of_peak:.0%} of its peak"
     if one.to_ns is not None:
         title += f", for {format_duration((one.to_ns - one.from_ns) / 1e9)}"
-    return title + (", during announced maintenance" if is_under_maintenance(one) else "")
+    return title + (", during announced maintenance" if is_maintenance_incident(one) else "")
 
 
 def _evidence(one: Incident) -> list[Evidence]:

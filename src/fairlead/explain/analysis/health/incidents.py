@@ -20,7 +20,7 @@ from fairlead.core.model.units import format_bandwidth, format_count
 from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
 from fairlead.explain.analysis.health.class_norms import CANARY, GIVEN, Peak
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.load_cells import LAYERS, Cells, build_cells
+from fairlead.explain.analysis.health.load_cells import LAYERS, Cells, build_load_cells
 from fairlead.explain.analysis.health.spells import Spell
 from fairlead.explain.analysis.health.states import OK, PEERS, Windows
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats
@@ -65,13 +65,13 @@ class IncidentContext:
         return self.servers.get(target) or (device.partition("/")[0] if device else None)
 
 
-def get_last_seen_ns(one: Incident) -> int:
+def get_incident_end_ns(one: Incident) -> int:
     """Return the time an incident was last seen (ns)."""
     seen = [fact.value for fact in one.evidence if fact.metric == SEEN and isinstance(fact.value, int)]
     return seen[0] if seen else one.to_ns if one.to_ns is not None else one.from_ns
 
 
-def is_under_maintenance(one: Incident) -> bool:
+def is_maintenance_incident(one: Incident) -> bool:
     """Whether maintenance was announced for that time."""
     return any(fact.metric == MAINTENANCE for fact in one.evidence)
 
@@ -87,7 +87,7 @@ def build_incident(
         return None
     if not spell.sick and old is not None:
         return _gone_on(old, spell)
-    parts = build_cells(around.loads, kind, around.axis, parts=True)
+    parts = build_load_cells(around.loads, kind, around.axis, parts=True)
     jobs, job_share = _jobs_at(parts, name, spell, around.per)
     share = windows.share[place, spell.sick]
     measured, mean = _median(windows.measured[place, spell.sick]), _median(share)

@@ -85,7 +85,7 @@ class Cells:
 _ARRAYS = ("component", "at", "job", "bytes", "ops", "metadata", "busy_s", "wait_s", "queue", "used", "missed", "waits")
 
 
-def build_axis(loads: pa.Table, interval_ns: int, window_ns: int, now_ns: int) -> Axis | None:
+def build_load_cell_axis(loads: pa.Table, interval_ns: int, window_ns: int, now_ns: int) -> Axis | None:
     """Intervals of the whole windows from the first row to the last row or to `now_ns`, whichever is earlier; None
     without rows of this interval. Windows begin at multiples of their length, so that a later look has the same."""
     times = loads["ts_ns"].filter(pc.equal(loads["interval_ns"], interval_ns))
@@ -97,7 +97,7 @@ def build_axis(loads: pa.Table, interval_ns: int, window_ns: int, now_ns: int) -
     return Axis(first, interval_ns, max(last - first, 0) // interval_ns) if last > first else None
 
 
-def build_cells(loads: pa.Table, kind: str, axis: Axis, *, parts: bool = False) -> Cells | None:
+def build_load_cells(loads: pa.Table, kind: str, axis: Axis, *, parts: bool = False) -> Cells | None:
     """Cells of one kind: the whole of each component, or with `parts` what each job had of it. None without rows."""
     rows = pc.and_(pc.equal(loads["interval_ns"], axis.window_ns), pc.equal(loads["kind"].cast(pa.string()), kind))
     told = pc.is_valid(loads["job_id"]) if parts else pc.is_null(loads["job_id"])
@@ -110,7 +110,7 @@ def build_cells(loads: pa.Table, kind: str, axis: Axis, *, parts: bool = False) 
     return None
 
 
-def build_job_cells(loads: pa.Table, layers: Sequence[str], axis: Axis) -> Cells | None:
+def build_job_load_cells(loads: pa.Table, layers: Sequence[str], axis: Axis) -> Cells | None:
     """What jobs asked as the first of these layers that has rows counts it, all components together (component 0)."""
     rows = pc.and_(pc.equal(loads["interval_ns"], axis.window_ns), pc.equal(loads["kind"].cast(pa.string()), "job"))
     table = _within(loads.filter(rows), axis)

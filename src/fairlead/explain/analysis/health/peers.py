@@ -31,7 +31,7 @@ class PeerComparison:
     who: list[tuple[int, int, int]]
 
 
-def cluster_values(values: Floats, eps: float, least: int) -> Ints:
+def cluster_peers(values: Floats, eps: float, least: int) -> Ints:
     """Cluster points on a line with DBSCAN: return the cluster of each value, `NOISE` for none. O(n log n).
 
     A value is core with at least `least` values, itself one, within `eps`; cores within `eps` of each other are one
@@ -57,12 +57,12 @@ def cluster_values(values: Floats, eps: float, least: int) -> Ints:
     return out
 
 
-def mark_slow_side(values: Floats, eps: float, least: int) -> Bools:
+def mark_slow_peers(values: Floats, eps: float, least: int) -> Bools:
     """Mark rates (any unit, positive) below the largest cluster. None is marked unless that cluster holds more than
     half of them."""
     with np.errstate(divide="ignore", invalid="ignore"):
         line = np.where(values > 0, np.log(values), np.where(values == 0, -50.0, np.nan))
-    found = cluster_values(line, eps, least)
+    found = cluster_peers(line, eps, least)
     inside = found[found >= 0]
     if not len(inside):
         return np.zeros(len(values), np.bool_)
@@ -127,7 +127,7 @@ def _of_job(
         here = rate[:, at] if moments else throughout[:, at]
         known = np.isfinite(here)
         if int(known.sum()) >= limits.peer_components:
-            outside = mark_slow_side(here, limits.cluster_eps, limits.cluster_least)
+            outside = mark_slow_peers(here, limits.cluster_eps, limits.cluster_least)
             peers = known & ~outside
             longest = float(np.median(lasting[peers])) if peers.any() else np.nan
             seen = float(np.median(count[peers, at])) if peers.any() else 0.0

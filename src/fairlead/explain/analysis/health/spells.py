@@ -107,7 +107,7 @@ def _relieved(windows: Windows, place: int, w: int, now: Spell, limits: HealthLi
     return bool(windows.top[place, w] > max(limits.relief * float(np.nanmedian(while_sick)), 0.02))
 
 
-def is_lasting(spell: Spell, per: int, axis: Axis, limits: HealthLimits) -> bool:
+def is_lasting_spell(spell: Spell, per: int, axis: Axis, limits: HealthLimits) -> bool:
     """Whether a spell is long enough to report: at least the minimum in all, seen sick for a quarter of the minimum, in
     at least two windows, and in at least as many windows as it was seen well."""
     window_s = per * axis.window_s

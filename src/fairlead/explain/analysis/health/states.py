@@ -78,7 +78,7 @@ class Windows:
         return np.asarray((self.state == SICK) | (self.state == FLAPS), np.bool_)
 
 
-def judge_windows(
+def judge_health_states(
     found: JudgedCells, compared: PeerComparison | None, limits: HealthLimits, canary: Floats | None = None
 ) -> Windows:
     """States of one kind. `canary`: (components, windows) rate of canaries over what is usual for them, NaN without."""
@@ -188,7 +188,9 @@ def _edges(rows: Bools, at: Ints, place: Ints, shape: tuple[int, int]) -> tuple[
     return np.where(last >= 0, first, -1).reshape(shape), last.reshape(shape)
 
 
-def build_states_table(found: Mapping[str, Windows], axis: Axis, window_ns: int, layers: Mapping[str, str]) -> pa.Table:
+def build_health_states_table(
+    found: Mapping[str, Windows], axis: Axis, window_ns: int, layers: Mapping[str, str]
+) -> pa.Table:
     """All windows as rows of STATES, in order of layer, component, time."""
     tables = []
     for kind, windows in sorted(found.items()):

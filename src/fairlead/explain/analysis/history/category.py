@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.columns import combine_codes, read_codes, read_floats
+from fairlead.explain.analysis.history.columns import combine_column_codes, read_code_column, read_float_column
 
 I64 = NDArray[np.int64]
 NONE = -1
@@ -23,8 +23,8 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to group phases. Two are of one category when all `fields` (see `code_fields`) are equal. A phase with an
-    unknown field of `needed` has no category; in other fields unknown is a value like any other."""
+    """A way to group phases. Two are of one category when all `fields` (see `code_category_fields`) are equal. A phase
+    with an unknown field of `needed` has no category; in other fields unknown is a value like any other."""
 
     name: str
     fields: tuple[str, ...]
@@ -52,24 +52,24 @@ LADDER: tuple[Rung, ...] = (
 `first` whether it is the first phase of its kind in its job; `request`, `volume` and `processes` are classes."""
 
 
-def code_fields(phases: pa.Table) -> dict[str, I64]:
+def code_category_fields(phases: pa.Table) -> dict[str, I64]:
     """Integer codes of the fields of PHASE rows, each of shape (P,); NONE is null. Codes of names hold within one call
     only: concatenate tables that are to be compared."""
-    kind = read_codes(phases, "kind")
+    kind = read_code_column(phases, "kind")
     words = phases["kind"].cast(pa.string())
     metadata = pc.equal(words, "metadata").fill_null(False).to_numpy(zero_copy_only=False)
-    volume = np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes"))
-    processes = read_floats(phases, "processes")
-    processes = np.where(np.isnan(processes), read_floats(phases, "nodes_count"), processes)
-    number = read_floats(phases, "number")
+    volume = np.where(metadata, read_float_column(phases, "metadata_ops"), read_float_column(phases, "bytes"))
+    processes = read_float_column(phases, "processes")
+    processes = np.where(np.isnan(processes), read_float_column(phases, "nodes_count"), processes)
+    number = read_float_column(phases, "number")
     return {
-        "place": read_codes(phases, "cluster") * (1 << 20) + read_codes(phases, "fs") + 1,
-        "user": read_codes(phases, "user"),
-        "program": read_codes(phases, "program"),
-        "scale": scale_of(read_floats(phases, "nodes_count")),
+        "place": read_code_column(phases, "cluster") * (1 << 20) + read_code_column(phases, "fs") + 1,
+        "user": read_code_column(phases, "user"),
+        "program": read_code_column(phases, "program"),
+        "scale": compute_category_scale(read_float_column(phases, "nodes_count")),
         "kind": kind,
-        "mode": read_codes(phases, "mode"),
-        "request": _classify_octaves(read_floats(phases, "request_bytes"), 2.0),
+        "mode": read_code_column(phases, "mode"),
+        "request": _classify_octaves(read_float_column(phases, "request_bytes"), 2.0),
         "volume": _classify_octaves(volume, 3.0),
         "processes": _classify_octaves(processes, 2.0),
         "first": np.where(number > 0, 1, 0).astype(np.int64),
@@ -79,22 +79,24 @@ def code_fields(phases: pa.Table) -> dict[str, I64]:
 def compute_categories(phases: pa.Table) -> I64:
     """The category of every phase on every rung: shape (rungs, P), codes from 0 in each rung, NONE where it has none.
     Codes hold within one call."""
-    fields = code_fields(phases)
+    fields = code_category_fields(phases)
     found = np.full((len(LADDER), phases.num_rows), NONE, np.int64)
     for index, rung in enumerate(LADDER):
-        found[index] = combine_fields([fields[name] for name in rung.fields], [fields[name] for name in rung.needed])
+        found[index] = combine_category_fields(
+            [fields[name] for name in rung.fields], [fields[name] for name in rung.needed]
+        )
     return found
 
 
-def combine_fields(fields: list[I64], needed: list[I64]) -> I64:
+def combine_category_fields(fields: list[I64], needed: list[I64]) -> I64:
     """One code for each combination of fields, NONE where one of `needed` is."""
-    key = combine_codes(fields)
+    key = combine_column_codes(fields)
     for field in needed:
         key = np.where(field == NONE, NONE, key)
     return key
 
 
-def scale_of(nodes: NDArray[np.float64]) -> I64:
+def compute_category_scale(nodes: NDArray[np.float64]) -> I64:
     """Nodes rounded (in logarithm) to a power of two; NONE where not known or below 1."""
     known = nodes >= 1
     return np.where(known, np.exp2(np.rint(np.log2(np.where(known, nodes, 1.0)))), NONE).astype(np.int64)

@@ -13,23 +13,23 @@ from fairlead.store.rollup_cells import read_names
 I64 = NDArray[np.int64]
 
 
-def read_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+def read_float_column(table: pa.Table, name: str) -> NDArray[np.float64]:
     """A column of numbers, null as NaN."""
     return np.asarray(table[name].cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(), np.float64)
 
 
-def read_integers(table: pa.Table, name: str, null: int = 0) -> I64:
+def read_integer_column(table: pa.Table, name: str, null: int = 0) -> I64:
     """A column of integers, null as `null`."""
     return np.asarray(table[name].fill_null(null).to_numpy(), np.int64)
 
 
-def read_codes(table: pa.Table, name: str) -> I64:
+def read_code_column(table: pa.Table, name: str) -> I64:
     """A column of words as codes, null as -1. They hold within one call."""
     column = table[name]
     return read_names(column.cast(pa.string())).codes if table.num_rows else np.zeros(0, np.int64)
 
 
-def combine_codes(columns: Sequence[I64]) -> I64:
+def combine_column_codes(columns: Sequence[I64]) -> I64:
     """One code from 0 for each combination of codes."""
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
@@ -46,6 +46,8 @@ def combine_codes(columns: Sequence[I64]) -> I64:
     return np.asarray(np.unique(key, return_inverse=True)[1], np.int64)
 
 
-def read_job_codes(table: pa.Table, began: str = "job_start_ns") -> I64:
+def read_job_code_columns(table: pa.Table, began: str = "job_start_ns") -> I64:
     """A code for each job: cluster, number and when it began (numbers come round again)."""
-    return combine_codes([read_codes(table, "cluster"), read_codes(table, "job_id"), read_integers(table, began, -1)])
+    return combine_column_codes(
+        [read_code_column(table, "cluster"), read_code_column(table, "job_id"), read_integer_column(table, began, -1)]
+    )

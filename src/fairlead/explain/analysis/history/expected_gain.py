@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.category import scale_of
-from fairlead.explain.analysis.history.columns import read_floats, read_integers, read_job_codes
+from fairlead.explain.analysis.history.category import compute_category_scale
+from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column, read_job_code_columns
 
 F64 = NDArray[np.float64]
 LEAST_RUNS = 3
@@ -61,22 +61,22 @@ def estimate_expected_gain(
         raise ValueError(f"no gain is known from {what}")
     if not history.num_rows:
         return None
-    rate = read_floats(history, "rate_per_s")
+    rate = read_float_column(history, "rate_per_s")
     usable = (rate > 0) & np.isfinite(rate) & _same(history, row, "kind") & _same(history, row, "cluster")
     amount = "metadata_ops" if row.get("kind") == "metadata" else "bytes"
     volume = row.get(amount)
     if isinstance(volume, int | float) and volume > 0:
         with np.errstate(divide="ignore", invalid="ignore"):
-            usable &= np.abs(np.log2(read_floats(history, amount) / volume)) <= VOLUME_OCTAVES
+            usable &= np.abs(np.log2(read_float_column(history, amount) / volume)) <= VOLUME_OCTAVES
     sides = [usable & _chosen(history, what, choice) for choice in (now, then)]
-    job, start = read_job_codes(history), read_integers(history, "start_ns")
+    job, start = read_job_code_columns(history), read_integer_column(history, "start_ns")
     for among in ALIKE:
         alike = np.ones(history.num_rows, np.bool_)
         for name in among:
             alike &= _same(history, row, name)
         rates = [_runs(rate, job, start, np.flatnonzero(side & alike)) for side in sides]
         if min(len(one) for one in rates) >= LEAST_RUNS:
-            ratio, low, high = estimate_shift(rates[0], rates[1])
+            ratio, low, high = estimate_gain_shift(rates[0], rates[1])
             return Gain(2.0**ratio, 2.0**low, 2.0**high, len(rates[0]), len(rates[1]), among)
     return None
 
@@ -87,7 +87,10 @@ def _same(history: pa.Table, row: Mapping[str, object], name: str) -> NDArray[np
         nodes = row.get("nodes_count")
         if not isinstance(nodes, int) or nodes < 1:
             return np.zeros(history.num_rows, np.bool_)
-        return np.asarray(scale_of(read_floats(history, "nodes_count")) == scale_of(np.array([float(nodes)]))[0])
+        return np.asarray(
+            compute_category_scale(read_float_column(history, "nodes_count"))
+            == compute_category_scale(np.array([float(nodes)]))[0]
+        )
     value = row.get(name)
     column = history[name].cast(pa.string())
     if value is None:
@@ -102,7 +105,7 @@ def _chosen(history: pa.Table, what: str, choice: Choice) -> NDArray[np.bool_]:
         lengths = pc.list_value_length(history["targets"])
         values = np.asarray(lengths.cast(pa.float64()).fill_null(np.nan).to_numpy(), np.float64)
     else:
-        values = read_floats(history, what)
+        values = read_float_column(history, what)
     return np.asarray((values >= choice[0]) & (values < choice[1]))
 
 
@@ -117,7 +120,7 @@ def _runs(rate: F64, job: NDArray[np.int64], start: NDArray[np.int64], rows: NDA
     return np.array([float(np.median(np.log2(rate[rows[at == one]]))) for one in kept.tolist()])
 
 
-def estimate_shift(now: F64, then: F64) -> tuple[float, float, float]:
+def estimate_gain_shift(now: F64, then: F64) -> tuple[float, float, float]:
     """How far `then` lies above `now` (Hodges and Lehmann, 1963) and the interval the rank test leaves at 95 %."""
     apart = np.sort((then[:, None] - now[None, :]).reshape(-1))
     n, m = len(now), len(then)

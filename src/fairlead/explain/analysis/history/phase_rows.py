@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.bursts import find_runs
+from fairlead.explain.analysis.bursts import find_burst_runs
 from fairlead.explain.analysis.history.rate_bins import SILENT, find_rate_bins
 from fairlead.explain.analysis.job_summary import (
     ESTIMATE,
     MOST_BINS,
     SERIES,
     JobData,
-    select_basis,
-    sum_by_interval,
-    summarise_operations,
+    build_operation_summary,
+    build_summary_series,
+    select_summary_layer,
 )
 from fairlead.explain.analysis.phases import split_phases
 
@@ -67,11 +67,11 @@ def build_phase_rows(
     `edges` (the phase is shorter than the intervals can tell: its rate is a lower bound), `mode`, `forwarders`,
     `targets`, `mds`, `traffic` (split by share, not counted), `operations`.
     """
-    basis, series = select_basis(data)
+    basis, series = select_summary_layer(data)
     if basis is None or not series.num_rows:
         return PHASE.schema.empty_table()
     job = _job(data, made_ns, mds, fs)
-    known = dict(summarise_operations(data)) | {
+    known = dict(build_operation_summary(data)) | {
         f"{kind}_mode": mode for kind, mode in (modes or {}).items() if mode is not None
     }
     rows: list[dict[str, object]] = []
@@ -122,7 +122,7 @@ def _rows_of(
     known: Mapping[str, object],
     edges: pa.Table | None,
 ) -> list[dict[str, object]]:
-    first, bins, by = sum_by_interval(series, interval_ns)
+    first, bins, by = build_summary_series(series, interval_ns)
     if bins > MOST_BINS:
         return []
     told = {name: series[name].null_count < series.num_rows for name in SERIES}
@@ -264,7 +264,7 @@ def _guessed(values: F64) -> F64:
     """How full each interval is, in [0, 1]: where a stretch without a pause has enough of them, its first and last are
     held against the nearest between; in a shorter one they are full at the highest rate seen."""
     full = (values > 0).astype(np.float64)
-    for first, last in zip(*(edge.tolist() for edge in find_runs(values > 0)), strict=True):
+    for first, last in zip(*(edge.tolist() for edge in find_burst_runs(values > 0)), strict=True):
         if last - first >= INTERIOR:
             inside = values[first + 1 : last - 1]
             # The nearest few: a rate may change in the course of a phase.

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PROFILE, batch_of
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.history.category import scale_of
+from fairlead.explain.analysis.history.category import compute_category_scale
 from fairlead.explain.analysis.history.columns import (
-    combine_codes,
-    read_codes,
-    read_floats,
-    read_integers,
-    read_job_codes,
+    combine_column_codes,
+    read_code_column,
+    read_float_column,
+    read_integer_column,
+    read_job_code_columns,
 )
 from fairlead.explain.analysis.history.rate_bins import compute_bin_rates, find_rate_bins
 
@@ -65,7 +65,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, KindProfile] = {}
 
 
-def estimate_quantile(counts: Mapping[str, int], share: float) -> float | None:
+def estimate_profile_quantile(counts: Mapping[str, int], share: float) -> float | None:
     """Return the `share` quantile of binned counts: the middle of its bin (at most 4.4 % off); None without any."""
     order = sorted((int(word), count) for word, count in counts.items())
     total = sum(count for _, count in order)
@@ -75,9 +75,9 @@ def estimate_quantile(counts: Mapping[str, int], share: float) -> float | None:
     return float(compute_bin_rates(order[int(np.searchsorted(reached, share * total))][0]))
 
 
-def merge_profiles(a: Profile, b: Profile) -> Profile:
+def merge_run_profiles(a: Profile, b: Profile) -> Profile:
     """Return the profile of the runs of both. They must be different runs of one category, else ValueError."""
-    if get_profile_key(a) != get_profile_key(b):
+    if get_run_profile_key(a) != get_run_profile_key(b):
         raise ValueError("the profiles are of two categories")
     kinds = {
         kind: _both(a.kinds.get(kind, KindProfile()), b.kinds.get(kind, KindProfile()))
@@ -98,10 +98,10 @@ def merge_profiles(a: Profile, b: Profile) -> Profile:
     )
 
 
-def subtract_profile(a: Profile, b: Profile) -> Profile:
-    """Return `a` with the runs of `b` removed (undoes `merge_profiles`). First and last time stay those of `a`.
+def subtract_run_profile(a: Profile, b: Profile) -> Profile:
+    """Return `a` with the runs of `b` removed (undoes `merge_run_profiles`). First and last time stay those of `a`.
     Raises ValueError for another category."""
-    if get_profile_key(a) != get_profile_key(b):
+    if get_run_profile_key(a) != get_run_profile_key(b):
         raise ValueError("the profiles are of two categories")
     kinds = {kind: _less(one, b.kinds.get(kind, KindProfile())) for kind, one in a.kinds.items()}
     return Profile(
@@ -118,7 +118,7 @@ def subtract_profile(a: Profile, b: Profile) -> Profile:
     )
 
 
-def get_profile_key(one: Profile) -> Key:
+def get_run_profile_key(one: Profile) -> Key:
     """Return cluster, user, program and scale: the key of a category."""
     return one.cluster, one.user, one.program, one.scale
 
@@ -148,23 +148,27 @@ def _sorted(counts: Counts) -> Counts:
     return dict(sorted(counts.items(), key=lambda item: (len(item[0]), item[0])))
 
 
-def build_profiles(summaries: pa.Table, phases: pa.Table) -> list[Profile]:
+def build_run_profiles(summaries: pa.Table, phases: pa.Table) -> list[Profile]:
     """Profiles of the runs of `summaries` (JOB_SUMMARY, ended ones) with their `phases` (PHASE), one of each category,
     in the order of their names. Runs and phases told more than once count once, as made last; phases of runs that are
     not in `summaries` do not count. Runs without a user or program have no category."""
-    runs = _latest(summaries, [read_job_codes(summaries, "start_ns")])
-    start, end = read_integers(runs, "start_ns", -1), read_integers(runs, "end_ns", -1)
-    usable = (start >= 0) & (end >= start) & (read_codes(runs, "user") >= 0) & (read_codes(runs, "program") >= 0)
+    runs = _latest(summaries, [read_job_code_columns(summaries, "start_ns")])
+    start, end = read_integer_column(runs, "start_ns", -1), read_integer_column(runs, "end_ns", -1)
+    usable = (
+        (start >= 0) & (end >= start) & (read_code_column(runs, "user") >= 0) & (read_code_column(runs, "program") >= 0)
+    )
     runs = runs.filter(pa.array(usable))
     start, end = start[usable], end[usable]
     if not runs.num_rows:
         return []
-    scale = scale_of(read_floats(runs, "nodes_count"))
-    group = combine_codes([read_codes(runs, "cluster"), read_codes(runs, "user"), read_codes(runs, "program"), scale])
+    scale = compute_category_scale(read_float_column(runs, "nodes_count"))
+    group = combine_column_codes(
+        [read_code_column(runs, "cluster"), read_code_column(runs, "user"), read_code_column(runs, "program"), scale]
+    )
     count = int(group.max()) + 1
     _, one = np.unique(group, return_index=True)
     seconds = _counts(group, find_rate_bins((end - start) / NS_PER_S), count, end > start)
-    operations = read_floats(runs, "metadata_ops")
+    operations = read_float_column(runs, "metadata_ops")
     metadata = _counts(group, find_rate_bins(operations), count, operations >= 0)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
     np.minimum.at(first, group, start)
@@ -196,8 +200,8 @@ def _latest(table: pa.Table, keys: Sequence[NDArray[np.int64]]) -> pa.Table:
     """Of rows of one key the one made last."""
     if not table.num_rows:
         return table
-    key = combine_codes(keys)
-    order = np.lexsort((read_integers(table, "made_ns"), key))
+    key = combine_column_codes(keys)
+    order = np.lexsort((read_integer_column(table, "made_ns"), key))
     last = np.append(key[order][1:] != key[order][:-1], True)
     return table.take(pa.array(order[last]))
 
@@ -207,17 +211,20 @@ def _kinds(runs: pa.Table, group: NDArray[np.int64], count: int, phases: pa.Tabl
     found: list[dict[str, KindProfile]] = [{} for _ in range(count)]
     if not phases.num_rows:
         return found
-    phases = _latest(phases, [read_job_codes(phases), read_codes(phases, "kind"), read_integers(phases, "number", -1)])
+    phases = _latest(
+        phases,
+        [read_job_code_columns(phases), read_code_column(phases, "kind"), read_integer_column(phases, "number", -1)],
+    )
     # Codes hold within one call: runs and phases are coded as one table.
     who = pa.concat_tables([_who(runs, "start_ns"), _who(phases, "job_start_ns")])
-    job = read_job_codes(who)
+    job = read_job_code_columns(who)
     of_run, of_phase = job[: runs.num_rows], job[runs.num_rows :]
     place = np.full(int(job.max()) + 1, -1, np.int64)
     place[of_run] = group
     mine = place[of_phase]
     kind = np.asarray(phases["kind"].cast(pa.string()).to_numpy(zero_copy_only=False))
-    amount = np.where(kind == "metadata", read_floats(phases, "metadata_ops"), read_floats(phases, "bytes"))
-    start = read_integers(phases, "start_ns")
+    amount = np.where(kind == "metadata", read_float_column(phases, "metadata_ops"), read_float_column(phases, "bytes"))
+    start = read_integer_column(phases, "start_ns")
     for name in KINDS:
         here = np.flatnonzero((mine >= 0) & (kind == name))
         if not len(here):
@@ -226,7 +233,7 @@ def _kinds(runs: pa.Table, group: NDArray[np.int64], count: int, phases: pa.Tabl
         at, who_ = mine[here], of_phase[here]
         again = np.flatnonzero(who_[1:] == who_[:-1]) + 1
         period = (start[here][again] - start[here][again - 1]) / NS_PER_S
-        rate, request = read_floats(phases, "rate_per_s")[here], read_floats(phases, "request_bytes")[here]
+        rate, request = read_float_column(phases, "rate_per_s")[here], read_float_column(phases, "request_bytes")[here]
         modes = _words(at, phases["mode"].cast(pa.string()).take(pa.array(here)), count)
         volumes = _counts(at, find_rate_bins(amount[here]), count, amount[here] > 0)
         rates = _counts(at, find_rate_bins(rate), count, rate > 0)
@@ -269,14 +276,14 @@ def _counts(group: NDArray[np.int64], bins: NDArray[np.int64], count: int, known
 def _words(group: NDArray[np.int64], words: pa.ChunkedArray, count: int) -> list[Counts]:
     """By category: how many of each word."""
     table = pa.table({"word": words})
-    code = read_codes(table, "word")
+    code = read_code_column(table, "word")
     distinct, first = np.unique(code, return_index=True)
     names = dict(zip(distinct.tolist(), words.take(pa.array(first)).to_pylist(), strict=True))
     found = _counts(group, code, count, code >= 0)
     return [dict(sorted((str(names[int(one)]), times) for one, times in counts.items())) for counts in found]
 
 
-def build_profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.RecordBatch:
+def build_run_profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.RecordBatch:
     """Return PROFILE rows of the profiles; `made_ns` is when they were computed."""
     columns: dict[str, Any] = {
         name: [getattr(one, name) for one in profiles]
@@ -290,6 +297,6 @@ def build_profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.RecordBa
     return batch_of(PROFILE, columns, len(profiles))
 
 
-def read_profiles(rows: pa.Table) -> list[Profile]:
+def read_run_profiles(rows: pa.Table) -> list[Profile]:
     """Read profiles from rows with the column `detail`. Raises msgspec.ValidationError for invalid ones."""
     return [msgspec.json.decode(text, type=Profile) for text in rows.column("detail").to_pylist()]

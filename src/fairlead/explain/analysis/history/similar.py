@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.columns import read_floats, read_integers
+from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column
 
 F64 = NDArray[np.float64]
 RATIOS = (
@@ -110,14 +110,14 @@ def _of_run(summaries: pa.Table, row: int) -> NDArray[np.bool_]:
 def _figure(summaries: pa.Table, name: str) -> F64:
     """log2 of a figure, NaN where not known. None moved is 1, as far below one byte as it can be told."""
     if name == "seconds":
-        start, end = read_integers(summaries, "start_ns", -1), read_integers(summaries, "end_ns", -1)
+        start, end = read_integer_column(summaries, "start_ns", -1), read_integer_column(summaries, "end_ns", -1)
         values = np.where((start >= 0) & (end > start), (end - start) / 1e9, np.nan)
     elif name.endswith("request_bytes"):
         way = name.partition("_")[0]
-        moved, operations = read_floats(summaries, f"{way}_bytes"), read_floats(summaries, f"{way}_ops")
+        moved, operations = read_float_column(summaries, f"{way}_bytes"), read_float_column(summaries, f"{way}_ops")
         values = np.where(operations > 0, moved / np.maximum(operations, 1.0), np.nan)
     else:
-        values = read_floats(summaries, name)
+        values = read_float_column(summaries, name)
     return np.asarray(np.log2(np.maximum(values, 1.0)))
 
 
@@ -129,7 +129,7 @@ def _nearest(summaries: pa.Table, distance: F64, most: int) -> list[int]:
     bound = np.partition(distance, count - 1)[count - 1]
     near = np.flatnonzero(distance <= bound)
     ids = summaries["job_id"].take(pa.array(near)).to_pylist()
-    starts = read_integers(summaries.take(pa.array(near)), "start_ns", -1)
+    starts = read_integer_column(summaries.take(pa.array(near)), "start_ns", -1)
     order = sorted(range(len(near)), key=lambda i: (distance[near[i]], -int(starts[i]), str(ids[i])))
     return [int(near[i]) for i in order[:count]]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.history.category import LADDER, NONE, code_fields, combine_fields
-from fairlead.explain.analysis.history.columns import read_floats
+from fairlead.explain.analysis.history.category import LADDER, NONE, code_category_fields, combine_category_fields
+from fairlead.explain.analysis.history.columns import read_float_column
 
 LEAST_RUNS = 3
 """Of fewer earlier runs nothing is called usual."""
@@ -37,8 +37,8 @@ def compute_usual_figures(phases: pa.Table, row: int, history: pa.Table) -> Usua
     run counted once."""
     one = phases.slice(row, 1)
     both = pa.concat_tables([one, history]).unify_dictionaries()
-    fields = code_fields(both)
-    code = combine_fields([fields[name] for name in _RUNG.fields], [fields[name] for name in _RUNG.needed])
+    fields = code_category_fields(both)
+    code = combine_category_fields([fields[name] for name in _RUNG.fields], [fields[name] for name in _RUNG.needed])
     if code[0] == NONE:
         return UsualFigures()
     alike = np.flatnonzero(code == code[0])
@@ -52,7 +52,7 @@ def compute_usual_figures(phases: pa.Table, row: int, history: pa.Table) -> Usua
     if len(by_run) < LEAST_RUNS:
         return UsualFigures()
     groups = list(by_run.values())
-    figures = {name: _middle(read_floats(both, name), groups) for name in ("request_bytes", "metadata_ops")}
+    figures = {name: _middle(read_float_column(both, name), groups) for name in ("request_bytes", "metadata_ops")}
     modes = both["mode"].cast(pa.string())
     told = [word for group in groups for at in group if (word := modes[at].as_py()) is not None]
     word, count = Counter(sorted(told)).most_common(1)[0] if told else (None, 0)

@@ -17,14 +17,20 @@ from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_bytes, format_count, format_duration, format_percent
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference import score
-from fairlead.explain.analysis.interference.blame import assign_blame, order_worst_first
-from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_path
+from fairlead.explain.analysis.interference.blame import assign_blame, order_by_blame
+from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_victim_path
 from fairlead.explain.analysis.interference.dose_response import estimate_doses
-from fairlead.explain.analysis.interference.estimates import with_estimates
+from fairlead.explain.analysis.interference.estimates import add_part_estimates
 from fairlead.explain.analysis.interference.features import FeatureLimits, compute_features
-from fairlead.explain.analysis.interference.loads import F64, Loads, build_loads
+from fairlead.explain.analysis.interference.loads import F64, Loads, build_load_arrays
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit, Scene, Victim
-from fairlead.explain.analysis.interference.verdict import PLAIN, Case, classify_load, list_counter_evidence, use_of
+from fairlead.explain.analysis.interference.verdict import (
+    PLAIN,
+    Case,
+    classify_neighbour_load,
+    compute_peak_use,
+    list_neighbour_counter_evidence,
+)
 
 MOST_TOLD = 10
 """Candidates that are told of."""
@@ -126,9 +132,11 @@ def _build_case(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
     others = (
         [str(job) for job in pc.unique(scene.neighbours["job_id"]).to_pylist()] if scene.neighbours.num_rows else []
     )
-    loads = build_loads(scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns))
-    loads, estimated = with_estimates(loads, victim, scene.neighbours)
-    path = find_path(loads, victim)
+    loads = build_load_arrays(
+        scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns)
+    )
+    loads, estimated = add_part_estimates(loads, victim, scene.neighbours)
+    path = find_victim_path(loads, victim)
     found = find_congestion(
         loads, victim, path, incidents=scene.incidents, peaks=scene.peaks, usual_wait_s=scene.usual_wait_s
     )
@@ -148,20 +156,20 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
     blame, loads = case.blame, case.loads
     if len(loads.jobs) < 2:
         return []
-    likely = trust * score.compute_scores(_build_score_inputs(case))
+    likely = trust * score.compute_cause_scores(_build_score_inputs(case))
     lost = float(case.found.lost.sum())
     some = [job for job in range(1, len(loads.jobs)) if blame.jobs[job] > LEAST_TOLD * lost]
     made = []
     for job in sorted(some, key=lambda k: (-float(likely[k - 1]), -float(blame.jobs[k]), k))[:MOST_TOLD]:
         cost = float(blame.jobs[job])
-        at = [row for row in order_worst_first(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
+        at = [row for row in order_by_blame(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
         culprit = Culprit(
             who=Subject("job", loads.jobs[job]),
-            verdict=classify_load(case, job, limits.mixed_part),
+            verdict=classify_neighbour_load(case, job, limits.mixed_part),
             score=round(float(likely[job - 1]), 4),
             cost_s=round(cost, 3),
             at=[_subject(loads, case.found, row) for row in at],
-            evidence=list_counter_evidence(case, job),
+            evidence=list_neighbour_counter_evidence(case, job),
             facts=case.features[job - 1].list_facts(),
         )
         made.append(_Candidate(culprit, cost, max(cost, float(blame.alone[job])), float(likely[job - 1])))
@@ -177,7 +185,7 @@ def _build_score_inputs(case: Case) -> score.Inputs:
     return score.Inputs(
         share=np.minimum(costs / lost, 1.0),
         alone=np.minimum(case.blame.alone[1:] / lost, 1.0),
-        lead=score.compute_leads(rivals)[:-1],
+        lead=score.compute_score_leads(rivals)[:-1],
         response=case.doses.response[1:],
         by_chance=case.doses.by_chance[1:],
         conspicuous=shown,
@@ -235,7 +243,7 @@ def _sick(case: Case, row: int, incident: Incident, cost: float, lost: float) ->
             unit="s",
         ),
     ]
-    use = use_of(case, row)
+    use = compute_peak_use(case, row)
     if use is not None:
         told.append(
             Evidence(
@@ -253,7 +261,7 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     costs: F64 = case.blame.jobs
     total, lost = float(costs.sum()), float(case.found.lost.sum())
     least = min(limits.partaker * total, float(costs.max()) / 2)
-    parts = [job for job in order_worst_first(costs) if costs[job] >= least and costs[job] > 0]
+    parts = [job for job in order_by_blame(costs) if costs[job] >= least and costs[job] > 0]
     if len(parts) < 3 or costs[parts[0]] >= limits.alone * total or total < 2 * limits.least_share * lost:
         return None
     alone = float(case.blame.alone.max())
@@ -273,15 +281,13 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     ]
     culprits = []
     for job in parts:
-        at = [
-            row for row in order_worst_first(case.blame.where[:, job]) if case.blame.where[row, job] > 0.02 * costs[job]
-        ]
-        told = list_counter_evidence(case, job)
+        at = [row for row in order_by_blame(case.blame.where[:, job]) if case.blame.where[row, job] > 0.02 * costs[job]]
+        told = list_neighbour_counter_evidence(case, job)
         evidence += told[1:2]
         culprits.append(
             Culprit(
                 who=Subject("job", case.loads.jobs[job]),
-                verdict=classify_load(case, job, limits.mixed_part),
+                verdict=classify_neighbour_load(case, job, limits.mixed_part),
                 score=round(sure * float(costs[job]) / total, 4),
                 cost_s=round(float(costs[job]), 3),
                 at=[_subject(case.loads, case.found, row) for row in at],

@@ -73,7 +73,7 @@ def _select_amounts(measures: Measures, kind: str) -> F64:
     return values
 
 
-def compute_use(measures: Measures, kind: str) -> F64:
+def compute_component_use(measures: Measures, kind: str) -> F64:
     """Return the use of a component as one figure: bytes plus OP_BYTES for each request; of an MDS, operations."""
     if kind == "mds":
         return measures.metadata_ops
@@ -82,7 +82,7 @@ def compute_use(measures: Measures, kind: str) -> F64:
     return np.where(np.isnan(moved) & (requests == 0), np.nan, np.nan_to_num(moved) + requests * OP_BYTES)
 
 
-def find_path(loads: Loads, victim: Victim) -> list[int]:
+def find_victim_path(loads: Loads, victim: Victim) -> list[int]:
     """Return the indices of the components the victim used: named by its phase, or with its counts while it ran."""
     named = {("forwarder", n) for n in victim.forwarders} | {("target", n) for n in victim.targets}
     named |= {("mds", n) for n in victim.mds}
@@ -91,7 +91,7 @@ def find_path(loads: Loads, victim: Victim) -> list[int]:
     for place, one in enumerate(loads.components):
         if one.kind == ("target" if victim.kind == "metadata" else "mds"):
             continue
-        used = float(np.nansum(compute_use(one.parts.select_job(0), one.kind)[inside])) > 0
+        used = float(np.nansum(compute_component_use(one.parts.select_job(0), one.kind)[inside])) > 0
         if used or (one.kind, one.id) in named:
             path.append(place)
     return path
@@ -222,7 +222,7 @@ def _signs(
     mine = one.parts.select_job(0)
     waited, wait, usual, own = _waits(one, mine, inside, usual_wait_s.get(key))
     time = np.nan_to_num(mine.busy_s) + np.nan_to_num(mine.wait_s)
-    weight = time if time[here].sum() > 0 else np.nan_to_num(compute_use(mine, one.kind))
+    weight = time if time[here].sum() > 0 else np.nan_to_num(compute_component_use(mine, one.kind))
     if weight[here].sum() <= 0:
         weight = here.astype(float)
     held = ComponentCongestion(
@@ -263,7 +263,7 @@ def _use(one: Component, interval_s: float, peak: float | None, left: F64) -> tu
     if np.isnan(moved).all():
         return moved, np.zeros(len(moved)), np.zeros(len(moved))
     rate = moved / interval_s
-    loaded = np.nan_to_num(compute_use(one.whole, one.kind)) / interval_s
+    loaded = np.nan_to_num(compute_component_use(one.whole, one.kind)) / interval_s
     if peak:
         util = rate / (peak * left)
         return util, _ramp(np.nan_to_num(util), *UTIL), _ramp(loaded / (peak * left), *UTIL)

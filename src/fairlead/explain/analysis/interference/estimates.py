@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.interference.loads import Component, Loads, Measures, cap_parts
+from fairlead.explain.analysis.interference.loads import Component, Loads, Measures, cap_load_parts
 from fairlead.explain.analysis.interference.scene import Victim
 
 _LISTS = {"forwarder": "forwarders", "target": "targets", "mds": "mds"}
 _NOT_SPREAD = ("wait_s", "waits", "queue", "busy_s")
 
 
-def with_estimates(loads: Loads, victim: Victim, neighbours: pa.Table) -> tuple[Loads, list[str]]:
+def add_part_estimates(loads: Loads, victim: Victim, neighbours: pa.Table) -> tuple[Loads, list[str]]:
     """The same with parts where a component has none and it is known which jobs used it; and what was estimated."""
     bare = [one for one in loads.components if not one.counted]
     if not bare:
@@ -61,4 +61,4 @@ def _spread(loads: Loads, one: Component, users: Mapping[str, Mapping[str, set[i
         name: blank if name in _NOT_SPREAD else np.nan_to_num(getattr(loads.own, name)) * share[:, None]
         for name in Measures.__dataclass_fields__
     }
-    return cap_parts(Measures(**parts), one.whole)
+    return cap_load_parts(Measures(**parts), one.whole)

@@ -104,7 +104,7 @@ class Loads:
     layer: tuple[str | None, ...]
 
 
-def build_loads(
+def build_load_arrays(
     rows: pa.Table, interval_ns: int, victim: str, others: Sequence[str] = (), *, span_ns: tuple[int, int]
 ) -> Loads:
     """The rows of `interval_ns` (schema ROLLUP; other intervals tell the same again) that lie near `span_ns`.
@@ -147,7 +147,9 @@ def build_loads(
                 0
             )
             parts = _dense(values, mine[part >= 0], at, part[part >= 0], len(jobs), count)
-            components.append(Component(sort, words[code], whole, cap_parts(parts, whole), bool((part >= 0).any())))
+            components.append(
+                Component(sort, words[code], whole, cap_load_parts(parts, whole), bool((part >= 0).any()))
+            )
     own, chosen = _own(values, at, is_job, ident, layer, layers, words, place, count)
     return Loads(axis, jobs, tuple(components), own, chosen)
 
@@ -203,7 +205,7 @@ def _dense(
     return Measures(*arrays)
 
 
-def cap_parts(parts: Measures, whole: Measures) -> Measures:
+def cap_load_parts(parts: Measures, whole: Measures) -> Measures:
     """Parts that add up to more than the whole, scaled down to it."""
     made = []
     for name in Measures.__dataclass_fields__:

@@ -47,14 +47,14 @@ class Inputs:
         )
 
 
-def compute_scores(inputs: Inputs) -> F64:
+def compute_cause_scores(inputs: Inputs) -> F64:
     """Probability for each neighbour."""
     total = inputs.stack_columns() @ np.array(list(COEFFICIENTS.values()))
     made: F64 = 1.0 / (1.0 + np.exp(-total))
     return made
 
 
-def compute_leads(costs: F64) -> F64:
+def compute_score_leads(costs: F64) -> F64:
     """Each one's part of its own and the best other's cost; 0 where both are nothing."""
     if not len(costs):
         return costs

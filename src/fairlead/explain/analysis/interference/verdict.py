@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.units import format_bandwidth, format_bytes, format_count, format_duration, format_percent
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.analysis.interference.blame import Blame, order_worst_first
+from fairlead.explain.analysis.interference.blame import Blame, order_by_blame
 from fairlead.explain.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.explain.analysis.interference.dose_response import Doses
 from fairlead.explain.analysis.interference.features import FeatureLimits, Features
@@ -41,7 +41,7 @@ class Case:
     kind: str
 
 
-def classify_load(case: Case, job: int, part: float) -> str:
+def classify_neighbour_load(case: Case, job: int, part: float) -> str:
     """The category of what a neighbour (by place) did where it cost the victim time. `mixed`: two or more kinds of load
     make up `part` of it each."""
     weights = _sum_by_category(case, job)
@@ -101,7 +101,7 @@ def _is_likely_shared(case: Case, job: int) -> bool:
     return False
 
 
-def list_counter_evidence(case: Case, job: int) -> list[Evidence]:
+def list_neighbour_counter_evidence(case: Case, job: int) -> list[Evidence]:
     """What speaks against a neighbour, strongest first."""
     loads, found, blame = case.loads, case.found, case.blame
     name = escape_text(loads.jobs[job])
@@ -116,7 +116,7 @@ def list_counter_evidence(case: Case, job: int) -> list[Evidence]:
             unit="s",
         )
     ]
-    worst = order_worst_first(blame.where[:, job])[:3]
+    worst = order_by_blame(blame.where[:, job])[:3]
     told += [_at(case, row, job) for row in worst if blame.where[row, job] >= 0.05 * max(lost, 1e-9)]
     response = float(case.doses.response[job])
     if np.isfinite(response) and response > 0.3:
@@ -152,7 +152,7 @@ def _at(case: Case, row: int, job: int) -> Evidence:
             + (f" ({format_duration(held.usual_wait_s)} in quiet times)" if held.usual_wait_s is not None else "")
             + text.removeprefix(f"at {where}").replace(" job", " while job", 1)
         )
-    elif (use := use_of(case, row)) is not None:
+    elif (use := compute_peak_use(case, row)) is not None:
         busy = f"at {format_percent(use)} of its peak" if use <= 1.0 else "busier than it was ever seen without"
         text += f", which was {busy}"
     elif held.slower is not None and held.slower > 1.2:
@@ -160,7 +160,7 @@ def _at(case: Case, row: int, job: int) -> Evidence:
     return Evidence(text=text, metric="held", value=_round(share), unit="share")
 
 
-def use_of(case: Case, row: int) -> float | None:
+def compute_peak_use(case: Case, row: int) -> float | None:
     """Use of a component's peak while time was lost there; None where no peak is known."""
     held = case.found.held[row]
     when = case.found.lost * held.at

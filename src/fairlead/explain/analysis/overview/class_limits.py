@@ -12,6 +12,6 @@ LEVELS = (("idle", 0.1), ("low", 0.5), ("mid", 0.9), ("high", float("inf")))
 MODES = ("N-N", "N-M", "N-1", "1-1")
 
 
-def classify_level(share: float | None) -> str | None:
+def classify_share_by_limits(share: float | None) -> str | None:
     """idle, low, mid or high; None stays unknown."""
     return None if share is None else next((name for name, below in LEVELS if share < below), LEVELS[-1][0])

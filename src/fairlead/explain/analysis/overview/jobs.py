@@ -17,7 +17,7 @@ from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_mov
 Flags = NDArray[np.bool_]
 
 
-def select_latest(jobs: pa.Table) -> pa.Table:
+def select_latest_jobs(jobs: pa.Table) -> pa.Table:
     """Return the newest row of each run (cluster, job and start), sorted by start and job."""
     keys = pa.table(
         {
@@ -33,16 +33,16 @@ def select_latest(jobs: pa.Table) -> pa.Table:
     return jobs.take(kept.sort_by(order)["row_last"])
 
 
-def mark_nontrivial(jobs: pa.Table) -> Flags:
+def mark_nontrivial_jobs(jobs: pa.Table) -> Flags:
     """Mark jobs known to have moved more than 200 MB, shape (rows,)."""
     return np.nan_to_num(sum_moved_bytes(jobs)) > NONTRIVIAL_BYTES
 
 
-def summarise_population(jobs: pa.Table) -> pa.Table:
+def summarise_job_population(jobs: pa.Table) -> pa.Table:
     """One row: `jobs`, `known` (with a volume), `nontrivial`, `nontrivial_share` (of those known; null without any),
     `read_bytes`, `write_bytes` (null: not known of any job)."""
     known = int((~np.isnan(sum_moved_bytes(jobs))).sum())
-    many = int(mark_nontrivial(jobs).sum())
+    many = int(mark_nontrivial_jobs(jobs).sum())
     return pa.table(
         {
             "jobs": pa.array([jobs.num_rows], pa.int64()),
@@ -59,12 +59,12 @@ def _total(jobs: pa.Table, name: str) -> pa.Array:
     return pa.array([pc.sum(jobs[name]).as_py()], pa.int64())
 
 
-def count_modes(jobs: pa.Table) -> pa.Table:
+def count_population_modes(jobs: pa.Table) -> pa.Table:
     """Non-trivial jobs by I/O mode: `mode` (of the way that moved more; null: not known), `jobs`, `share` of those
     whose mode is known, `mean_read_bytes`, `mean_write_bytes` (over jobs that know them)."""
-    some = jobs.filter(pa.array(mark_nontrivial(jobs)))
+    some = jobs.filter(pa.array(mark_nontrivial_jobs(jobs)))
     read, write = read_floats(some, "read_bytes"), read_floats(some, "write_bytes")
-    words = main_mode(some)
+    words = get_main_job_mode(some)
     known = len(words) - words.null_count
     rows = []
     for mode in (*MODES, None):
@@ -84,7 +84,7 @@ def count_modes(jobs: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_MODES)
 
 
-def main_mode(jobs: pa.Table) -> pa.ChunkedArray:
+def get_main_job_mode(jobs: pa.Table) -> pa.ChunkedArray:
     """The mode of the way a job moved more bytes; of the other where that one has none. Null where neither has."""
     read, write = (np.nan_to_num(read_floats(jobs, f"{way}_bytes")) for way in ("read", "write"))
     of_read, of_write = jobs["read_mode"], jobs["write_mode"]
@@ -108,7 +108,7 @@ def _mean(values: F64) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def count_by_core_hours(jobs: pa.Table) -> pa.Table:
+def count_population_by_core_hours(jobs: pa.Table) -> pa.Table:
     """Jobs that have ended by class of core-hours, smallest first: `core_hours` (null: cores not known), `jobs`,
     `mean_read_bytes`, `mean_write_bytes`, `max_read_bytes`, `max_write_bytes`."""
     ended = jobs.filter(pc.and_kleene(pc.is_valid(jobs["end_ns"]), pc.is_valid(jobs["start_ns"])))
@@ -149,7 +149,7 @@ def _most(values: F64) -> float | None:
     return float(known.max()) if len(known) else None
 
 
-def summarise_n_to_one(jobs: pa.Table) -> pa.Table:
+def summarise_n_to_one_jobs(jobs: pa.Table) -> pa.Table:
     """Bandwidth of N-1 jobs by N: `processes` (lower edge of a class, powers of 4), `way`, `jobs`,
     `median_bytes_per_s`, `highest_bytes_per_s`. At the published site none passed 250 MB/s, however many wrote."""
     rows = []
@@ -184,7 +184,7 @@ _N_TO_ONE = pa.schema(
 )
 
 
-def rank_by_volume(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -> pa.Table:
+def rank_population_by_volume(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -> pa.Table:
     """Users, programs or projects (`by`) by volume of their jobs that began in the window, and the trend: `name`,
     `jobs`, `bytes`, `share`, `metadata_ops`, `core_hours`, `earlier_bytes` of the equally long time before (null: no
     job of anyone is known then) and `trend` (bytes over earlier bytes; null without any earlier)."""

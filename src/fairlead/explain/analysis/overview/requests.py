@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.explain.analysis.overview.columns import F64, read_floats
-from fairlead.explain.analysis.overview.jobs import main_mode
+from fairlead.explain.analysis.overview.jobs import get_main_job_mode
 
 EDGES = (1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20)
 """Sizes jobs are counted below, bytes."""
@@ -32,7 +32,7 @@ def compute_mean_request_bytes(jobs: pa.Table) -> F64:
         return np.where(sound & (asked > 0), size_sum / asked, np.nan)
 
 
-def compute_bandwidth_and_iops(jobs: pa.Table, least_bytes: int = 200_000_000) -> pa.Table:
+def compute_request_scatter(jobs: pa.Table, least_bytes: int = 200_000_000) -> pa.Table:
     """The scatter: `job_id`, `user`, `program`, `mode` (of the way with more bytes), `iops`, `bandwidth_bytes_per_s`,
     `request_bytes`. Jobs that moved at most `least_bytes` (trivial I/O) or whose rates are not known are left out."""
     rates = np.stack([read_floats(jobs, f"{way}_bandwidth_bytes_per_s") for way in ("read", "write")])
@@ -41,7 +41,7 @@ def compute_bandwidth_and_iops(jobs: pa.Table, least_bytes: int = 200_000_000) -
     # Over the time in which requests were made: both ways may overlap, so bandwidth follows from requests.
     rate = np.where(np.isnan(iops) | np.isnan(request), np.nanmax(np.nan_to_num(rates), axis=0), iops * request)
     chosen = (sizes.sum(axis=0) > least_bytes) & (rate > 0) & (iops > 0)
-    modes = main_mode(jobs)
+    modes = get_main_job_mode(jobs)
     found = pa.table(
         {
             "job_id": jobs["job_id"],
@@ -56,7 +56,7 @@ def compute_bandwidth_and_iops(jobs: pa.Table, least_bytes: int = 200_000_000) -
     return found.filter(pa.array(chosen))
 
 
-def compute_shares_below(jobs: pa.Table, edges: Sequence[int] = EDGES, fewest_ops: int = 1) -> pa.Table:
+def compute_request_size_shares(jobs: pa.Table, edges: Sequence[int] = EDGES, fewest_ops: int = 1) -> pa.Table:
     """For each edge (`below_bytes`): `jobs` whose mean request is smaller, `job_share`, `ops`, `ops_share`, of `known`
     jobs with at least `fewest_ops` reads and writes. Shares are null where no job's requests are known."""
     size = compute_mean_request_bytes(jobs)

@@ -19,10 +19,10 @@ from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 Way = Literal["read", "write"]
@@ -57,7 +57,7 @@ def find_cache_thrashing(scope: Scope, limits: AmplificationLimits) -> SystemFin
     return _amplified(scope, limits, "read", "cache_thrashing", limits.read_ratio)
 
 
-def write_amplification(scope: Scope, limits: AmplificationLimits) -> SystemFindings:
+def find_write_amplification(scope: Scope, limits: AmplificationLimits) -> SystemFindings:
     """The same of writes."""
     return _amplified(scope, limits, "write", "write_amplification", limits.write_ratio)
 
@@ -65,16 +65,16 @@ def write_amplification(scope: Scope, limits: AmplificationLimits) -> SystemFind
 def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, ratio: float) -> SystemFindings:
     pair = _pair(scope, way)
     if pair is None:
-        return build_empty_findings(f"system.{word}: no two layers whose {way}s can be held against each other")
+        return report_missing_findings(f"system.{word}: no two layers whose {way}s can be held against each other")
     asked, done = (float(np.nansum(read_floats(pair.rows, name))) for name in ("asked", "done"))
     if not asked or done < ratio * asked or done - asked < limits.extra_bytes_per_hour * scope.hours:
-        return build_empty_findings()
+        return report_missing_findings()
     factor = done / asked
     worst = _extra(pair.rows, "id")
     components = [name for name, extra in worst if extra >= limits.named_share * (done - asked)]
     jobs = _jobs(scope, way, ratio, limits.named_share)
     evidence = [
-        build_evidence(
+        build_finding_evidence(
             "amplification",
             round(factor, 3),
             None,
@@ -82,11 +82,13 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
             f"minutes: {factor:.1f}x",
         ),
         *(
-            build_evidence("extra_bytes", round(extra), "bytes", f"{pair.kind} {name}: {format_bytes(extra)} too many")
+            build_finding_evidence(
+                "extra_bytes", round(extra), "bytes", f"{pair.kind} {name}: {format_bytes(extra)} too many"
+            )
             for name, extra in worst[:3]
         ),
         *(
-            build_evidence(
+            build_finding_evidence(
                 "amplification", round(above, 3), None, f"{scope.format_job(name)}: {above:.1f}x at the targets"
             )
             for name, above in jobs[:3]
@@ -98,11 +100,11 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
     return scope.build_finding(
         word,
         title=f"{factor:.1f} bytes {_PAST[way]} below for each byte asked above: {more}",
-        severity=grade_severity(factor, ratio, limits.high_ratio),
+        severity=grade_finding_severity(factor, ratio, limits.high_ratio),
         confidence=0.9 if pair.sure else 0.6,
         evidence=evidence,
-        components=[] if pair.kind == "layer" else build_subjects(pair.kind, components),
-        culprits=build_subjects("job", [name for name, _ in jobs]),
+        components=[] if pair.kind == "layer" else build_finding_subjects(pair.kind, components),
+        culprits=build_finding_subjects("job", [name for name, _ in jobs]),
         missing=missing,
         facts={"amplification": factor, "job": jobs[0][0] if jobs else None},
     )

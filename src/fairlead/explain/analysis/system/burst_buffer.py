@@ -16,9 +16,9 @@ from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
+    build_finding_evidence,
+    build_finding_subjects,
+    report_missing_findings,
 )
 
 
@@ -36,14 +36,14 @@ class BurstBufferLimits:
 def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemFindings:
     """At most one finding. A site without a burst buffer lacks nothing."""
     if not scope.site.devices:
-        return build_empty_findings()
+        return report_missing_findings()
     rows = scope.sum_rollups("device", ("device",), by=("id",))
     rows = rows.filter(pc.is_in(rows["id"], pc.cast(list(scope.site.devices), "string")))
     if not rows.num_rows or rows["write_bytes"].null_count == rows.num_rows:
-        return build_empty_findings("system.burst_buffer_unused: counters of the burst buffer's devices")
+        return report_missing_findings("system.burst_buffer_unused: counters of the burst buffer's devices")
     jobs = scope.jobs
     if not jobs.num_rows:
-        return build_empty_findings("system.burst_buffer_unused: no summaries of jobs")
+        return report_missing_findings("system.burst_buffer_unused: no summaries of jobs")
     written = float(np.nansum(read_floats(rows, "write_bytes")))
     held = _held(
         scope, read_floats(rows, "used_bytes_max"), read_floats(rows, "capacity_bytes"), rows["id"].to_pylist()
@@ -61,15 +61,15 @@ def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemF
     fitting = private & (phases >= limits.phases) & (wrote > 0) & (burst <= largest)
     total = float(wrote[fitting].sum())
     if total < limits.fitting_bytes_per_hour * scope.hours:
-        return build_empty_findings()
+        return report_missing_findings()
     if written >= limits.used_share * total or (held is not None and held >= limits.held_share):
-        return build_empty_findings()
+        return report_missing_findings()
     order = np.flatnonzero(fitting)[np.argsort(-wrote[fitting], kind="stable")][:8]
     ids = jobs["job_id"].take(order).to_pylist()
     devices = len(scope.site.devices)
     unwatched = devices - rows.num_rows
     evidence = [
-        build_evidence(
+        build_finding_evidence(
             "written_share",
             round(written / total, 4),
             None,
@@ -77,18 +77,18 @@ def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemF
         ),
         *(
             [
-                build_evidence(
+                build_finding_evidence(
                     "held_share", round(held, 4), None, f"at most {format_percent(held)} of their room was used"
                 )
             ]
             if held is not None
             else []
         ),
-        build_evidence(
+        build_finding_evidence(
             "fitting_jobs", int(fitting.sum()), "jobs", f"{int(fitting.sum())} jobs fit: bursts of own files"
         ),
         *(
-            build_evidence(
+            build_finding_evidence(
                 "write_bytes",
                 round(float(wrote[k])),
                 "bytes",
@@ -105,7 +105,7 @@ def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemF
         severity="info",
         confidence=0.5 if unwatched else 0.8,
         evidence=evidence,
-        culprits=build_subjects("job", ids),
+        culprits=build_finding_subjects("job", ids),
         missing=missing,
         facts={"job": ids[0]},
     )

@@ -15,7 +15,7 @@ from fairlead.explain.analysis.advice import AdviceSet, Gain
 from fairlead.explain.analysis.system.amplification import (
     AmplificationLimits,
     find_cache_thrashing,
-    write_amplification,
+    find_write_amplification,
 )
 from fairlead.explain.analysis.system.burst_buffer import BurstBufferLimits, find_unused_burst_buffer
 from fairlead.explain.analysis.system.imbalance import ImbalanceLimits, find_imbalance
@@ -27,9 +27,9 @@ from fairlead.explain.analysis.system.provision import (
     find_surplus_forwarders,
 )
 from fairlead.explain.analysis.system.scope import Scope, SystemFindings
-from fairlead.explain.analysis.system.site import SystemSite, with_mapping
+from fairlead.explain.analysis.system.site import SystemSite, add_site_mapping
 from fairlead.explain.analysis.system.small_requests import RequestLimits, find_small_requests
-from fairlead.explain.analysis.system.stripe_misuse import StripeLimits, stripe_misuse
+from fairlead.explain.analysis.system.stripe_misuse import StripeLimits, find_stripe_misuse
 
 TABLES_READ = ("rollup", "job_summary", "mapping", "layouts", "file_counters", "ops", "metadata", "health")
 """Tables that are looked at, where they are given. Rollup by the minute; of `metadata` rows that name clients."""
@@ -60,15 +60,15 @@ _BESIDE = {
 }
 
 
-def list_kinds_read(words: Collection[str]) -> list[str]:
+def list_system_finding_kinds(words: Collection[str]) -> list[str]:
     """Kinds of rollup rows that these rules look at: rows of others need not be read, nor parts of nodes by job."""
     return sorted({kind for word in words for kind in _KINDS.get(word, ())})
 
 
-def list_tables_read(words: Collection[str]) -> list[str]:
+def list_system_finding_tables(words: Collection[str]) -> list[str]:
     """Tables of `TABLES_READ` that these rules look at."""
     wanted = {"job_summary", "mapping"} | {name for word in words for name in _BESIDE.get(word, ())}
-    wanted |= {"rollup"} if list_kinds_read(words) else set()
+    wanted |= {"rollup"} if list_system_finding_kinds(words) else set()
     return [name for name in TABLES_READ if name in wanted]
 
 
@@ -103,19 +103,19 @@ def find_system_findings(
     `tables`: by name, any of `TABLES_READ`; what is left out is not known. `only`: the rules looked for (`HOURLY`,
     `DAILY`), all by default. `advice`: the set findings end with.
     """
-    known = site if "mapping" not in tables else with_mapping(site, tables["mapping"])
+    known = site if "mapping" not in tables else add_site_mapping(site, tables["mapping"])
     scope = Scope(tables, known, from_ns, to_ns, cluster, advice or {}, gains)
     at = limits or SystemLimits()
     looks: dict[str, Callable[[], SystemFindings]] = {
         "cache_thrashing": lambda: find_cache_thrashing(scope, at.amplification),
-        "write_amplification": lambda: write_amplification(scope, at.amplification),
+        "write_amplification": lambda: find_write_amplification(scope, at.amplification),
         "forwarders_over": lambda: find_surplus_forwarders(scope, at.forwarders),
         "forwarders_under": lambda: find_overloaded_forwarders(scope, at.forwarders),
         "imbalance": lambda: find_imbalance(scope, at.imbalance),
         "metadata_storm": lambda: find_metadata_storms(scope, at.storm),
         "login_misuse": lambda: find_login_misuse(scope, at.login),
         "small_requests": lambda: find_small_requests(scope, at.requests),
-        "stripe_misuse": lambda: stripe_misuse(scope, at.stripes),
+        "stripe_misuse": lambda: find_stripe_misuse(scope, at.stripes),
         "burst_buffer_unused": lambda: find_unused_burst_buffer(scope, at.burst_buffer),
     }
     found = SystemFindings()

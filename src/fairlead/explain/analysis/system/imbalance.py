@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.units import format_bytes, format_percent
-from fairlead.explain.analysis.system.loads import build_grid, compute_jain_index, list_jobs_on
+from fairlead.explain.analysis.system.loads import build_load_grid, compute_load_fairness, list_load_jobs
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 
@@ -46,40 +46,40 @@ def find_imbalance(scope: Scope, limits: ImbalanceLimits) -> SystemFindings:
 
 
 def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
-    grid = build_grid(scope, kind)
+    grid = build_load_grid(scope, kind)
     if grid is None:
         if kind == "forwarder" and scope.site.forwarded is False:
-            return build_empty_findings()
-        return build_empty_findings(f"system.imbalance: nothing tells of {kind}s")
+            return report_missing_findings()
+        return report_missing_findings(f"system.imbalance: nothing tells of {kind}s")
     if len(grid.ids) < limits.fewest:
-        return build_empty_findings()
+        return report_missing_findings()
     loads = np.nan_to_num(grid.bytes)
     known = scope.site.peaks.get(kind)
     peak = known * MINUTE_NS / 1e9 if known else float(loads.max())
     busy = loads.max(axis=0) >= limits.busy * peak if peak else np.zeros(loads.shape[1], np.bool_)
     if int(busy.sum()) < limits.busy_minutes:
-        return build_empty_findings()
+        return report_missing_findings()
     total = loads[:, busy].sum(axis=1)
-    highest, fairness = float(total.max() / total.mean()), compute_jain_index(total)
+    highest, fairness = float(total.max() / total.mean()), compute_load_fairness(total)
     if highest < limits.highest_over_mean or fairness >= limits.fairness:
-        return build_empty_findings()
+        return report_missing_findings()
     order = np.argsort(-total, kind="stable")
     names = [grid.ids[k] for k in order if total[k] >= limits.highest_over_mean * total.mean()]
-    jobs = list_jobs_on(scope, kind, names)
+    jobs = list_load_jobs(scope, kind, names)
     spread = float(total.std() / total.mean())
     evidence = [
-        build_evidence(
+        build_finding_evidence(
             "highest_over_mean",
             round(highest, 3),
             None,
             f"{kind} {names[0]} moved {format_bytes(float(total[order[0]]))}, {highest:.1f}x the mean of "
             f"{len(grid.ids)}",
         ),
-        build_evidence("fairness", round(fairness, 4), None, f"Jain's index {fairness:.2f} (1 is even)"),
-        build_evidence("deviation", round(spread, 3), None, f"standard deviation {spread:.1f}x the mean"),
-        build_evidence("busy_minutes", int(busy.sum()), "minutes", f"over {int(busy.sum())} busy minutes"),
+        build_finding_evidence("fairness", round(fairness, 4), None, f"Jain's index {fairness:.2f} (1 is even)"),
+        build_finding_evidence("deviation", round(spread, 3), None, f"standard deviation {spread:.1f}x the mean"),
+        build_finding_evidence("busy_minutes", int(busy.sum()), "minutes", f"over {int(busy.sum())} busy minutes"),
         *(
-            build_evidence(
+            build_finding_evidence(
                 "share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)} of their traffic"
             )
             for job, part in jobs[:3]
@@ -91,11 +91,11 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
     return scope.build_finding(
         "imbalance",
         title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
-        severity="info" if alone else grade_severity(highest, limits.highest_over_mean, limits.high_ratio),
+        severity="info" if alone else grade_finding_severity(highest, limits.highest_over_mean, limits.high_ratio),
         confidence=0.9 if known else 0.7,
         evidence=evidence,
-        components=build_subjects(kind, names),
-        culprits=build_subjects("job", [job for job, _ in jobs]),
+        components=build_finding_subjects(kind, names),
+        culprits=build_finding_subjects("job", [job for job, _ in jobs]),
         missing=missing,
         part=kind,
         layer=kind,

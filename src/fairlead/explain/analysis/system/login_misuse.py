@@ -18,10 +18,10 @@ from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 LAYERS = ("pfs_client", "osc", "mount", "client")
@@ -43,12 +43,14 @@ def find_login_misuse(scope: Scope, limits: LoginLimits) -> SystemFindings:
     """One finding a login node. Needs to know which nodes are login nodes (site file)."""
     logins = scope.site.list_class_nodes("login")
     if not logins:
-        return build_empty_findings("system.login_misuse: which nodes are login nodes (site file)")
+        return report_missing_findings("system.login_misuse: which nodes are login nodes (site file)")
     names = pa.array(sorted(logins))
     told = {layer: _of(scope, layer, names) for layer in LAYERS}
     clients = _by_client(scope, names)
     if not any(rows.num_rows for rows in told.values()) and not clients:
-        return build_empty_findings("system.login_misuse: counters of login nodes, or operations by client (exports)")
+        return report_missing_findings(
+            "system.login_misuse: counters of login nodes, or operations by client (exports)"
+        )
     found = SystemFindings()
     seen = sorted({name for rows in told.values() for name in rows["id"].to_pylist()} | clients.keys())
     for node in seen:
@@ -77,18 +79,18 @@ def _node(
         rate = float(np.mean(busy))
     much = volume is not None and volume > limits.bytes_per_hour * max(scope.hours, 1.0)
     if not much and rate is None:
-        return build_empty_findings()
+        return report_missing_findings()
     evidence = []
     excess = 0.0
     if much and volume is not None:
         speed = format_bandwidth(volume / (scope.hours * 3600))
         excess = volume / (limits.bytes_per_hour * max(scope.hours, 1.0))
         text = f"{node} moved {format_bytes(volume)}, {speed} all the time"
-        evidence.append(build_evidence("bytes", round(volume), "bytes", text))
+        evidence.append(build_finding_evidence("bytes", round(volume), "bytes", text))
     if rate is not None:
         excess = max(excess, rate / limits.mdops_per_s)
         text = f"{node} made {format_count(rate)} metadata operations a second for {len(busy)} minutes"
-        evidence.append(build_evidence("mdops_per_s", round(rate, 1), "1/s", text))
+        evidence.append(build_finding_evidence("mdops_per_s", round(rate, 1), "1/s", text))
     what = " and ".join([*(["bulk I/O"] if much else []), *(["many metadata operations"] if rate is not None else [])])
     missing = [
         *([] if volume is not None else ["bytes of the login node's client"]),
@@ -97,11 +99,11 @@ def _node(
     return scope.build_finding(
         "login_misuse",
         title=f"Login node {node}: {what}",
-        severity=grade_severity(excess, 1.0, limits.high_factor),
+        severity=grade_finding_severity(excess, 1.0, limits.high_factor),
         confidence=0.9,
         evidence=evidence,
-        components=build_subjects("node", [node]),
-        culprits=build_subjects("node", [node]),
+        components=build_finding_subjects("node", [node]),
+        culprits=build_finding_subjects("node", [node]),
         missing=missing,
         part=node,
         facts={"node": node, "mdops_per_s": rate, "component": node},

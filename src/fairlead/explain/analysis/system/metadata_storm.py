@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.units import format_count, format_percent
-from fairlead.explain.analysis.network import UNKNOWN_CLASS, count_metadata_sources
+from fairlead.explain.analysis.network import UNKNOWN_CLASS, count_metadata_load_sources
 from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 OWN_JOB = "job"
@@ -45,10 +45,10 @@ def find_metadata_storms(scope: Scope, limits: StormLimits) -> SystemFindings:
     """One finding a server that had a storm."""
     rows = scope.sum_rollups("mds", ("metadata",))
     if not rows.num_rows:
-        return build_empty_findings("system.metadata_storm: nothing tells of metadata servers")
+        return report_missing_findings("system.metadata_storm: nothing tells of metadata servers")
     peak = scope.site.peaks.get("mds")
     if peak is None:
-        return build_empty_findings("system.metadata_storm: the peak of a metadata server (site file: mdops)")
+        return report_missing_findings("system.metadata_storm: the peak of a metadata server (site file: mdops)")
     rate = read_floats(rows, "metadata_ops") / (MINUTE_NS / 1e9)
     stormy = rows.filter(pa.array(np.nan_to_num(rate) >= limits.share_of_peak * peak))
     found = SystemFindings()
@@ -68,25 +68,29 @@ def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak:
     classes, ops = _classes(scope, server, minutes)
     source, share = _source(jobs, classes, limits)
     evidence = [
-        build_evidence(
+        build_finding_evidence(
             "share_of_peak",
             round(highest / peak, 4),
             None,
             f"{server} above {format_percent(limits.share_of_peak)} of its peak of {format_count(peak)}/s for "
             f"{rows.num_rows} minutes, {format_count(highest)}/s at most",
         ),
-        build_evidence("source_class", source or "unknown", None, _told(source, share)),
+        build_finding_evidence("source_class", source or "unknown", None, _told(source, share)),
         *(
-            build_evidence("class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}")
+            build_finding_evidence(
+                "class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}"
+            )
             for name, part in classes[:4]
         ),
         *(
-            build_evidence("share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)}")
+            build_finding_evidence("share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)}")
             for job, part in jobs[:3]
             if part >= limits.named_share
         ),
         *(
-            build_evidence("op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations")
+            build_finding_evidence(
+                "op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations"
+            )
             for name, part in ops[:3]
         ),
     ]
@@ -96,11 +100,11 @@ def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak:
     return scope.build_finding(
         "metadata_storm",
         title=f"{server} near its peak for {rows.num_rows} minutes" + (f", from {source}" if source else ""),
-        severity=grade_severity(highest / peak, limits.share_of_peak, limits.high_share),
+        severity=grade_finding_severity(highest / peak, limits.share_of_peak, limits.high_share),
         confidence=0.9 if source else 0.7,
         evidence=evidence,
-        components=build_subjects("mds", [server]),
-        culprits=build_subjects("job", culprits) or _nodes(scope, server, minutes, source),
+        components=build_finding_subjects("mds", [server]),
+        culprits=build_finding_subjects("job", culprits) or _nodes(scope, server, minutes, source),
         missing=missing,
         part=server,
         facts={"mdops_per_s": mean, "share_of_peak": highest / peak, "node": source, "component": server},
@@ -133,7 +137,7 @@ def _classes(
     rows = _rows(scope, server, minutes)
     if not rows.num_rows:
         return [], []
-    sums = count_metadata_sources(rows, scope.site.classes)
+    sums = count_metadata_load_sources(rows, scope.site.classes)
     classes = _shares(sums, "client_class")
     return ([] if [name for name, _ in classes] == [UNKNOWN_CLASS] else classes), _shares(sums, "op")
 
@@ -168,7 +172,7 @@ def _nodes(scope: Scope, server: str, minutes: pa.ChunkedArray, source: str | No
     order = sorted(
         zip(found["client"].to_pylist(), found["count_sum"].to_pylist(), strict=True), key=lambda x: (-x[1], x[0])
     )
-    return build_subjects("node", [name for name, _ in order[:3]])
+    return build_finding_subjects("node", [name for name, _ in order[:3]])
 
 
 def _told(source: str | None, share: float) -> str:

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.units import format_bandwidth, format_percent
-from fairlead.explain.analysis.system.loads import Grid, build_grid, list_jobs_on
+from fairlead.explain.analysis.system.loads import Grid, build_load_grid, list_load_jobs
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 
@@ -45,34 +45,34 @@ class ForwarderLimits:
 
 def find_surplus_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
     """Even in the busiest minute together, forwarders carry less than idle ones may."""
-    grid = build_grid(scope, "forwarder")
+    grid = build_load_grid(scope, "forwarder")
     lacking = _lacking(scope, grid, "forwarders_over")
     if grid is None or lacking:
-        return build_empty_findings(*lacking)
+        return report_missing_findings(*lacking)
     if scope.hours < limits.over_hours or len(grid.ids) < limits.fewest:
-        return build_empty_findings()
+        return report_missing_findings()
     if grid.count_watched_minutes() < limits.watched_share * scope.minutes:
-        return build_empty_findings("system.forwarders_over: forwarders were not watched all the time")
+        return report_missing_findings("system.forwarders_over: forwarders were not watched all the time")
     peak = scope.site.peaks["forwarder"]
     busiest = float(np.nansum(grid.bytes, axis=0).max()) / (MINUTE_NS / 1e9)
     share = busiest / (peak * len(grid.ids))
     needed = max(1, math.ceil(busiest / (limits.target * peak)))
     if share >= limits.idle or needed * 2 > len(grid.ids):
-        return build_empty_findings()
+        return report_missing_findings()
     return scope.build_finding(
         "forwarders_over",
         title=f"{len(grid.ids)} forwarders, and {needed} would have carried the busiest minute",
         severity="info",
         confidence=min(0.9, 0.5 + scope.hours / (24 * 14)),
         evidence=[
-            build_evidence(
+            build_finding_evidence(
                 "share_of_peak",
                 round(share, 4),
                 None,
                 f"the busiest minute of all together: {format_bandwidth(busiest)}, {format_percent(share)} of their "
                 "peak",
             ),
-            build_evidence("forwarders", len(grid.ids), None, f"{len(grid.ids)} forwarders had traffic"),
+            build_finding_evidence("forwarders", len(grid.ids), None, f"{len(grid.ids)} forwarders had traffic"),
         ],
         facts={"forwarders": len(grid.ids), "forwarders_needed": needed, "share_of_peak": share},
     )
@@ -80,10 +80,10 @@ def find_surplus_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFind
 
 def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
     """Forwarders run at their peak for minutes on end: most of them (too few), or some while others idle."""
-    grid = build_grid(scope, "forwarder")
+    grid = build_load_grid(scope, "forwarder")
     lacking = _lacking(scope, grid, "forwarders_under")
     if grid is None or lacking:
-        return build_empty_findings(*lacking)
+        return report_missing_findings(*lacking)
     peak = scope.site.peaks["forwarder"] * MINUTE_NS / 1e9
     share = grid.bytes / peak
     with np.errstate(invalid="ignore"):
@@ -91,29 +91,29 @@ def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemF
         quiet = ~(share >= limits.idle)
     busy = np.flatnonzero(high.any(axis=0))
     if len(busy) < limits.busy_minutes:
-        return build_empty_findings()
+        return report_missing_findings()
     many = float(high[:, busy].mean())
     idle = float(quiet[:, busy].mean())
     full = np.flatnonzero(high.sum(axis=1) >= limits.busy_minutes)
     if not len(full):
-        return build_empty_findings()
+        return report_missing_findings()
     names = [grid.ids[k] for k in full[np.argsort(-high[full].sum(axis=1), kind="stable")]]
     demand = float(np.nansum(grid.bytes[:, busy], axis=0).max()) / (MINUTE_NS / 1e9)
     needed = math.ceil(demand / (limits.target * scope.site.peaks["forwarder"]))
-    jobs = list_jobs_on(scope, "forwarder", names)
+    jobs = list_load_jobs(scope, "forwarder", names)
     waits = _waits(grid, high)
     few = many >= limits.many_share
     evidence = [
-        build_evidence(
+        build_finding_evidence(
             "busy_minutes",
             len(busy),
             "minutes",
             f"in {len(busy)} minutes forwarders ran at {format_percent(limits.high)} of their peak or more",
         ),
-        build_evidence(
+        build_finding_evidence(
             "forwarders_high", len(names), None, f"of {len(grid.ids)} forwarders {len(names)}: {_some(names)}"
         ),
-        build_evidence(
+        build_finding_evidence(
             "idle_share",
             round(idle, 4),
             None,
@@ -121,7 +121,7 @@ def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemF
         ),
         *waits,
         *(
-            build_evidence(
+            build_finding_evidence(
                 "share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)} of their traffic"
             )
             for job, part in jobs[:3]
@@ -135,11 +135,11 @@ def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemF
     return scope.build_finding(
         "forwarders_under",
         title=title,
-        severity=grade_severity(len(busy) / limits.busy_minutes, 1.0, 6.0),
+        severity=grade_finding_severity(len(busy) / limits.busy_minutes, 1.0, 6.0),
         confidence=0.9 if waits else 0.7,
         evidence=evidence,
-        components=build_subjects("forwarder", names),
-        culprits=build_subjects("job", [job for job, _ in jobs]),
+        components=build_finding_subjects("forwarder", names),
+        culprits=build_finding_subjects("job", [job for job, _ in jobs]),
         missing=[] if waits else ["times requests waited at forwarders"],
         facts={"forwarders": len(grid.ids), "forwarders_needed": needed if needed > len(grid.ids) else None},
     )
@@ -162,7 +162,7 @@ def _waits(grid: Grid, high: NDArray[np.bool_]) -> list[Evidence]:
     if not rest or full <= rest:
         return []
     return [
-        build_evidence(
+        build_finding_evidence(
             "wait_ratio",
             round(full / rest, 2),
             None,

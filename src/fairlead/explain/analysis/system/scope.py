@@ -19,7 +19,7 @@ from fairlead.core.model.finding import Evidence, Finding, Severity, Subject
 from fairlead.core.model.tables import ROLLUP, TABLES
 from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.advice import AdviceSet, Gain, build_advice
-from fairlead.explain.analysis.overview.jobs import select_latest
+from fairlead.explain.analysis.overview.jobs import select_latest_jobs
 from fairlead.explain.analysis.system.site import SystemSite
 
 MINUTE_NS = 60 * NS_PER_S
@@ -41,7 +41,7 @@ class SystemFindings:
         return SystemFindings([*self.told, *other.told], list(dict.fromkeys([*self.missing, *other.missing])))
 
 
-def build_empty_findings(*missing: str) -> SystemFindings:
+def report_missing_findings(*missing: str) -> SystemFindings:
     """Return no finding, and what was missing for the check."""
     return SystemFindings([], list(missing))
 
@@ -107,7 +107,7 @@ class Scope:
         inside = (pc.field("start_ns") < self.to_ns) & (
             pc.field("end_ns").is_null() | (pc.field("end_ns") >= self.from_ns)
         )
-        return select_latest(rows.filter(inside))
+        return select_latest_jobs(rows.filter(inside))
 
     def describe_jobs(self, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return user, program and nodes of jobs by number, as far as their summaries know."""
@@ -166,16 +166,16 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def build_subjects(kind: str, ids: Iterable[str]) -> list[Subject]:
+def build_finding_subjects(kind: str, ids: Iterable[str]) -> list[Subject]:
     """Return components or jobs of one kind as subjects."""
     return [Subject(kind, one) for one in ids]
 
 
-def build_evidence(metric: str, value: float | int | str, unit: str | None, text: str) -> Evidence:
+def build_finding_evidence(metric: str, value: float | int | str, unit: str | None, text: str) -> Evidence:
     """Return one measured fact as evidence."""
     return Evidence(text=text, metric=metric, value=value, unit=unit)
 
 
-def grade_severity(value: float, warning: float, high: float) -> Severity:
+def grade_finding_severity(value: float, warning: float, high: float) -> Severity:
     """Return `info` below `warning`, `high` from `high` on, else `warning`."""
     return "high" if value >= high else "warning" if value >= warning else "info"

@@ -16,10 +16,10 @@ from fairlead.explain.analysis.overview.requests import compute_mean_request_byt
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 
@@ -43,40 +43,40 @@ def find_small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     ops = np.nan_to_num(read_floats(jobs, "read_ops")) + np.nan_to_num(read_floats(jobs, "write_ops"))
     counted = ~np.isnan(size) & (ops >= limits.fewest_ops)
     if not jobs.num_rows:
-        return build_empty_findings("system.small_requests: no summaries of jobs")
+        return report_missing_findings("system.small_requests: no summaries of jobs")
     if np.isnan(size).all():
-        return build_empty_findings("system.small_requests: no job's requests are counted")
+        return report_missing_findings("system.small_requests: no job's requests are counted")
     if int(counted.sum()) < limits.fewest_jobs:
-        return build_empty_findings()
+        return report_missing_findings()
     total = float(ops[counted].sum())
     small, tiny = counted & (size < limits.small_bytes), counted & (size < limits.tiny_bytes)
     share = float(ops[small].sum()) / total
     if share < limits.ops_share:
-        return build_empty_findings()
+        return report_missing_findings()
     order = np.flatnonzero(small)[np.argsort(-ops[small], kind="stable")]
     ids = jobs["job_id"].take(order[:8]).to_pylist()
     evidence = [
-        build_evidence(
+        build_finding_evidence(
             "ops_share",
             round(share, 4),
             None,
             f"{format_percent(share)} of {format_count(total)} reads and writes come from jobs whose mean request "
             f"is below {format_bytes(limits.small_bytes)}",
         ),
-        build_evidence(
+        build_finding_evidence(
             "jobs_below_64K",
             round(float(small.sum() / counted.sum()), 4),
             None,
             f"{int(small.sum())} of {int(counted.sum())} jobs",
         ),
-        build_evidence(
+        build_finding_evidence(
             "jobs_below_1K",
             round(float(tiny.sum() / counted.sum()), 4),
             None,
             f"{int(tiny.sum())} of them below {format_bytes(limits.tiny_bytes)}",
         ),
         *(
-            build_evidence(
+            build_finding_evidence(
                 "request_bytes",
                 round(float(size[k]), 1),
                 "bytes",
@@ -89,10 +89,10 @@ def find_small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     return scope.build_finding(
         "small_requests",
         title=f"{format_percent(share)} of all requests come from jobs that ask in small pieces",
-        severity=grade_severity(share, limits.ops_share, limits.high_share),
+        severity=grade_finding_severity(share, limits.ops_share, limits.high_share),
         confidence=0.9,
         evidence=evidence,
-        culprits=build_subjects("job", ids),
+        culprits=build_finding_subjects("job", ids),
         missing=[f"requests of {unknown} of {jobs.num_rows} jobs are not counted"] if unknown else [],
         facts={"small_share": share, "request_bytes": float(size[order[0]]), "job": ids[0]},
     )

@@ -17,10 +17,10 @@ from fairlead.core.model.units import GIB, MIB, format_bytes, format_count
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,
-    build_empty_findings,
-    build_evidence,
-    build_subjects,
-    grade_severity,
+    build_finding_evidence,
+    build_finding_subjects,
+    grade_finding_severity,
+    report_missing_findings,
 )
 
 
@@ -37,14 +37,14 @@ class StripeLimits:
     huge_files: int = 1
 
 
-def stripe_misuse(scope: Scope, limits: StripeLimits) -> SystemFindings:
+def find_stripe_misuse(scope: Scope, limits: StripeLimits) -> SystemFindings:
     """At most one finding for each of the two."""
     layouts = scope.get_table("layouts")
     if not layouts.num_rows:
-        return build_empty_findings("system.stripe_misuse: how files are striped (layouts)")
+        return report_missing_findings("system.stripe_misuse: how files are striped (layouts)")
     sizes = _measure_file_sizes(scope)
     if sizes is None:
-        return build_empty_findings("system.stripe_misuse: sizes of files (operations or counters of jobs)")
+        return report_missing_findings("system.stripe_misuse: sizes of files (operations or counters of jobs)")
     plain = layouts.group_by("file_id").aggregate([("stripe_count", "max"), ("component", "count")])
     # Of a file with several layout components nobody can say by its size alone which of them holds how much.
     plain = plain.filter(pc.and_(pc.equal(plain["component_count"], 1), pc.is_valid(plain["stripe_count_max"])))
@@ -68,21 +68,21 @@ def _small(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[st
     return scope.build_finding(
         "stripe_misuse",
         title=f"{format_count(number)} small files are spread over {stripes:.0f} targets each",
-        severity=grade_severity(number / limits.small_files, 1.0, 100.0),
+        severity=grade_finding_severity(number / limits.small_files, 1.0, 100.0),
         confidence=0.9,
         evidence=[
-            build_evidence(
+            build_finding_evidence(
                 "small_files",
                 number,
                 "files",
                 f"{format_count(number)} files of {format_bytes(mean)} on average over {stripes:.1f} targets",
             ),
             *(
-                build_evidence("files", n, "files", f"{scope.format_job(job)}: {format_count(n)} of them")
+                build_finding_evidence("files", n, "files", f"{scope.format_job(job)}: {format_count(n)} of them")
                 for job, n in jobs[:3]
             ),
         ],
-        culprits=build_subjects("job", [job for job, _ in jobs]),
+        culprits=build_finding_subjects("job", [job for job, _ in jobs]),
         missing=missing,
         part="small",
         facts={"stripe_count": stripes, "job": jobs[0][0] if jobs else None},
@@ -95,10 +95,10 @@ def _huge(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[str
     return scope.build_finding(
         "stripe_misuse",
         title=f"{format_count(number)} huge shared files lie on a single target each",
-        severity=grade_severity(number / limits.huge_files, 1.0, 10.0),
+        severity=grade_finding_severity(number / limits.huge_files, 1.0, 10.0),
         confidence=0.8,
         evidence=[
-            build_evidence(
+            build_finding_evidence(
                 "huge_files",
                 number,
                 "files",
@@ -106,11 +106,11 @@ def _huge(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[str
                 "processes or more, with one stripe",
             ),
             *(
-                build_evidence("files", n, "files", f"{scope.format_job(job)}: {format_count(n)} of them")
+                build_finding_evidence("files", n, "files", f"{scope.format_job(job)}: {format_count(n)} of them")
                 for job, n in jobs[:3]
             ),
         ],
-        culprits=build_subjects("job", [job for job, _ in jobs]),
+        culprits=build_finding_subjects("job", [job for job, _ in jobs]),
         missing=missing,
         part="huge",
         facts={"stripe_count": 1, "job": jobs[0][0] if jobs else None},

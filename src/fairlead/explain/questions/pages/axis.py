@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers_pages import Line
 from fairlead.explain.questions.coverage import Coverage
-from fairlead.explain.questions.rollup_sums import Steps, round_line
+from fairlead.explain.questions.rollup_sums import Steps, round_rollup_line
 from fairlead.explain.questions.span import HOUR_NS, INTERVALS, SECOND_NS, Span
 
 MOST_CELLS = 10_000
@@ -44,7 +44,7 @@ class Axis:
         return Steps(whole.from_ns, whole.step_ns // self.parts, whole.count * self.parts, whole.now_ns)
 
 
-def build_axis(span: Span, now_ns: int, points: int, interval: int | None = None) -> Axis:
+def build_page_axis(span: Span, now_ns: int, points: int, interval: int | None = None) -> Axis:
     """At most `points` over the span, of the finest interval (not finer than `interval`) that is not too many cells."""
     finest = next((one for one in INTERVALS if one >= (interval or 0) and span.length_ns <= MOST_CELLS * one), HOUR_NS)
     whole = span.align_to(finest)
@@ -52,7 +52,7 @@ def build_axis(span: Span, now_ns: int, points: int, interval: int | None = None
     return Axis(Steps(whole.from_ns, finest, count, now_ns), max(1, -(-count // points)))
 
 
-def refine_axis(axis: Axis, points: int) -> Axis | None:
+def refine_page_axis(axis: Axis, points: int) -> Axis | None:
     """The same axis with seconds cut into parts; None where there is no room for it."""
     if axis.per > 1 or axis.cells.step_ns != SECOND_NS:
         return None
@@ -60,7 +60,7 @@ def refine_axis(axis: Axis, points: int) -> Axis | None:
     return Axis(axis.cells, 1, parts) if parts > 1 else None
 
 
-def build_line(axis: Axis, at: NDArray[np.int64], amounts: Floats, cover: Coverage) -> tuple[Line, Flags]:
+def build_axis_line(axis: Axis, at: NDArray[np.int64], amounts: Floats, cover: Coverage) -> tuple[Line, Flags]:
     """What rows tell: `amounts` (NaN: unknown) in cells `at`, one a cell. Points without rows are 0 where the source is
     known to have been there and idle (`cover`, by point). And at which points rows are."""
     steps = axis.points
@@ -78,11 +78,11 @@ def build_line(axis: Axis, at: NDArray[np.int64], amounts: Floats, cover: Covera
     idle = ~rows_at & cover.known & steps.begun() if known.any() else np.zeros(steps.count, np.bool_)
     mean[idle] = 0.0
     if axis.parts > 1:
-        return Line(mean=round_line(np.repeat(mean, axis.parts))), rows_at
+        return Line(mean=round_rollup_line(np.repeat(mean, axis.parts))), rows_at
     if axis.per == 1 or not np.isfinite(mean).any():
-        return Line(mean=round_line(mean)), rows_at
+        return Line(mean=round_rollup_line(mean)), rows_at
     low, high = _extremes(axis, values, mean)
-    return Line(mean=round_line(mean), low=round_line(low), high=round_line(high)), rows_at
+    return Line(mean=round_rollup_line(mean), low=round_rollup_line(low), high=round_rollup_line(high)), rows_at
 
 
 def _extremes(axis: Axis, values: Floats, mean: Floats) -> tuple[Floats, Floats]:
@@ -101,7 +101,7 @@ def _extremes(axis: Axis, values: Floats, mean: Floats) -> tuple[Floats, Floats]
     )
 
 
-def spread_amounts(steps: Steps, start: NDArray[np.int64], end: NDArray[np.int64], amount: Floats) -> Floats:
+def spread_over_axis(steps: Steps, start: NDArray[np.int64], end: NDArray[np.int64], amount: Floats) -> Floats:
     """float64[steps]: amounts laid out evenly over [start, end), what lies outside the steps left out. An operation
     without a length lies in the step of its start."""
     from_ns, step = steps.from_ns, float(steps.step_ns)

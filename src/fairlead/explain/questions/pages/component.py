@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from fairlead.core.errors import UsageError
 from fairlead.explain.questions import components
 from fairlead.explain.questions.answers_pages import ComponentLook, Lane
-from fairlead.explain.questions.coverage import Coverage, compute_known_share, find_coverage
+from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, find_coverage
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -25,9 +25,9 @@ from fairlead.explain.questions.lake_queries import (
     read_floats,
     read_integers,
 )
-from fairlead.explain.questions.pages.axis import Axis, build_axis, build_line
+from fairlead.explain.questions.pages.axis import Axis, build_axis_line, build_page_axis
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import fill_steps, round_line, sum_by_step
+from fairlead.explain.questions.rollup_sums import fill_rollup_steps, round_rollup_line, sum_rollup_by_step
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
 
@@ -44,7 +44,7 @@ _MOST_HOURS_NS = 32 * DAY_NS
 _WHOLE = "kind = $kind AND id = $id AND job_id IS NULL"
 
 
-def describe_component(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> ComponentLook:
+def describe_component_page(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> ComponentLook:
     """One component. Raises UnknownNameError, UsageError, LakeError."""
     if name not in KINDS:
         raise UsageError(f"there is no layer {name!r}", remedy=f"one of {', '.join(KINDS)}")
@@ -55,7 +55,7 @@ def describe_component(asking: Asking, name: str, asked: Any, sight: Sight, now_
     page = components.describe_component(asking.lake, kind, asked.id, span, sight, now_ns, limit=asked.limit)
     axis, rows = _cells(asking.lake, kind, asked.id, span, now_ns, asked.points)
     steps = axis.points
-    sources = [asked.id, _node_of(asked.id), *components.find_servers(asking.lake, kind, asked.id, span)]
+    sources = [asked.id, _node_of(asked.id), *components.find_component_servers(asking.lake, kind, asked.id, span)]
     cover = find_coverage(asking.lake, sources, steps)
     seen = [str(one) for one in pc.unique(rows.column("layer")).to_pylist()]
     order = sorted(seen, key=lambda one: (one != main, LAYERS.index(one) if one in LAYERS else len(LAYERS), one))
@@ -72,8 +72,8 @@ def describe_component(asking: Asking, name: str, asked: Any, sight: Sight, now_
         finest_ns=axis.cells.step_ns,
         row=page.row,
         lanes=[_lane(axis, _of(rows, one), one, cover) for one in order],
-        queue_max=round_line(queue),
-        wait_mean_ns=round_line(waits),
+        queue_max=round_rollup_line(queue),
+        wait_mean_ns=round_rollup_line(waits),
         hours_from_ns=hours_span.from_ns,
         hours=hours,
         peak=asking.peaks.get(kind),
@@ -97,11 +97,14 @@ def _cells(lake: Tables, kind: str, name: str, span: Span, now_ns: int, points: 
     """Sums by cell and layer, of the finest interval that is there (seconds are forgotten first)."""
     tried: list[tuple[Axis, pa.Table]] = []
     for interval in INTERVALS:
-        axis = build_axis(span, now_ns, points, interval)
+        axis = build_page_axis(span, now_ns, points, interval)
         if axis.cells.step_ns != interval and interval != INTERVALS[-1]:
             continue
         tried.append(
-            (axis, sum_by_step(lake, axis.cells, interval, "layer", _WHOLE, {"kind": kind, "id": name}, more=_MORE))
+            (
+                axis,
+                sum_rollup_by_step(lake, axis.cells, interval, "layer", _WHOLE, {"kind": kind, "id": name}, more=_MORE),
+            )
         )
         if tried[-1][1].num_rows:
             return tried[-1]
@@ -110,15 +113,15 @@ def _cells(lake: Tables, kind: str, name: str, span: Span, now_ns: int, points: 
 
 def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
     at = read_integers(rows, "step")
-    read, there = build_line(axis, at, read_floats(rows, "read_bytes"), cover)
-    write, _ = build_line(axis, at, read_floats(rows, "write_bytes"), cover)
-    metadata, _ = build_line(axis, at, read_floats(rows, "metadata_ops"), cover)
+    read, there = build_axis_line(axis, at, read_floats(rows, "read_bytes"), cover)
+    write, _ = build_axis_line(axis, at, read_floats(rows, "write_bytes"), cover)
+    metadata, _ = build_axis_line(axis, at, read_floats(rows, "metadata_ops"), cover)
     return Lane(
         layer=layer,
         read_bytes_per_s=read,
         write_bytes_per_s=write,
         metadata_ops_per_s=metadata,
-        known_share=compute_known_share(axis.points, there, cover),
+        known_share=compute_coverage_share(axis.points, there, cover),
     )
 
 
@@ -152,5 +155,5 @@ def _hours(lake: Tables, kind: str, layer: str, name: str, span: Span, now_ns: i
         {"kind": kind, "id": name, "layer": layer},
         within=wide,
     )
-    hourly = build_axis(wide, now_ns, wide.length_ns // HOUR_NS, HOUR_NS).points
-    return wide, round_line(fill_steps(hourly, read_integers(found, "hour"), read_floats(found, "peak")))
+    hourly = build_page_axis(wide, now_ns, wide.length_ns // HOUR_NS, HOUR_NS).points
+    return wide, round_rollup_line(fill_rollup_steps(hourly, read_integers(found, "hour"), read_floats(found, "peak")))

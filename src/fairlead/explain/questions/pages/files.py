@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.explain.questions.answers_pages import FileRow, JobFiles
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
 from fairlead.explain.questions.pages.operations import (
     METADATA,
     MOUNTED,
     MOVED,
-    build_overlap_condition,
+    build_operation_condition,
     find_operation_layer,
 )
-from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
+from fairlead.explain.questions.pages.run_window import RunSeen, find_run_window
 from fairlead.explain.questions.question import Asking
 from fairlead.store.rollups import UPPER_INTERFACES
 
@@ -36,7 +36,7 @@ _METADATA_COUNTS = ("opens", "stats", "renames")
 
 def list_job_files(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobFiles:
     """Files of a job. Raises UnknownNameError, UsageError, LakeError."""
-    run = run_seen(asking, name, asked, sight, now_ns)
+    run = find_run_window(asking, name, asked, sight, now_ns)
     missing = list(run.missing)
     found: list[dict[str, Any]] = []
     if run.alone:
@@ -74,7 +74,7 @@ def _listed(lake: Tables, run: RunSeen, asked: Any, sums: str, *, of_ops: bool) 
         f" ORDER BY {_ORDER[asked.sort]}, file_id LIMIT {int(asked.limit)} OFFSET {int(asked.offset)}",
         words,
     )
-    return list_rows(found)
+    return list_query_rows(found)
 
 
 def _operations(run: RunSeen, layer: str, who: str) -> str:
@@ -89,7 +89,7 @@ def _operations(run: RunSeen, layer: str, who: str) -> str:
         f" coalesce(TRY_CAST(sum(count) FILTER ({METADATA}) AS BIGINT), 0) AS metadata_ops,"
         f' count(DISTINCT "{who}") AS processes, sum(busy_ns) / 1e9 AS busy_s,'
         " min(start_ns) AS first_ns, max(end_ns) AS last_ns"
-        f" FROM ops WHERE job_id = $job AND {build_overlap_condition(run.span)} AND {MOUNTED[layer]} AND"
+        f" FROM ops WHERE job_id = $job AND {build_operation_condition(run.span)} AND {MOUNTED[layer]} AND"
         f" file_id IS NOT NULL"
         " GROUP BY file_id"
     )

@@ -14,21 +14,27 @@ from msgspec.structs import replace
 
 from fairlead.explain.questions.answers import Series
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line, PhaseBand
-from fairlead.explain.questions.clock_offsets import find_clock_offsets, shift_dated_layers
-from fairlead.explain.questions.coverage import Coverage, compute_known_share, find_coverage
+from fairlead.explain.questions.clock_offsets import correct_clock_offsets, find_clock_offsets
+from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, find_coverage
 from fairlead.explain.questions.estimates import estimate_layers
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, read_floats, read_integers
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, read_floats, read_integers
 from fairlead.explain.questions.pages import node_lanes as of_nodes
-from fairlead.explain.questions.pages.axis import Axis, build_axis, build_line, refine_axis, spread_amounts
-from fairlead.explain.questions.pages.neighbours import list_component_parts, rank_neighbours
+from fairlead.explain.questions.pages.axis import (
+    Axis,
+    build_axis_line,
+    build_page_axis,
+    refine_page_axis,
+    spread_over_axis,
+)
+from fairlead.explain.questions.pages.neighbours import list_neighbour_parts, rank_neighbours
 from fairlead.explain.questions.pages.operations import MOUNTED, read_operation_runs
-from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
+from fairlead.explain.questions.pages.run_window import RunSeen, find_run_window
 from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import Steps, round_line, sum_by_step
+from fairlead.explain.questions.rollup_sums import Steps, round_rollup_line, sum_rollup_by_step
 from fairlead.explain.questions.span import INTERVALS, MINUTE_NS
 from fairlead.explain.questions.timelines import LAYERS
-from fairlead.explain.questions.visibility import lift_restrictions
+from fairlead.explain.questions.visibility import lift_visibility_limits
 
 _JOB = "kind = $kind AND id = $id"
 _MOST_NODES = 4096
@@ -42,7 +48,7 @@ _MOST_RUNS = 2_000_000
 def build_job_timeline(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobTimeline:
     """One job through every layer on one axis,
     phases and neighbours. Raises UnknownNameError, UsageError, LakeError."""
-    run = run_seen(asking, name, asked, sight, now_ns)
+    run = find_run_window(asking, name, asked, sight, now_ns)
     axis, found = _cells(asking.lake, run, asked.points, now_ns)
     cover = find_coverage(asking.lake, run.nodes[:_MOST_NODES], axis.points)
     missing = list(run.missing)
@@ -51,12 +57,12 @@ def build_job_timeline(asking: Asking, name: str, asked: Any, sight: Sight, now_
         lanes = _counted(axis, found, cover)
         lanes += _of_nodes(asking.lake, run, axis, found, cover, missing)
         extra, _, unknown = estimate_layers(
-            lift_restrictions(asking.lake), run.job_id, run.nodes, axis.points, found, cover
+            lift_visibility_limits(asking.lake), run.job_id, run.nodes, axis.points, found, cover
         )
         lanes += [_estimated(one) for one in extra]
         missing += unknown
         axis, lanes = _finer(asking.lake, run, axis, lanes, asked.points)
-    parts = list_component_parts(lift_restrictions(asking.lake), run) if run.alone else []
+    parts = list_neighbour_parts(lift_visibility_limits(asking.lake), run) if run.alone else []
     others = rank_neighbours(asking.lake, run, axis, parts, sight, asked.neighbours) if run.alone else []
     if run.alone and not parts:
         missing.append("neighbours: no counter of a shared component names this job at this time")
@@ -88,12 +94,12 @@ def _cells(lake: Tables, run: RunSeen, points: int, now_ns: int) -> tuple[Axis, 
     sources = run.nodes[:_MOST_NODES]
     off: dict[str, int] | None = None
     while True:
-        axis = build_axis(run.span, now_ns, points, interval)
-        found = sum_by_step(lake, axis.cells, axis.cells.step_ns, "layer", _JOB, words)
+        axis = build_page_axis(run.span, now_ns, points, interval)
+        found = sum_rollup_by_step(lake, axis.cells, axis.cells.step_ns, "layer", _JOB, words)
         if off is None:
             off = find_clock_offsets(lake, sources, axis.cells.span)
         if off:
-            found = shift_dated_layers(lake, run.job_id, axis.cells, found, run.nodes, off)
+            found = correct_clock_offsets(lake, run.job_id, axis.cells, found, run.nodes, off)
         first = first or (axis, found)
         coarser = [one for one in INTERVALS if one > axis.cells.step_ns]
         if found.num_rows or not coarser:
@@ -109,13 +115,13 @@ def _counted(axis: Axis, found: pa.Table, cover: Coverage) -> list[Lane]:
 
 def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
     at = read_integers(rows, "step")
-    read, write, metadata = (build_line(axis, at, read_floats(rows, name), cover) for name in _RATES)
+    read, write, metadata = (build_axis_line(axis, at, read_floats(rows, name), cover) for name in _RATES)
     return Lane(
         layer=layer,
         read_bytes_per_s=read[0],
         write_bytes_per_s=write[0],
         metadata_ops_per_s=metadata[0],
-        known_share=compute_known_share(axis.points, read[1], cover),
+        known_share=compute_coverage_share(axis.points, read[1], cover),
     )
 
 
@@ -125,13 +131,13 @@ def _of_nodes(
     """Lanes of what the job's nodes did, where nothing tells more; `missing` is told of them."""
     told = set(found.column("layer").to_pylist())
     lanes = []
-    rows = None if told & set(of_nodes.BY_JOB) else of_nodes.sum_node_traffic(lake, axis, run.nodes)
+    rows = None if told & set(of_nodes.BY_JOB) else of_nodes.sum_node_lane_traffic(lake, axis, run.nodes)
     if rows is not None:
         lanes.append(replace(_lane(axis, rows, str(rows.column("layer")[0].as_py()), cover), estimated=True))
         missing.append(of_nodes.CLIENT)
-    rows = of_nodes.sum_port_traffic(lake, axis, run.nodes)
+    rows = of_nodes.sum_port_lane_traffic(lake, axis, run.nodes)
     if rows is not None:
-        lanes.append(replace(_lane(axis, rows, "port", Coverage.nothing(axis.points)), estimated=True))
+        lanes.append(replace(_lane(axis, rows, "port", Coverage.create_empty(axis.points)), estimated=True))
         missing.append(of_nodes.PORTS)
     return lanes
 
@@ -149,7 +155,7 @@ def _estimated(one: Series) -> Lane:
 
 def _finer(lake: Tables, run: RunSeen, axis: Axis, lanes: list[Lane], points: int) -> tuple[Axis, list[Lane]]:
     """The axis below a second and the lanes on it, where operations of the job were recorded then."""
-    fine = refine_axis(axis, points) if axis.cells.span.length_ns <= FINE_NS else None
+    fine = refine_page_axis(axis, points) if axis.cells.span.length_ns <= FINE_NS else None
     layers = [lane.layer for lane in lanes if lane.layer in MOUNTED]
     if fine is None or not layers:
         return axis, lanes
@@ -176,8 +182,8 @@ def _spread(steps: Steps, runs: pa.Table, layer: str) -> Lane:
         if mine.any() and not known.any():
             lines[name] = Line(mean=[None] * steps.count)
             continue
-        made = spread_amounts(steps, start[known], end[known], amount[known]) / passed
-        lines[name] = Line(mean=round_line(np.where(steps.begun(), made, np.nan)))
+        made = spread_over_axis(steps, start[known], end[known], amount[known]) / passed
+        lines[name] = Line(mean=round_rollup_line(np.where(steps.begun(), made, np.nan)))
     return Lane(
         layer=layer,
         read_bytes_per_s=lines["read_bytes"],
@@ -205,7 +211,7 @@ def _phases(lake: Tables, run: RunSeen) -> list[PhaseBand]:
     start, end = run.account["start_ns"], run.account["end_ns"]
     if start is None:
         return []
-    rows = list_rows(read_job_phases(lake, run.cluster, run.job_id, start, end))
+    rows = list_query_rows(read_job_phases(lake, run.cluster, run.job_id, start, end))
     return [
         PhaseBand(
             kind=row["kind"],

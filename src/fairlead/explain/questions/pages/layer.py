@@ -1,6 +1,6 @@
 """All components of one layer, their hours and their distribution (Beacon, TOS 2023, section 7).
 
-Not here: queues and waits (`waits`), one component (`list_component_rows`).
+Not here: queues and waits (`waits`), one component (`list_components`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -14,12 +14,12 @@ from fairlead.core.errors import UsageError
 from fairlead.explain.questions import distributions
 from fairlead.explain.questions.answers import Cdf, ComponentRow, HeatMap
 from fairlead.explain.questions.answers_pages import Layer, LayerComponent
-from fairlead.explain.questions.components import list_component_rows
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
-from fairlead.explain.questions.pages.layers import LayerKind, find_full_load, find_layer
-from fairlead.explain.questions.pages.states import find_trouble, open_incidents, state_of
-from fairlead.explain.questions.question import Asking, resolve_live_span
-from fairlead.explain.questions.rollup_sums import add_sums, build_rollup_select
+from fairlead.explain.questions.components import list_components
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
+from fairlead.explain.questions.pages.layers import LayerKind, find_layer, find_layer_full_load
+from fairlead.explain.questions.pages.states import find_component_trouble, get_component_state, list_open_incidents
+from fairlead.explain.questions.question import Asking, resolve_question_span
+from fairlead.explain.questions.rollup_sums import add_rollup_sums, build_rollup_select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 
 _MOST_HEAT_NS = 32 * DAY_NS
@@ -28,19 +28,19 @@ _MOST_HEAT_NS = 32 * DAY_NS
 def describe_layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Layer:
     """All components of a layer. Raises UsageError, LakeError."""
     kind = find_layer(name)
-    span = resolve_live_span(asking, asked, "1h", now_ns)
-    rows = [row for row in list_component_rows(asking.lake, span, kind.kind) if kind.is_shown(row.id)]
+    span = resolve_question_span(asking, asked, "1h", now_ns)
+    rows = [row for row in list_components(asking.lake, span, kind.kind) if kind.is_shown(row.id)]
     peak, basis = _peak(asking, kind, asked, span, now_ns)
     order = sorted(rows, key=lambda row: _sorted_by(kind, asked.sort, row))
     page = order[asked.offset : asked.offset + asked.limit]
     end = min(span.to_ns, now_ns)
-    incidents = open_incidents(asking.lake, end, sight, kind.kind)
-    trouble = find_trouble(asking.lake, kind.kind, [row.id for row in page], end, incidents)
+    incidents = list_open_incidents(asking.lake, end, sight, kind.kind)
+    trouble = find_component_trouble(asking.lake, kind.kind, [row.id for row in page], end, incidents)
     jobs = _jobs(asking.lake, kind, [row.id for row in page], span)
     shown = []
     for row in page:
         value = _amount(kind, row)
-        state, incident, _ = state_of(row.id, value, trouble)
+        state, incident, _ = get_component_state(row.id, value, trouble)
         shown.append(
             LayerComponent(
                 row=row,
@@ -58,7 +58,7 @@ def describe_layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: 
         to_ns=span.to_ns,
         total=len(rows),
         components=shown,
-        sums=add_sums([row.sums for row in rows]),
+        sums=add_rollup_sums([row.sums for row in rows]),
         imbalance=max(told) / mean if mean else None,
         idle=sum(1 for value in told if value == 0),
         peak=peak,
@@ -75,7 +75,9 @@ def build_layer_heat_map(asking: Asking, name: str, asked: Any, sight: Sight, no
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
-    told = distributions.build_heat_map(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    told = distributions.build_load_heat_map(
+        asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
+    )
     return replace(told, peak_basis=basis)
 
 
@@ -86,16 +88,14 @@ def build_layer_cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns:
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a distribution is of at most 32 days", remedy="ask for less")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
-    told = distributions.build_utilisation_cdf(
-        asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
-    )
+    told = distributions.build_load_cdf(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
     return replace(told, peak_basis=basis)
 
 
 def _peak(asking: Asking, kind: LayerKind, asked: Any, span: Span, now_ns: int) -> tuple[float | None, str]:
     """What all shares of this page are of, and how that is known."""
     if span.length_ns > _MOST_HEAT_NS or asked.peak or asking.peaks.get(kind.kind):
-        return find_full_load(asking, kind, span, now_ns, asked.peak)
+        return find_layer_full_load(asking, kind, span, now_ns, asked.peak)
     return distributions.find_full_load(asking.lake, span, asking.kept, now_ns, kind.kind), "highest seen"
 
 
@@ -124,7 +124,7 @@ def _jobs(lake: Tables, kind: LayerKind, names: list[str], span: Span) -> dict[s
         {"kind": kind.kind, "names": names},
         within=span.align_to(HOUR_NS),
     )
-    return {row["id"]: row["many"] for row in list_rows(found)} or None
+    return {row["id"]: row["many"] for row in list_query_rows(found)} or None
 
 
 def _missing(kind: LayerKind, rows: list[ComponentRow], by_job: bool) -> list[str]:

@@ -49,7 +49,7 @@ def find_layer(name: str) -> LayerKind:
     return LAYERS[name]
 
 
-def find_full_load(
+def find_layer_full_load(
     asking: Asking, layer: LayerKind, span: Span, now_ns: int, given: float | None = None
 ) -> tuple[float | None, str]:
     """What is full load of one component, and how that is known: given, or the highest that was seen in a week."""

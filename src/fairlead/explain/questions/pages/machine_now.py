@@ -19,29 +19,29 @@ from numpy.typing import NDArray
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers import Gap, TopRow
 from fairlead.explain.questions.answers_pages import ComponentNow, LayerNow, Now
-from fairlead.explain.questions.coverage import PERIODS, find_gaps
+from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
 from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.jobs import rank_consumers
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
     build_day_filter,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_floats,
     read_integers,
 )
-from fairlead.explain.questions.machine import count_jobs
-from fairlead.explain.questions.pages.layers import LAYERS, LayerKind, find_full_load
+from fairlead.explain.questions.machine import count_machine_jobs
+from fairlead.explain.questions.pages.layers import LAYERS, LayerKind, find_layer_full_load
 from fairlead.explain.questions.pages.states import (
     WORST_FIRST,
     Trouble,
-    find_troubles_by_kind,
-    open_incidents,
-    state_of,
+    find_component_troubles,
+    get_component_state,
+    list_open_incidents,
 )
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import round_line
+from fairlead.explain.questions.rollup_sums import round_rollup_line
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, parse_moment
 
 MOST_COMPONENTS = 400
@@ -86,14 +86,14 @@ def describe_machine_now(asking: Asking, name: str, asked: Any, sight: Sight, no
     lake = asking.lake
     end = shift_to_rollup_end(lake, Span(at - MINUTE_NS, at), at).to_ns
     span = Span((end - MINUTE_NS) // MINUTE_NS * MINUTE_NS, end, at == now_ns)
-    incidents = open_incidents(lake, at, sight)
+    incidents = list_open_incidents(lake, at, sight)
     rates, recent = _rates(lake, span), _recent(asking, end)
     known = _known(asking, at)
     names = {kind.kind: _names(kind, rates, known, incidents) for kind in LAYERS.values()}
-    trouble = find_troubles_by_kind(lake, names, at, incidents)
+    trouble = find_component_troubles(lake, names, at, incidents)
     layers = [_clients(rates, recent, incidents)]
     for kind in LAYERS.values():
-        peak = find_full_load(asking, kind, Span(at - HOUR_NS, at), at)[0] if names[kind.kind] else None
+        peak = find_layer_full_load(asking, kind, Span(at - HOUR_NS, at), at)[0] if names[kind.kind] else None
         layers.append(_layer(kind, names[kind.kind], rates, recent, trouble[kind.kind], peak))
     running, busy = _jobs(asking, Span(end - _TOP_NS, end), sight, at)
     sources, silent = _sources(asking, at)
@@ -152,7 +152,7 @@ def _layer(
         bytes_per_s=_sum(rates.bytes_per_s),
         ops_per_s=_sum(rates.ops_per_s),
         load=sum(loads) / heard if loads and heard else None,
-        recent=round_line(lines[1] if kind.name == "mds" else lines[0]),
+        recent=round_rollup_line(lines[1] if kind.name == "mds" else lines[0]),
     )
 
 
@@ -175,7 +175,7 @@ def _clients(
         bytes_per_s=_sum(rates.bytes_per_s),
         ops_per_s=_sum(rates.ops_per_s),
         load=None,
-        recent=round_line(recent.get(of, _NO_LINES)[0]),
+        recent=round_rollup_line(recent.get(of, _NO_LINES)[0]),
     )
 
 
@@ -188,7 +188,7 @@ def _components(
     for name in names:
         at = place.get(name)
         moved = None if at is None or np.isnan(value[at]) else float(value[at])
-        state, incident, why = state_of(name, moved, trouble)
+        state, incident, why = get_component_state(name, moved, trouble)
         made.append(
             ComponentNow(
                 id=name,
@@ -319,7 +319,7 @@ def _jobs(asking: Asking, span: Span, sight: Sight, at: int) -> tuple[int | None
     key = ("busy", at // _FRESH_NS)
     found = asking.kept.get(key, at)
     if found is None:
-        running, _ = count_jobs(asking.lake, Span(at - DAY_NS, at), at)
+        running, _ = count_machine_jobs(asking.lake, Span(at - DAY_NS, at), at)
         found = (running, rank_consumers(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]
@@ -339,7 +339,9 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
             within=back,
         )
         quiet = at - read_integers(rows, "last") > PERIODS * np.maximum(read_integers(rows, "period"), MINUTE_NS)
-        gaps = {gap.source: gap for gap in find_gaps(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None}
+        gaps = {
+            gap.source: gap for gap in find_coverage_gaps(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None
+        }
         for row in _taken(rows, quiet):
             gaps.setdefault(
                 row["node"],
@@ -351,4 +353,4 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
 
 
 def _taken(rows: Any, chosen: NDArray[np.bool_]) -> list[Mapping[str, Any]]:
-    return list(list_rows(rows.filter(pa.array(chosen))))
+    return list(list_query_rows(rows.filter(pa.array(chosen))))

@@ -16,17 +16,22 @@ from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
     build_day_filter,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_floats,
     read_integers,
 )
 from fairlead.explain.questions.pages.axis import Axis
 from fairlead.explain.questions.pages.run_window import RunSeen
-from fairlead.explain.questions.rollup_sums import build_rollup_select, fill_steps, round_line, sum_by_step
+from fairlead.explain.questions.rollup_sums import (
+    build_rollup_select,
+    fill_rollup_steps,
+    round_rollup_line,
+    sum_rollup_by_step,
+)
 from fairlead.explain.questions.scheduler_jobs import read_all_accounts
-from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, widen_to_pieces
-from fairlead.explain.questions.visibility import is_job_visible, lift_restrictions
+from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, widen_span_to_pieces
+from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits
 
 _SHARED = ("forwarder", "target", "mds")
 _PARTS = "job_id IS NOT NULL AND kind IN (SELECT unnest($kinds))"
@@ -34,7 +39,7 @@ _MOVED = "coalesce(sum(read_bytes), 0) + coalesce(sum(write_bytes), 0)"
 Part = Mapping[str, Any]
 
 
-def list_component_parts(lake: Tables, run: RunSeen) -> list[Part]:
+def list_neighbour_parts(lake: Tables, run: RunSeen) -> list[Part]:
     """What jobs did on the components that counted this one meanwhile, the most first: `kind`, `id`, `job_id`, `moved`
     (bytes), `asked` (metadata operations). `lake`: with nothing hidden."""
     span = run.span
@@ -44,7 +49,7 @@ def list_component_parts(lake: Tables, run: RunSeen) -> list[Part]:
         lake,
         f"SELECT DISTINCT kind, id FROM {build_rollup_select(span, mine, 'kind, id', one=True)} ORDER BY kind, id",
         {"kinds": list(_SHARED), "job": run.job_id},
-        within=widen_to_pieces(span),
+        within=widen_span_to_pieces(span),
     )
     if not own.num_rows:
         return []
@@ -55,10 +60,10 @@ def list_component_parts(lake: Tables, run: RunSeen) -> list[Part]:
         f" FROM {build_rollup_select(span, there, columns, one=True)} GROUP BY kind, id, job_id"
         " ORDER BY moved DESC, asked DESC, job_id, kind, id",
         {"kinds": list(_SHARED), "ids": own.column("id").to_pylist()},
-        within=widen_to_pieces(span),
+        within=widen_span_to_pieces(span),
     )
-    served = {(row["kind"], row["id"]) for row in list_rows(own)}
-    return [row for row in list_rows(found) if (row["kind"], row["id"]) in served]
+    served = {(row["kind"], row["id"]) for row in list_query_rows(own)}
+    return [row for row in list_query_rows(found) if (row["kind"], row["id"]) in served]
 
 
 def rank_neighbours(
@@ -75,8 +80,8 @@ def rank_neighbours(
         if row["job_id"] not in chosen and (row["moved"] or row["asked"]):
             chosen[row["job_id"]] = row
     rows = list(chosen.values())[:most]
-    lines = _lines(lift_restrictions(lake), run, axis, rows)
-    accounts = read_all_accounts(lift_restrictions(lake), [row["job_id"] for row in rows], run.span)
+    lines = _lines(lift_visibility_limits(lake), run, axis, rows)
+    accounts = read_all_accounts(lift_visibility_limits(lake), [row["job_id"] for row in rows], run.span)
     made = []
     for row, (moved, asked) in zip(rows, lines, strict=True):
         ran = [one for one in accounts if one["job_id"] == row["job_id"]]
@@ -120,7 +125,7 @@ def _lines(
     between its first and last word."""
     steps = axis.points
     interval = max(one for one in INTERVALS if steps.step_ns % one == 0 and steps.from_ns % one == 0)
-    found = sum_by_step(
+    found = sum_rollup_by_step(
         lake,
         steps,
         interval,
@@ -137,11 +142,11 @@ def _lines(
         mine = np.array([key == (row["kind"], row["id"], row["job_id"]) for key in keys], np.bool_)
         pair = []
         for values in (moved, asked):
-            line = fill_steps(steps, at[mine], values[mine] / steps.seconds()[at[mine]])
+            line = fill_rollup_steps(steps, at[mine], values[mine] / steps.seconds()[at[mine]])
             known = np.flatnonzero(np.isfinite(line))
             if len(known):
                 line[known[0] : known[-1] + 1] = np.nan_to_num(line[known[0] : known[-1] + 1])
             line[steps.starts() >= run.life.to_ns] = np.nan
-            pair.append(round_line(np.repeat(line, axis.parts)))
+            pair.append(round_rollup_line(np.repeat(line, axis.parts)))
         made.append((pair[0], pair[1]))
     return made

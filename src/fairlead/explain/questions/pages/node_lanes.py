@@ -14,7 +14,7 @@ import pyarrow as pa
 from fairlead.explain.analysis.network import LINKED
 from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.pages.axis import Axis
-from fairlead.explain.questions.rollup_sums import sum_by_step
+from fairlead.explain.questions.rollup_sums import sum_rollup_by_step
 
 MOST_NODES = 4096
 _COUNTED = "pfs_client"
@@ -25,11 +25,11 @@ CLIENT = "client: not counted by job; its nodes' traffic while it was there, wit
 PORTS = "port: of its nodes, with the traffic of jobs beside it"
 
 
-def sum_node_traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:
+def sum_node_lane_traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:
     """Sums by cell of what the nodes moved; None where they do not tell."""
     if not nodes or len(nodes) > MOST_NODES:
         return None
-    found = sum_by_step(
+    found = sum_rollup_by_step(
         lake,
         axis.cells,
         axis.cells.step_ns,
@@ -40,13 +40,13 @@ def sum_node_traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table
     return found if found.num_rows else None
 
 
-def sum_port_traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:
+def sum_port_lane_traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:
     """Sums by cell of the ports the nodes are linked to, in the node's view (what a switch sends, a node reads); None
     where no link or no port is known."""
     if not nodes or len(nodes) > MOST_NODES:
         return None
     span = axis.cells.span
-    found = sum_by_step(
+    found = sum_rollup_by_step(
         lake,
         axis.cells,
         axis.cells.step_ns,

@@ -30,7 +30,7 @@ _LONGEST_NS = DAY_NS
 """Runs that began earlier than this before a span are not looked for in it."""
 
 
-def build_overlap_condition(span: Span) -> str:
+def build_operation_condition(span: Span) -> str:
     """The condition that a row of `ops` touches the span."""
     wide = Span(span.from_ns - _LONGEST_NS, span.to_ns)
     return (
@@ -39,8 +39,8 @@ def build_overlap_condition(span: Span) -> str:
     )
 
 
-def compute_file_span(span: Span) -> Span:
-    """The times of files that `build_overlap_condition` looks at."""
+def compute_operation_file_span(span: Span) -> Span:
+    """The times of files that `build_operation_condition` looks at."""
     return Span(span.from_ns - _LONGEST_NS, span.to_ns)
 
 
@@ -53,9 +53,9 @@ def find_operation_layer(lake: Tables, job_id: str, span: Span) -> tuple[str | N
     )
     found = query_lake(
         lake,
-        f"SELECT {chosen} FROM ops WHERE job_id = $job AND {build_overlap_condition(span)}",
+        f"SELECT {chosen} FROM ops WHERE job_id = $job AND {build_operation_condition(span)}",
         {"job": job_id},
-        within=compute_file_span(span),
+        within=compute_operation_file_span(span),
     )
     [row] = found.to_pylist()
     for layer in MOUNTED:
@@ -71,9 +71,9 @@ def read_operation_runs(lake: Tables, job_id: str, span: Span, where: str, *, mo
         lake,
         f"SELECT start_ns, end_ns, CASE op WHEN 'read' THEN 'read_bytes' WHEN 'write' THEN 'write_bytes'"
         f" ELSE 'metadata_ops' END AS class, CASE WHEN {DATA} THEN {MOVED} ELSE count END AS amount FROM ops"
-        f" WHERE job_id = $job AND {build_overlap_condition(span)} AND {where} AND ({DATA} OR {METADATA})"
+        f" WHERE job_id = $job AND {build_operation_condition(span)} AND {where} AND ({DATA} OR {METADATA})"
         f" LIMIT {most + 1}",
         {"job": job_id},
-        within=compute_file_span(span),
+        within=compute_operation_file_span(span),
     )
     return found if found.num_rows <= most else None

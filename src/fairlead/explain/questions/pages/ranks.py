@@ -28,13 +28,13 @@ from fairlead.explain.questions.pages.operations import (
     DATA,
     MOUNTED,
     MOVED,
-    build_overlap_condition,
-    compute_file_span,
+    build_operation_condition,
+    compute_operation_file_span,
     find_operation_layer,
 )
-from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
+from fairlead.explain.questions.pages.run_window import RunSeen, find_run_window
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import RANK, round_line
+from fairlead.explain.questions.rollup_sums import RANK, round_rollup_line
 from fairlead.explain.questions.span import INTERVALS, SECOND_NS, Span
 
 BUSIEST = 10
@@ -57,7 +57,7 @@ class _Source:
 
 def build_rank_map(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Ranks:
     """Who of a job moved when, by rank or node. Raises UnknownNameError, UsageError, LakeError."""
-    run = run_seen(asking, name, asked, sight, now_ns)
+    run = find_run_window(asking, name, asked, sight, now_ns)
     missing = list(run.missing)
     source = _source(asking.lake, run, asked.by) if run.alone else None
     if source is None:
@@ -121,9 +121,9 @@ def _source(lake: Tables, run: RunSeen, by: str) -> _Source | None:
         table = (
             f'SELECT "{who}" AS who, start_ns AS begin_ns, end_ns,'
             f" CASE WHEN op = 'read' THEN {MOVED} END AS read, CASE WHEN op = 'write' THEN {MOVED} END AS written"
-            f" FROM ops WHERE job_id = $job AND {build_overlap_condition(run.span)} AND {chosen}"
+            f" FROM ops WHERE job_id = $job AND {build_operation_condition(run.span)} AND {chosen}"
         )
-        return _Source(who, table, {"job": run.job_id}, compute_file_span(run.span))
+        return _Source(who, table, {"job": run.job_id}, compute_operation_file_span(run.span))
     if by != "node":
         found = _heated(lake, run)
         if found is not None:
@@ -232,8 +232,8 @@ def _rows(
             RankRow(
                 name=names[k],
                 members=int(members[k]),
-                bytes_per_s=round_line(mean),
-                highest_bytes_per_s=round_line(most_of) if members[k] > 1 else [],
+                bytes_per_s=round_rollup_line(mean),
+                highest_bytes_per_s=round_rollup_line(most_of) if members[k] > 1 else [],
                 read_bytes=round(read[k]),
                 write_bytes=round(written[k]),
             )

@@ -17,13 +17,13 @@ from fairlead.core.model.diagnosis import parse_findings
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.questions.answers import JobRow
 from fairlead.explain.questions.answers_pages import MyJob, MyJobs
-from fairlead.explain.questions.grades import grade_of
+from fairlead.explain.questions.grades import grade_lost_time
 from fairlead.explain.questions.jobs import list_jobs
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
     build_day_filter,
-    list_rows,
+    list_query_rows,
     query_lake,
     read_floats,
     read_integers,
@@ -31,9 +31,9 @@ from fairlead.explain.questions.lake_queries import (
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.redaction import redact_findings
-from fairlead.explain.questions.rollup_sums import RANK, round_line
+from fairlead.explain.questions.rollup_sums import RANK, round_rollup_line
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import lift_restrictions, narrow_lake_to_span, reach_of
+from fairlead.explain.questions.visibility import get_visible_reach, lift_visibility_limits, narrow_visibility_to_span
 
 POINTS = 40
 _SHORT_NS, _LONG_NS = 20 * MINUTE_NS, 2 * DAY_NS
@@ -84,10 +84,10 @@ def _told_apart(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> Tables:
     lives = [_life(row, now_ns) for row in rows if row.start_ns is not None]
     if not lives:
         return lake
-    reach = reach_of(lake, Span(min(one.from_ns for one in lives), max(one.to_ns for one in lives)))
+    reach = get_visible_reach(lake, Span(min(one.from_ns for one in lives), max(one.to_ns for one in lives)))
     if reach is None or any(row.job_id in reach.common for row in rows):
         return lake
-    return lift_restrictions(lake)
+    return lift_visibility_limits(lake)
 
 
 def _build_run_key(row: JobRow) -> Key:
@@ -100,7 +100,7 @@ def _shown(row: JobRow, spark: list[float | None], lost: float | None, found: _R
     return MyJob(
         job=row,
         spark=spark,
-        grade=grade_of(lost_s, row.start_ns, row.end_ns),
+        grade=grade_lost_time(lost_s, row.start_ns, row.end_ns),
         lost_s=lost_s,
         findings=found.count if found else 0,
         worst=found.title if found else None,
@@ -131,7 +131,7 @@ def _sparks(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> list[list[floa
         drawn = _drawn(lake, [(at, rows[at].job_id, lives[at]) for at in wanted[step]], step)
         for at in wanted[step]:
             if at in drawn:
-                lines[at] = round_line(drawn[at])
+                lines[at] = round_rollup_line(drawn[at])
             elif step != HOUR_NS:
                 wanted[INTERVALS[INTERVALS.index(step) + 1]].append(at)  # seconds are forgotten first
     return lines
@@ -218,7 +218,7 @@ def _lost(lake: Tables, rows: Sequence[JobRow]) -> dict[Key, float]:
         began=wide,
         numbers=words["numbers"],
     )
-    return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in list_rows(found)}
+    return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in list_query_rows(found)}
 
 
 def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> dict[Key, _RunFindings]:
@@ -228,9 +228,9 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     span, words = _ended(rows)
     wide = Span(span.from_ns - DAY_NS, max(span.to_ns, now_ns))
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
-    found = list_rows(
+    found = list_query_rows(
         query_lake(
-            narrow_lake_to_span(lake, wide),
+            narrow_visibility_to_span(lake, wide),
             "SELECT cluster, job_id, from_ns, cost_s, severity, detail,"
             f" CASE severity {rank} ELSE {len(SEVERITIES)} END AS place FROM finding"
             f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND"

@@ -11,16 +11,16 @@ from typing import Any
 
 from fairlead.core.model.tables import SIZE_BIN_EDGES
 from fairlead.explain.questions.answers_pages import JobRequests, RequestBin
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_rows, query_lake
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
 from fairlead.explain.questions.pages.operations import (
     DATA,
     METADATA,
     MOUNTED,
-    build_overlap_condition,
-    compute_file_span,
+    build_operation_condition,
+    compute_operation_file_span,
     find_operation_layer,
 )
-from fairlead.explain.questions.pages.run_window import RunSeen, run_seen
+from fairlead.explain.questions.pages.run_window import RunSeen, find_run_window
 from fairlead.explain.questions.question import Asking
 from fairlead.store.rollups import UPPER_INTERFACES
 
@@ -34,7 +34,7 @@ _METADATA_COUNTS = ("opens", "stats", "renames", "fsyncs", "fdatasyncs", "seeks"
 
 def describe_request_sizes(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> JobRequests:
     """Request sizes of a job. Raises UnknownNameError, UsageError, LakeError."""
-    run = run_seen(asking, name, asked, sight, now_ns)
+    run = find_run_window(asking, name, asked, sight, now_ns)
     if not run.alone:
         return JobRequests(job_id=run.job_id, bins=[], metadata={}, sequential_share=None, missing=list(run.missing))
     layer, _ = find_operation_layer(asking.lake, run.job_id, run.span)
@@ -49,10 +49,10 @@ def describe_request_sizes(asking: Asking, name: str, asked: Any, sight: Sight, 
 
 
 def _of_operations(lake: Tables, run: RunSeen, layer: str) -> JobRequests:
-    rows = f"job_id = $job AND {build_overlap_condition(run.span)} AND {MOUNTED[layer]}"
-    words, wide = {"job": run.job_id}, compute_file_span(run.span)
+    rows = f"job_id = $job AND {build_operation_condition(run.span)} AND {MOUNTED[layer]}"
+    words, wide = {"job": run.job_id}, compute_operation_file_span(run.span)
     binned = "CASE WHEN size IS NULL OR size < 0 THEN -2 WHEN size = 0 THEN -1 ELSE floor(log2(size))::BIGINT END"
-    found = list_rows(
+    found = list_query_rows(
         query_lake(
             lake,
             f"SELECT CASE WHEN {DATA} THEN {binned} ELSE -3 END AS place, op, TRY_CAST(sum(count) AS BIGINT) AS count,"
@@ -123,7 +123,7 @@ def _sequential(lake: Tables, rows: str, words: dict[str, Any], wide: Any, *, or
         words,
         within=wide,
     )
-    [row] = list_rows(found)
+    [row] = list_query_rows(found)
     return row["sequential"] / row["all_of"] if row["all_of"] else None
 
 
@@ -139,7 +139,7 @@ def _of_counters(lake: Tables, run: RunSeen) -> JobRequests | None:
         f"TRY_CAST(sum({name}) AS BIGINT) AS {name}"
         for name in (*_METADATA_COUNTS, "reads", "writes", "consec_reads", "consec_writes")
     )
-    [row] = list_rows(
+    [row] = list_query_rows(
         query_lake(
             lake,
             f"SELECT count(*) AS told, {lists}, {sums} FROM file_counters WHERE job_id = $job"

@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.explain.questions.job import TAIL_NS, compute_job_life, does_overlap
-from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_rows, query_lake
+from fairlead.explain.questions.job import TAIL_NS, compute_job_life, does_job_overlap
+from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.scheduler_jobs import COLUMNS, build_unknown_job_error, is_running, read_runs
+from fairlead.explain.questions.scheduler_jobs import (
+    COLUMNS,
+    build_unknown_job_error,
+    is_account_running,
+    read_run_accounts,
+)
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import is_job_visible, reach_of
+from fairlead.explain.questions.visibility import get_visible_reach, is_job_visible
 
 NOT_TOLD_APART = "counters: another user's job has the same number at that time, and they cannot be told apart"
 UNACCOUNTED = "account: the scheduler has not told of this job"
@@ -49,14 +54,14 @@ class RunSeen:
         return list(self.account["nodes"] or ())
 
 
-def run_seen(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> RunSeen:
+def find_run_window(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> RunSeen:
     """The latest run of this number that this reader may see (of `asked.cluster`, touching the span asked for). Raises
     UnknownNameError, also for one that is somebody else's."""
     lake = asking.lake
     asked_for = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
-    runs = read_runs(lake, name, asked.cluster or None)
+    runs = read_run_accounts(lake, name, asked.cluster or None)
     if asked_for is not None and len(runs) > 1:
-        runs = [run for run in runs if does_overlap(run, asked_for)] or runs
+        runs = [run for run in runs if does_job_overlap(run, asked_for)] or runs
     if not runs:
         if not sight.everything or asked.cluster:
             raise build_unknown_job_error(lake, name)
@@ -66,13 +71,13 @@ def run_seen(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -
         raise build_unknown_job_error(lake, name)
     account = mine[0]
     life = compute_job_life(account, now_ns, TAIL_NS if sight.everything else 0)
-    reach = reach_of(lake, life)
+    reach = get_visible_reach(lake, life)
     alone = reach is None or not reach.is_number_shared(name, account["start_ns"])
     return RunSeen(
         account=account,
         life=life,
         span=_within(asked_for, life),
-        running=is_running(account, now_ns),
+        running=is_account_running(account, now_ns),
         alone=alone,
         missing=[] if alone else [NOT_TOLD_APART],
     )
@@ -86,7 +91,7 @@ def _within(asked_for: Span | None, life: Span) -> Span:
 def _unaccounted(asking: Asking, name: str, asked_for: Span | None, now_ns: int) -> RunSeen:
     """A job only counters know: it lived while they named it."""
     look = (asked_for or Span(now_ns - _BACK_NS, now_ns)).align_to(HOUR_NS)
-    [row] = list_rows(
+    [row] = list_query_rows(
         query_lake(
             asking.lake,
             f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} "

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from fairlead.core.model.diagnosis import parse_incidents
 from fairlead.core.model.incident import Incident
-from fairlead.explain.questions.component_hosts import find_hosts
-from fairlead.explain.questions.coverage import PERIODS, find_gaps
+from fairlead.explain.questions.component_hosts import find_component_hosts
+from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.redaction import redact_incidents
 from fairlead.explain.questions.span import MINUTE_NS, Span
@@ -31,7 +31,7 @@ class Trouble:
     well: frozenset[str] = frozenset()
 
 
-def open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> list[Incident]:
+def list_open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> list[Incident]:
     """Incidents that are open at a moment (of one layer), the latest first."""
     chosen = " AND layer = $layer" if layer else ""
     found = query_lake(
@@ -43,17 +43,19 @@ def open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> l
     return redact_incidents(lake, parse_incidents(found), sight)
 
 
-def find_trouble(lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident]) -> Trouble:
+def find_component_trouble(
+    lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident]
+) -> Trouble:
     """What is known of these components of one kind at a moment."""
-    return find_troubles_by_kind(lake, {kind: names}, at_ns, incidents)[kind]
+    return find_component_troubles(lake, {kind: names}, at_ns, incidents)[kind]
 
 
-def find_troubles_by_kind(
+def find_component_troubles(
     lake: Tables, names: Mapping[str, Sequence[str]], at_ns: int, incidents: Sequence[Incident]
 ) -> dict[str, Trouble]:
     """What is known of components at a moment, by kind."""
     back = Span(at_ns - _HEARD_NS, at_ns + MINUTE_NS)
-    hosts = {kind: find_hosts(lake, kind, of, back) for kind, of in names.items()}
+    hosts = {kind: find_component_hosts(lake, kind, of, back) for kind, of in names.items()}
     silent, well = _machines(lake, sorted({one for of in hosts.values() for one in of.values()}), at_ns, back)
     return {
         kind: Trouble(
@@ -71,7 +73,7 @@ def _machines(lake: Tables, names: Sequence[str], at_ns: int, back: Span) -> tup
         return {}, set()
     silent = {
         gap.source: gap.why
-        for gap in find_gaps(lake, names, Span(at_ns - 1, at_ns + 1))
+        for gap in find_coverage_gaps(lake, names, Span(at_ns - 1, at_ns + 1))
         if gap.to_ns is None or gap.to_ns > at_ns
     }
     heard = query_lake(
@@ -84,7 +86,7 @@ def _machines(lake: Tables, names: Sequence[str], at_ns: int, back: Span) -> tup
     return silent, set(heard.column("node").to_pylist()) - silent.keys()
 
 
-def state_of(name: str, moved: float | None, trouble: Trouble) -> tuple[str, str | None, str]:
+def get_component_state(name: str, moved: float | None, trouble: Trouble) -> tuple[str, str | None, str]:
     """State, id of the open incident, and why: of a component that moved so much (None: nothing was counted)."""
     incident = trouble.incidents.get(name)
     if incident is not None:

@@ -13,9 +13,9 @@ import numpy as np
 from fairlead.core.errors import UsageError
 from fairlead.explain.questions.answers import Sums
 from fairlead.explain.questions.answers_pages import DayVolume, Volumes
-from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_rows, query_lake
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import VALUES, read_sums
+from fairlead.explain.questions.rollup_sums import VALUES, read_rollup_sums
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
 
@@ -87,6 +87,6 @@ def _read(lake: Tables, span: Span) -> dict[int, dict[str, Sums]]:
         within=span,
     )
     made: dict[int, dict[str, Sums]] = {}
-    for row in list_rows(found):
-        made.setdefault(row["number"] * DAY_NS, {})[row["layer"]] = read_sums(row)
+    for row in list_query_rows(found):
+        made.setdefault(row["number"] * DAY_NS, {})[row["layer"]] = read_rollup_sums(row)
     return made

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairlead.core.model.histogram_bins import OCTAVES_NS
 from fairlead.core.model.tables import PART_SOURCES
 from fairlead.core.model.units import format_duration
-from fairlead.explain.analysis.intervals import estimate_quantile_s
+from fairlead.explain.analysis.intervals import estimate_flow_quantile_s
 from fairlead.explain.questions.answers_pages import WaitClass, Waits
 from fairlead.explain.questions.components import list_component_names
 from fairlead.explain.questions.lake_queries import (
@@ -25,11 +25,11 @@ from fairlead.explain.questions.lake_queries import (
     UnknownNameError,
     build_day_filter,
     find_similar_names,
-    list_rows,
+    list_query_rows,
     query_lake,
 )
 from fairlead.explain.questions.pages.layers import LayerKind, find_layer
-from fairlead.explain.questions.question import Asking, resolve_live_span
+from fairlead.explain.questions.question import Asking, resolve_question_span
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
 MOST_ROWS = 400_000
@@ -50,7 +50,7 @@ Ints = NDArray[np.int64]
 def describe_waits(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Waits:  # noqa: ARG001
     """Queues and latencies of a layer. Raises UsageError, UnknownNameError, LakeError."""
     layer = find_layer(name)
-    span = resolve_live_span(asking, asked, "1h", now_ns)
+    span = resolve_question_span(asking, asked, "1h", now_ns)
     lake, component = asking.lake, asked.component
     if component:
         known = list_component_names(lake, layer.kind, now_ns, span)
@@ -92,7 +92,11 @@ def _where(layer: LayerKind, component: str, span: Span) -> tuple[str, dict[str,
     """Raw rows of the span (each of the interval that ends at its time) that count the whole once."""
     _, column = _RAW[layer.name]
     words: dict[str, object] = {}
-    parts = [f"ts_ns > {span.from_ns}", f"ts_ns <= {span.to_ns}", build_day_filter(Span(span.from_ns, span.to_ns + 1))]
+    parts = [
+        f"ts_ns > {span.from_ns}",
+        f"ts_ns <= {span.to_ns}",
+        build_day_filter(Span(span.from_ns, span.to_ns + 1)),
+    ]
     if component:
         parts.append(f'"{column}" = $component')
         words["component"] = component
@@ -119,7 +123,7 @@ def _readable(asking: Asking, layer: LayerKind, component: str, span: Span, now_
         within=span,
     )
     rows, first = 0, span.to_ns
-    for row in list_rows(found):
+    for row in list_query_rows(found):
         begin = max(span.from_ns, row["hour"] * HOUR_NS)
         if rows + row["n"] > MOST_ROWS:
             part = (MOST_ROWS - rows) / row["n"]
@@ -146,7 +150,7 @@ def _classes(lake: Tables, layer: LayerKind, component: str, span: Span) -> list
         for k in range(BINS)
     )
     counted = " AND ".join(f"{way}_ns_histogram IS NULL" for way in ways)
-    found = list_rows(
+    found = list_query_rows(
         query_lake(
             lake,
             f"SELECT {op_class} AS op_class, TRY_CAST(sum({requests}) AS BIGINT) AS requests, {sums} FROM {table}"
@@ -188,7 +192,7 @@ def _told(way: str, histogram: Ints) -> dict[str, Any]:
     values = histogram.astype(np.float64)
     shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
     quantiles = {
-        f"{way}_{name}_ns": round(float(estimate_quantile_s(values, OCTAVES_NS, share)) * 1e9, 1)
+        f"{way}_{name}_ns": round(float(estimate_flow_quantile_s(values, OCTAVES_NS, share)) * 1e9, 1)
         for name, share in shares.items()
     }
     return {way: histogram.tolist(), **quantiles}
@@ -206,7 +210,7 @@ def _queues(lake: Tables, layer: LayerKind, component: str, span: Span) -> tuple
     told = "wait_ns" if layer.name == "device" else "queue_len_max"
     value = f"sum(wait_ns)::DOUBLE / {step}" if layer.name == "device" else "max(queue_len_max)::DOUBLE"
     place = " + ".join(f"(queue > {edge})::INTEGER" for edge in QUEUE_BINS)
-    found = list_rows(
+    found = list_query_rows(
         query_lake(
             lake,
             f"SELECT {place} AS place, count(*) AS n, sum(queue) AS whole FROM"

@@ -15,10 +15,10 @@ import msgspec
 
 from fairlead.core.errors import FairleadError, LakeError, PluginError, UsageError
 from fairlead.core.safe_text import escape_undecodable_within
-from fairlead.explain.questions.catalog import answer_question, parse_parameters
+from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.warm_up import FIRST_ASKED, index_job_files
+from fairlead.explain.questions.warm_up import FIRST_ASKED, warm_up_job_files
 from fairlead.show.web.api.concurrency_limit import BusyError, Gate
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.identity import RefusedError
@@ -46,9 +46,11 @@ class Answering:
 
     def warm(self) -> None:
         """Asks once, in a thread, what is kept between questions."""
-        self._threads.submit(index_job_files, self._asking.lake)
+        self._threads.submit(warm_up_job_files, self._asking.lake)
         for question, name, words in FIRST_ASKED:
-            self._threads.submit(self._ask, question, name, parse_parameters(question, words), Sight(), self._clock())
+            self._threads.submit(
+                self._ask, question, name, parse_question_parameters(question, words), Sight(), self._clock()
+            )
 
     async def answer(
         self, question: str, name: str, asked: msgspec.Struct, sight: Sight, reader: str

@@ -23,7 +23,7 @@ import fairlead
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import UsageError
 from fairlead.core.safe_text import escape_undecodable_within
-from fairlead.explain.questions.catalog import format_parameters, list_questions, parse_parameters
+from fairlead.explain.questions.catalog import format_question_parameters, list_questions, parse_question_parameters
 from fairlead.explain.questions.question import Asking
 from fairlead.show.web.api import openapi
 from fairlead.show.web.api.answers import Answering
@@ -163,7 +163,7 @@ class _Api:
         async def asking() -> bytes:
             return (await self.answering.answer(question, name, asked, sight, f"live {question} {name}"))[0]
 
-        key = (question, name, tuple(sorted(format_parameters(asked).items())), sight, every_s)
+        key = (question, name, tuple(sorted(format_question_parameters(asked).items())), sight, every_s)
         return self._board.follow(request, person, key, asking, every_s)
 
     def _question(self, path: str) -> tuple[str, str]:
@@ -200,7 +200,7 @@ def _words(request: Request) -> dict[str, str]:
 
 def _asked(question: str, words: dict[str, str]) -> msgspec.Struct:
     try:
-        return parse_parameters(question, words)
+        return parse_question_parameters(question, words)
     except UsageError as error:
         raise RefusedError(400, error.what, error.remedy or "") from None
 

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.explain.questions.answers_diagnosis import Course, CourseLine, PhaseLine, Why
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line
-from fairlead.explain.questions.catalog import parse_parameters
+from fairlead.explain.questions.catalog import parse_question_parameters
 from fairlead.explain.questions.question import Asking, Name, Points, TimeParameters
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
@@ -108,7 +108,7 @@ def build_export_routes(asking: Asking, settings: ApiSettings, door: Door, clock
 
             async def ask(question: str, words: dict[str, str], answer: Any) -> Any:
                 found, _ = await answering.answer(
-                    question, name, parse_parameters(question, words), person.sight, f"export {person.key}"
+                    question, name, parse_question_parameters(question, words), person.sight, f"export {person.key}"
                 )
                 return msgspec.json.decode(found, type=answer)
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.explain.questions.lake_queries import Run, Sight, Tables
-from fairlead.explain.questions.scheduler_jobs import read_runs
+from fairlead.explain.questions.scheduler_jobs import read_run_accounts
 from fairlead.explain.questions.visibility import is_job_visible
 from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, require_scope
 from fairlead.show.web.people import accounts, audit, credentials
@@ -336,7 +336,7 @@ def _run_of(lake: Tables, asked: NewLink, sight: Sight) -> tuple[Run, str | None
     """The run that is meant, its user and project, when it may be seen."""
     if len(asked.job) > 256 or len(asked.cluster or "") > 256:
         return None
-    for one in read_runs(lake, asked.job, asked.cluster):
+    for one in read_run_accounts(lake, asked.job, asked.cluster):
         if asked.start_ns in (None, one["start_ns"]) and is_job_visible(one, sight):
             return Run(one["cluster"], one["job_id"], one["start_ns"]), one["user"], one["project"]
     return None
