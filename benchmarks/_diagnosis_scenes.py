@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, build_empty
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, build_empty_table
 from fairlead.kit.testing.machine.labelled import LabelledPlay, label_season
 from fairlead.kit.testing.machine.season import Season
 from fairlead.kit.testing.machine.views import View
@@ -83,7 +83,7 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
             around = Around(
                 loads=loads.filter(pa.array((ts >= window.from_ns) & (ts < window.to_ns))),
                 phases=own.filter(pa.array((begun < window.to_ns) & (ended > window.from_ns))),
-                summaries=build_empty(JOB_SUMMARY),
+                summaries=build_empty_table(JOB_SUMMARY),
                 jobs=play.seen.jobs.cast(JOBS.schema),
                 incidents=known,
                 peaks=dict(peaks) | known_peaks(one.season),

@@ -271,10 +271,10 @@ class Watch:
 
 def table_bytes(folder: Path, table: str) -> int:
     """Bytes of the active files of one table in all shards, from a lake's inventory."""
-    from fairlead.store.folder import open_place
     from fairlead.store.inventory import take_inventory
+    from fairlead.store.lake_folder import open_lake_folder
 
-    return sum(one.bytes for one in take_inventory(open_place(folder)).tables if one.table == table)
+    return sum(one.bytes for one in take_inventory(open_lake_folder(folder)).tables if one.table == table)
 
 
 def as_json(value: Any) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
-from fairlead.core.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, batch_of
+from fairlead.core.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, build_table_batch
 from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
 
@@ -33,7 +33,7 @@ def rollups(kind: str, layer: str, names: list[str], span: tuple[int, int], step
     starts = np.arange(span[0], span[1], step)
     n = len(starts) * len(names)
     load = rng.exponential(0.02, n) * 2.5e9 * step / S
-    return batch_of(
+    return build_table_batch(
         ROLLUP,
         {
             "ts_ns": np.tile(starts, len(names)),
@@ -67,7 +67,7 @@ def job_rollups(first: int, step: int, starts: np.ndarray, ends: np.ndarray, see
     parts += [(none, ["forwarder"], (job + k) % FORWARDERS, FORWARDER_NAMES, "forwarder", job) for k in range(2)]
     parts += [(none, ["target"], (job * 3 + k) % TARGETS, TARGET_NAMES, "target", job) for k in range(4)]
     batches = [
-        batch_of(
+        build_table_batch(
             ROLLUP,
             {
                 "ts_ns": ts,
@@ -100,7 +100,7 @@ def ops_rows(number: int, rows: int, start_ns: int, span_ns: int) -> pa.RecordBa
     start = np.sort(start_ns + rng.integers(0, span_ns, rows))
     took = rng.integers(2_000, 4_000_000, rows)
     node = rng.integers(0, 512, rows)
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
@@ -136,7 +136,7 @@ def judged(first: int, starts: np.ndarray, ends: np.ndarray, users: list[str], d
         "made_ns": ends,
         "analysis_version": np.ones(n, np.int64),
     }
-    summary = batch_of(
+    summary = build_table_batch(
         JOB_SUMMARY,
         who
         | {
@@ -161,7 +161,7 @@ def judged(first: int, starts: np.ndarray, ends: np.ndarray, users: list[str], d
         },
     )
     lost = np.where(rng.random(n) < 1 / 40, rng.exponential(300, n), 0.0)
-    phase = batch_of(
+    phase = build_table_batch(
         PHASE,
         who
         | {
@@ -237,7 +237,7 @@ def build(
             users = [f"u{k:03d}" for k in rng.integers(0, USERS, len(starts))]
             put(
                 f"jobs:{day}",
-                batch_of(
+                build_table_batch(
                     JOBS,
                     {
                         "cluster": ["tl"] * len(starts),
@@ -284,7 +284,7 @@ def build(
                 n = len(minutes) * len(hosts)
                 put(
                     f"health:{day}",
-                    batch_of(
+                    build_table_batch(
                         HEALTH,
                         {
                             "ts_ns": np.tile(minutes, len(hosts)),

@@ -21,13 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.compression.merger import Merger
-from fairlead.core.compression.runs import expand_runs, merge_runs
-from fairlead.core.model.tables import OPS, batch_of, build_word_column
+from fairlead.core.compression.operation_runs import expand_operation_runs, merge_operation_runs
+from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_column
 from fairlead.see.sources.darshan import DarshanSource
-from fairlead.see.sources.darshan.container import read_header
+from fairlead.see.sources.darshan.container import read_container_header
 from fairlead.see.sources.darshan.regions import LogFile
-from fairlead.store.part_files import write_parts
-from fairlead.store.tables import compute_days
+from fairlead.store.part_files import write_part_files
+from fairlead.store.stored_tables import compute_days
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -65,9 +65,9 @@ def synthetic(operations: int, offsets: str, *, interleaved: bool) -> pa.RecordB
         by_time = np.argsort(columns["start_ns"], kind="stable")
         columns = {name: values[by_time] for name, values in columns.items()}
     rows = len(rank)
-    words = {name: build_word_column(name, rows) for name in ("node", "job_id", "interface", "fs", "op")}
+    words = {name: build_table_word_column(name, rows) for name in ("node", "job_id", "interface", "fs", "op")}
     sizes = {"size": np.full(rows, 4096), "count": np.ones(rows, np.int64)}
-    return batch_of(OPS, columns | words | sizes)
+    return build_table_batch(OPS, columns | words | sizes)
 
 
 def best(action: Callable[[], object], repeats: int) -> float:
@@ -97,7 +97,7 @@ def read(log: Path) -> tuple[pa.Table | None, int]:
     if not batches:
         return None, 0
     with log.open("rb") as file:
-        modules = read_header(LogFile(file.fileno(), log.stat().st_size, str(log))).modules
+        modules = read_container_header(LogFile(file.fileno(), log.stat().st_size, str(log))).modules
     traced = sum(module.compressed_bytes for module in modules if module.name.startswith("DXT"))
     return pa.Table.from_batches(batches), traced
 
@@ -105,7 +105,7 @@ def read(log: Path) -> tuple[pa.Table | None, int]:
 def lake_bytes(runs: pa.Table) -> int:
     """Bytes of the Parquet files the lake writes for these rows, footers included."""
     with tempfile.TemporaryDirectory() as folder:
-        return sum(part.size for part in write_parts(Path(folder), OPS, runs, compute_days(runs, OPS, None)))
+        return sum(part.size for part in write_part_files(Path(folder), OPS, runs, compute_days(runs, OPS, None)))
 
 
 def cases(real: pa.Table | None, operations: int) -> Iterator[tuple[str, pa.Table]]:
@@ -128,7 +128,7 @@ def speed(real: pa.Table | None, *, quick: bool) -> tuple[Table, dict[str, objec
     for name, ops in cases(real, 1 << 20 if quick else 1 << 22):
         batches = ops.to_batches(max_chunksize=BATCH)
         repeats = 2 if quick else 5
-        at_once = best(lambda batches=batches: [merge_runs(batch) for batch in batches], repeats)
+        at_once = best(lambda batches=batches: [merge_operation_runs(batch) for batch in batches], repeats)
         stream = best(lambda ops=ops: streamed(ops), repeats)
         rates = [len(ops) / seconds / 1e6 for seconds in (at_once, stream)]
         runs = len(streamed(ops))
@@ -146,8 +146,8 @@ def sizes(logs: list[tuple[str, pa.Table, int]]) -> tuple[Table, dict[str, objec
     rows = [*logs, ("all of them, in one lake", everything, sum(traced for _, _, traced in logs))]
     figures: dict[str, object] = {}
     for name, ops, traced in rows:
-        runs, exact = merge_runs(ops, by_time=True), merge_runs(ops, by_time=True, exact_times=True)
-        assert len(expand_runs(exact)) == len(ops)
+        runs, exact = merge_operation_runs(ops, by_time=True), merge_operation_runs(ops, by_time=True, exact_times=True)
+        assert len(expand_operation_runs(exact)) == len(ops)
         each = [size / len(ops) for size in (traced, lake_bytes(runs), lake_bytes(exact), lake_bytes(ops))]
         last = name == rows[-1][0]
         table.add_row(

@@ -20,7 +20,7 @@ import pyarrow as pa
 from _history import append
 
 from fairlead.core import clock
-from fairlead.core.model.tables import HEALTH, JOBS, ROLLUP, batch_of
+from fairlead.core.model.tables import HEALTH, JOBS, ROLLUP, build_table_batch
 from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
 from fairlead.store.lake import Lake
 
@@ -128,11 +128,13 @@ def fill(lake: Lake, seconds: int) -> dict[str, int]:
     fine = columns(rollup)
     with lake.writer("main") as writer:
         batch = writer.batch("benchmark")
-        batch.add(batch_of(JOBS, columns(rows)))
-        batch.add(batch_of(HEALTH, columns(health)))
+        batch.add(build_table_batch(JOBS, columns(rows)))
+        batch.add(build_table_batch(HEALTH, columns(health)))
         for interval in (1, 60, 3600):
             begins = np.asarray(fine["ts_ns"]) // (interval * S) * (interval * S)
-            batch.add(batch_of(ROLLUP, {**fine, "ts_ns": begins, "interval_ns": np.full(len(begins), interval * S)}))
+            batch.add(
+                build_table_batch(ROLLUP, {**fine, "ts_ns": begins, "interval_ns": np.full(len(begins), interval * S)})
+            )
         batch.commit()
         writer.flush()
     return ends

@@ -22,7 +22,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 from fairlead.store.compaction import compact_tables
 from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
@@ -45,7 +45,7 @@ def rows_of(number: int, rows: int) -> pa.RecordBatch:
         "interface": _word(np.zeros(rows, np.int32), ["POSIX"]),
         "op": _word(rng.integers(0, 2, rows, dtype=np.int32), ["read", "write"]),
     }
-    return batch_of(
+    return build_table_batch(
         OPS,
         words
         | {

@@ -30,8 +30,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, compute_checksum
-from fairlead.core.batches.rows import decode_body
+from fairlead.core.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, compute_encoding_checksum
+from fairlead.core.batches.rows import decode_batch_rows
 from fairlead.core.clock import now_ns
 from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
@@ -55,8 +55,8 @@ def measured(logs: Path) -> tuple[np.ndarray, np.ndarray]:
     from fairlead.see.sources import inputs
 
     took, idle = [], []
-    files, _ = inputs.discover_files([logs])
-    for job in inputs.group_files(files):
+    files, _ = inputs.discover_input_files([logs])
+    for job in inputs.group_input_files(files):
         for path in job.files:
             tables = [
                 b for b in job.source.read(path) if isinstance(b, pa.RecordBatch) and "start_ns" in b.schema.names
@@ -125,7 +125,7 @@ def batch(node: int, seq: int, begin_ns: int, took: np.ndarray, idle: np.ndarray
         "job": None,
         "columns": [[name, kind, len(section)] for name, kind, section in columns],
         "raw_bytes": len(raw),
-        "checksum": compute_checksum(payload),
+        "checksum": compute_encoding_checksum(payload),
     }
     text = json.dumps(about, separators=(",", ":")).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload, int(count.sum()), last
@@ -201,7 +201,7 @@ class Sender(threading.Thread):
             if self.rows_per_s:
                 time.sleep(max(0.0, begun + self.rows / self.rows_per_s - time.perf_counter()))
             started = time.perf_counter()
-            found = decode_body(body)
+            found = decode_batch_rows(body)
             taken, known = self.writer.take_batches(body, found)
             self.acknowledged.append((time.perf_counter() - started) * 1e3)
             assert (taken, known) == (len(found), 0)
@@ -287,7 +287,7 @@ def lake_bytes(lake: Lake) -> dict[str, int]:
 
 def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     """50,000 rows a second into the filled lake, carried over and looked after, while another process asks."""
-    from fairlead.store.maintenance import maintain_lake
+    from fairlead.store.maintenance import run_lake_maintenance
 
     lake = Lake.open(folder / "lake")
     writer = lake.writer(derive=derive_of(plan["derive"]))
@@ -303,7 +303,7 @@ def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     def look_after() -> None:
         while not asking.wait(20):
             started = time.perf_counter()
-            maintain_lake(lake, writer)
+            run_lake_maintenance(lake, writer)
             took.append(time.perf_counter() - started)
 
     tidier = threading.Thread(target=look_after)

@@ -31,7 +31,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.batches.decoding import split_headers
+from fairlead.core.batches.decoding import decode_body_headers
 from fairlead.core.batches.encoding import PREFIX
 from fairlead.core.clock import now_ns
 
@@ -121,12 +121,12 @@ def through(
 
 def carried_over(path: Path) -> Any:
     """The lake of a server that has ended, what waited in its log carried to the tables as the server does."""
-    from fairlead.core.compression.nodes import merge_nodes
+    from fairlead.core.compression.node_groups import merge_node_groups
     from fairlead.store.lake import Lake
     from fairlead.store.rollups import derive_rollups
 
     lake = Lake.open(path)
-    lake.writer("main", wait_s=60, derive=derive_rollups, regroup=merge_nodes).close()
+    lake.writer("main", wait_s=60, derive=derive_rollups, regroup=merge_node_groups).close()
     return lake
 
 
@@ -148,7 +148,7 @@ def bodies_for(folder: Path, rows: int) -> tuple[Path, list[int]]:
 def renumbered(body: bytes, more: int) -> bytes:
     """The batches of a body with numbers that are `more` higher."""
     parts = []
-    for _, begin, end in split_headers(body, "the bench"):
+    for _, begin, end in decode_body_headers(body, "the bench"):
         magic, header_bytes, payload_bytes, _ = PREFIX.unpack_from(body, begin)
         first = begin + PREFIX.size + header_bytes
         about = json.loads(body[begin + PREFIX.size : first])

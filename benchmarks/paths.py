@@ -16,7 +16,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policy_registry import path_policy
 
@@ -28,7 +28,7 @@ POLICIES = ("static-map", "dfra", "aiot", "best-bandwidth+greedy-clairvoyant", "
 
 def layer(kind: str, bandwidth: float, rng: np.random.Generator) -> Layer:
     """A layer in use: a tenth is sick, loads and jobs are drawn."""
-    made = build_layer(kind, tuple(f"{kind}{place}" for place in range(COMPONENTS)), bandwidth, mdops=20_000.0)
+    made = build_site_layer(kind, tuple(f"{kind}{place}" for place in range(COMPONENTS)), bandwidth, mdops=20_000.0)
     return replace(
         made,
         load=rng.uniform(0, 1, COMPONENTS),
@@ -48,7 +48,7 @@ def main() -> int:
         forwarders=layer("fwd", 2.5e9, rng),
         targets=layer("ost", 1e9, rng),
         cores=1e6,
-        servers=build_layer("oss", tuple(f"oss{place}" for place in range(COMPONENTS // 4)), 4e9),
+        servers=build_site_layer("oss", tuple(f"oss{place}" for place in range(COMPONENTS // 4)), 4e9),
         server_of=np.arange(COMPONENTS) // 4,
         default_forwarder=np.arange(COMPONENTS * 40) // 40,
     )

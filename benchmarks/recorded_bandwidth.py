@@ -119,13 +119,13 @@ def application(load: str, phase: str, folder: Path, seconds: float, job: str) -
 
 def recorded(spool: Path, job: str, op: str) -> float:
     """The same from the records of the mounts: runs of `ops` of one job, spooled files taken into a lake."""
-    from fairlead.see.ingest import find_traces, ingest_jobs
+    from fairlead.see.ingest import find_ingest_traces, ingest_jobs
     from fairlead.store.lake import Lake
 
     folder = Path(tempfile.mkdtemp(prefix="fairlead-bandwidth-lake-"))
     try:
         lake = Lake.open(folder / "lake", create=True)
-        jobs, _ = find_traces([spool])
+        jobs, _ = find_ingest_traces([spool])
         with lake.writer() as writer:
             outcomes = list(ingest_jobs(writer, jobs))
             assert all(one.state == "added" for one in outcomes), outcomes

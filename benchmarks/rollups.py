@@ -16,7 +16,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.model.tables import OPS, batch_of, build_word_column
+from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_column
 from fairlead.store.rollups import derive_rollups
 
 EPOCH = 1_700_000_000_000_000_000
@@ -39,7 +39,7 @@ def runs(rows: int, nodes: int, longest_ns: int) -> pa.Table:
     )
     return pa.Table.from_batches(
         [
-            batch_of(
+            build_table_batch(
                 OPS,
                 {
                     "start_ns": start,
@@ -47,8 +47,8 @@ def runs(rows: int, nodes: int, longest_ns: int) -> pa.Table:
                     "busy_ns": took,
                     "node": words(node, "cn"),
                     "job_id": words(node // 32, "job"),
-                    "interface": build_word_column("POSIX", rows),
-                    "fs": build_word_column("/scratch", rows),
+                    "interface": build_table_word_column("POSIX", rows),
+                    "fs": build_table_word_column("/scratch", rows),
                     "op": op,
                     "size": rng.integers(1, 1 << 22, rows),
                     "count": rng.integers(1, 20, rows),

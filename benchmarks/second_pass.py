@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.compression.nodes import merge_nodes, split_nodes
-from fairlead.core.compression.runs import merge_runs
-from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, batch_of, build_word_column
+from fairlead.core.compression.node_groups import merge_node_groups, split_node_groups
+from fairlead.core.compression.operation_runs import merge_operation_runs
+from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, build_table_batch, build_table_word_column
 from fairlead.see.sources.darshan import DarshanSource
-from fairlead.store.part_files import write_parts
-from fairlead.store.tables import compute_days
+from fairlead.store.part_files import write_part_files
+from fairlead.store.stored_tables import compute_days
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -101,7 +101,7 @@ def table(nodes: int, parts: list[dict[str, object]]) -> pa.Table:
         made.append(
             pa.Table.from_batches(
                 [
-                    batch_of(
+                    build_table_batch(
                         OPS,
                         {
                             "start_ns": start.ravel(),
@@ -111,11 +111,11 @@ def table(nodes: int, parts: list[dict[str, object]]) -> pa.Table:
                                 pa.array((rank // PER_NODE).astype(np.int32)),
                                 pa.array([f"cn{k:05d}" for k in range(nodes)]),
                             ),
-                            "job_id": build_word_column("1001", rows),
+                            "job_id": build_table_word_column("1001", rows),
                             "rank": rank.astype(np.int32),
-                            "interface": build_word_column("POSIX", rows),
-                            "fs": build_word_column("/scratch", rows),
-                            "op": build_word_column(str(part["op"]), rows),
+                            "interface": build_table_word_column("POSIX", rows),
+                            "fs": build_table_word_column("/scratch", rows),
+                            "op": build_table_word_column(str(part["op"]), rows),
                             "file_id": wide(part["file"]),
                             "handle": wide(part["file"]) % 1000,
                             **({"offset": wide(part["offset"]), "size": wide(part["size"])} if sized else {}),
@@ -241,7 +241,7 @@ def stored(spec: TableSpec, rows: pa.Table) -> int:
     if not rows.num_rows:
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        return sum(part.size for part in write_parts(Path(folder), spec, rows, compute_days(rows, spec, None)))
+        return sum(part.size for part in write_part_files(Path(folder), spec, rows, compute_days(rows, spec, None)))
 
 
 def same(left: pa.Table, right: pa.Table) -> bool:
@@ -262,11 +262,11 @@ def same(left: pa.Table, right: pa.Table) -> bool:
 
 def measured(ops: pa.Table) -> dict[str, float]:
     """Figures of one case."""
-    runs = merge_runs(ops)
+    runs = merge_operation_runs(ops)
     begin = time.process_time()
-    rest, groups = merge_nodes(runs)
+    rest, groups = merge_node_groups(runs)
     seconds = time.process_time() - begin
-    assert same(pa.concat_tables([rest, split_nodes(groups)]), runs), "rows were lost"
+    assert same(pa.concat_tables([rest, split_node_groups(groups)]), runs), "rows were lost"
     sizes = [stored(OPS, ops), stored(OPS, runs), stored(OPS, rest) + stored(OP_GROUPS, groups)]
     rows = [ops.num_rows, runs.num_rows, rest.num_rows + groups.num_rows]
     return {
@@ -291,7 +291,7 @@ def main() -> int:
     arguments = parser.parse_args()
     nodes = 64 if arguments.quick else 512
     times = Times(seed=1)
-    merge_nodes(patterns(8, 1)["collective"](times))  # warm
+    merge_node_groups(patterns(8, 1)["collective"](times))  # warm
     shown = Table(
         title=f"second pass, {nodes} nodes x {PER_NODE} ranks, times from {times.source}", title_justify="left"
     )

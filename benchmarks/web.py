@@ -32,9 +32,9 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.core.access.tokens import OPERATOR, Claims, issue_token, read_key
-from fairlead.store.folder import open_place
+from fairlead.core.access.tokens import OPERATOR, Claims, issue_token, read_token_key
 from fairlead.store.inventory import take_inventory
+from fairlead.store.lake_folder import open_lake_folder
 
 P95_MS, P99_MS = 200.0, 1000.0
 VIEW_S, VIEW_BYTES, ZOOM_MS = 1.5, 1_000_000, 100.0
@@ -283,7 +283,7 @@ def running(lake: Path, rate: int) -> Iterator[tuple[Server, str, Callable[[int]
             while not line.exists() and time.monotonic() < until:
                 time.sleep(0.1)
         address = json.loads((lake.parent / "addresses.json").read_text())["api"][0].removeprefix("tcp:")
-        key = read_key(lake.parent / "server.key")
+        key = read_token_key(lake.parent / "server.key")
 
         def token(number: int) -> str:
             return issue_token(key, Claims(expires_s=int(time.time()) + 86400, role=OPERATOR, user=f"operator{number}"))
@@ -327,8 +327,8 @@ def main() -> None:
         if not (root / "lake.toml").is_file():
             root.parent.mkdir(parents=True, exist_ok=True)
             figures |= build(root, records, days, time.time_ns(), job_days=job_days, found=True)
-        figures["rows"] = sum(t.rows + t.waiting_rows for t in take_inventory(open_place(root)).tables)
-        figures["jobs"] = sum(t.rows for t in take_inventory(open_place(root)).tables if t.table == "jobs")
+        figures["rows"] = sum(t.rows + t.waiting_rows for t in take_inventory(open_lake_folder(root)).tables)
+        figures["jobs"] = sum(t.rows for t in take_inventory(open_lake_folder(root)).tables if t.table == "jobs")
         with running(root, options.rate) as (up, api, token):
             site = Site(api, token(0), up, days, job_days, token)
             if "calls" in options.only:

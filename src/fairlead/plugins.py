@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead.core.extensions import load_object
+from fairlead.core.extensions import load_extension_object
 
 if TYPE_CHECKING:
     from fairlead.core.errors import CorruptInputError, FairleadError, InputError, UsageError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairlead.core.model.missing import Missing
     from fairlead.core.model.site import Layer
     from fairlead.core.model.tables import TABLES
-    from fairlead.core.model.tables import batch_of as build_batch
+    from fairlead.core.model.tables import build_table_batch as build_batch
     from fairlead.decide.policies.allocation.contract import NONE as NO_RESOURCE
     from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Running
     from fairlead.decide.policies.next_run.contract import Predictor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.span import Span
     from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading, Service
     from fairlead.see.sources.base import Item, JoinableSource, LayeredSource, Origin, SeriesSource, Source
-    from fairlead.see.sources.line_blocks import Block, list_end_gaps, read_line_blocks
+    from fairlead.see.sources.line_blocks import Block, list_block_end_gaps, read_line_blocks
     from fairlead.show.web.site_pages import Ask, Page, Table, Text
     from fairlead.steer.fs.trees.base import FileTree
 
@@ -77,7 +77,7 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "build_batch",
-    "list_end_gaps",
+    "list_block_end_gaps",
     "read_line_blocks",
 ]
 _PLACES = {
@@ -89,9 +89,9 @@ _PLACES = {
     "Item": "fairlead.see.sources.base:Item",
     "Block": "fairlead.see.sources.line_blocks:Block",
     "read_line_blocks": "fairlead.see.sources.line_blocks:read_line_blocks",
-    "list_end_gaps": "fairlead.see.sources.line_blocks:list_end_gaps",
+    "list_end_gaps": "fairlead.see.sources.line_blocks:list_block_end_gaps",
     "TABLES": "fairlead.core.model.tables:TABLES",
-    "build_batch": "fairlead.core.model.tables:batch_of",
+    "build_batch": "fairlead.core.model.tables:build_table_batch",
     "Job": "fairlead.core.model.job:Job",
     "Missing": "fairlead.core.model.missing:Missing",
     "FairleadError": "fairlead.core.errors:FairleadError",
@@ -133,7 +133,7 @@ _PLACES = {
 def __getattr__(name: str) -> object:
     if name not in _PLACES:
         raise AttributeError(f"module 'fairlead.plugins' has no attribute {name!r}")
-    found = globals()[name] = load_object(_PLACES[name])
+    found = globals()[name] = load_extension_object(_PLACES[name])
     return found
 
 

@@ -237,7 +237,7 @@ def test_a_terminal_without_these_signs_gets_plain_ones(lake: Path) -> None:
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake in which two jobs move data now, one more than the other; and a target."""
-    from fairlead.core.model.tables import ROLLUP, batch_of
+    from fairlead.core.model.tables import ROLLUP, build_table_batch
     from questions_site import MIB, accounts, put
 
     now = time.time_ns() // S * S
@@ -247,7 +247,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def moving(kind: str, name: str, layer: str, size: int) -> object:
         n = len(seconds)
-        return batch_of(
+        return build_table_batch(
             ROLLUP,
             {
                 "ts_ns": seconds,

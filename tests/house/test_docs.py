@@ -17,7 +17,7 @@ import pytest
 from fairlead.cli.main import COMMANDS, cli
 from fairlead.core import errors
 from fairlead.core.model.tables import TABLES
-from fairlead.see.sources.registry import SOURCES
+from fairlead.see.sources.registered_sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -17,7 +17,7 @@ from fairlead import plugins
 from fairlead.cli.main import COMMANDS
 from fairlead.core.errors import PluginError, SourceDefectError
 from fairlead.core.extensions import KINDS, find_extensions
-from fairlead.core.model.tables import TABLES, batch_of
+from fairlead.core.model.tables import TABLES, build_table_batch
 from fairlead.decide.policies.allocation.contract import Applications, Running, build_pool
 from fairlead.decide.policy_registry import find_policy, list_policies
 from fairlead.explain.questions.catalog import QUESTIONS, answer_question, list_questions, parse_question_parameters
@@ -26,10 +26,10 @@ from fairlead.explain.questions.question import Asking
 from fairlead.explain.rules.rule_set import load_rule_set
 from fairlead.run.doctor import plugins as doctor_plugins
 from fairlead.run.doctor.machine import Machine
-from fairlead.see.agent.probe_table import make_probes
-from fairlead.see.agent.probe_thread import FAILING, OK, run_probe
+from fairlead.see.agent.probe_names import make_named_probes
+from fairlead.see.agent.probe_thread import FAILING, OK, run_probe_in_thread
 from fairlead.see.agent.settings import ProbeSettings, SettingError
-from fairlead.see.ingest import find_traces, ingest_jobs
+from fairlead.see.ingest import find_ingest_traces, ingest_jobs
 from fairlead.see.sources import inputs
 from fairlead.show.web.identity import RefusedError
 from fairlead.show.web.site_pages import MAX_ROWS, Page, Table, Text, draw_page, load_pages, render_page
@@ -104,7 +104,7 @@ def test_the_one_import_loads_nothing() -> None:
 @pytest.mark.parametrize("installed", ["source"], indirect=True)
 def test_the_example_source_feeds_a_lake(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(SCRATCH, encoding="utf-8")
-    jobs, failed = find_traces([tmp_path / "a.txt"])
+    jobs, failed = find_ingest_traces([tmp_path / "a.txt"])
     assert not failed
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer() as writer:
@@ -128,7 +128,7 @@ def test_a_faulty_source_ends_its_file_not_the_run(installed: Path, tmp_path: Pa
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"BROKEN")
     good = ROOT / "examples" / "logs" / "small_512b_nn_4.darshan"
-    jobs, _ = find_traces([tmp_path / "in" / "a", good])
+    jobs, _ = find_ingest_traces([tmp_path / "in" / "a", good])
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer() as writer:
         outcomes = {outcome.source: outcome for outcome in ingest_jobs(writer, jobs)}
@@ -141,7 +141,7 @@ def test_a_faulty_source_ends_its_file_not_the_run(installed: Path, tmp_path: Pa
     assert error.what.endswith("the file is left out")
     failures: list[inputs.Failure] = []
     for job in jobs:
-        list(inputs.read_job(job, failures))
+        list(inputs.read_job_inputs(job, failures))
     assert [failure.path.name for failure in failures] == ["a"]
 
 
@@ -149,7 +149,7 @@ def test_a_source_that_cannot_look_at_a_file_spoils_no_other_source(installed: P
     _install(installed, "fairlead.sources", "broken", "Broken", BROKEN_SOURCE.format(accepts="1 / 0", read="yield"))
     (tmp_path / "a").write_bytes(b"BROKEN")
     good = ROOT / "examples" / "logs" / "small_512b_nn_4.darshan"
-    files, failures = inputs.discover_files([tmp_path / "a", good])
+    files, failures = inputs.discover_input_files([tmp_path / "a", good])
     assert [file.path for file in files] == [good]
     assert "ZeroDivisionError" in str(failures[0].error)
 
@@ -161,7 +161,7 @@ def test_a_source_that_cannot_be_imported_is_named_once(installed: Path, tmp_pat
         (tmp_path / "in" / name).write_bytes(b"what is this")
     shutil_log = ROOT / "examples" / "logs" / "small_512b_nn_4.darshan"
     (tmp_path / "in" / "c.darshan").write_bytes(shutil_log.read_bytes())
-    files, failures = inputs.discover_files([tmp_path / "in"])
+    files, failures = inputs.discover_input_files([tmp_path / "in"])
     assert [file.path.name for file in files] == ["c.darshan"]
     assert len(failures) == 1
     assert "ModuleNotFoundError" in str(failures[0].error)
@@ -212,8 +212,8 @@ def test_the_example_probe_is_run_by_the_agent(installed: Path, tmp_path: Path, 
     file = installed / "site_zram.py"
     file.chmod(0o644)
     options = (("file", str(file)),) if by_file else ()
-    ((name, probe),) = make_probes(["zram"], str(tmp_path), "n1", [("zram", ProbeSettings(options=options))])
-    outcome = run_probe(name, probe, lambda: 0, lambda: 0)
+    ((name, probe),) = make_named_probes(["zram"], str(tmp_path), "n1", [("zram", ProbeSettings(options=options))])
+    outcome = run_probe_in_thread(name, probe, lambda: 0, lambda: 0)
     assert (name, outcome.state, probe.period_s) == ("zram", OK, 10.0)
     assert outcome.found is not None
     assert outcome.found.readings[0].rows == {("n1", "zram0", "zram"): [4, 4096, 2, 8192]}
@@ -248,9 +248,9 @@ def _run_file(folder: Path, text: str) -> object:
     file.chmod(0o644)
     folder.chmod(0o755)
     section = ("mine", ProbeSettings(options=(("file", str(file)),)))
-    made = make_probes(["disks"], str(folder), "n1", [section])
+    made = make_named_probes(["disks"], str(folder), "n1", [section])
     assert [name for name, _ in made] == ["disks", "mine"]
-    return run_probe("mine", dict(made)["mine"], lambda: 0, lambda: 0)
+    return run_probe_in_thread("mine", dict(made)["mine"], lambda: 0, lambda: 0)
 
 
 def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
         if why != "not a regular file":
             file.chmod(mode)
         with pytest.raises(SettingError, match=why):
-            make_probes([], "/", "n1", [("mine", ProbeSettings(options=(("file", path),)))])
+            make_named_probes([], "/", "n1", [("mine", ProbeSettings(options=(("file", path),)))])
 
 
 # Policies
@@ -331,7 +331,7 @@ def test_faulty_rules_of_a_package_are_left_out(installed: Path, caplog: pytest.
 
 def _lake(tmp_path: Path) -> Lake:
     lake = Lake.open(tmp_path / "lake", create=True)
-    jobs = batch_of(
+    jobs = build_table_batch(
         TABLES["jobs"],
         {
             "job_id": ["1", "2"],

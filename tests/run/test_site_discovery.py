@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fairlead.cli.main import Commands
 from fairlead.cli.site import site as command
 from fairlead.core.errors import ConfigError, UsageError
-from fairlead.core.model.site_file import build_mapping, check_site, parse_site
+from fairlead.core.model.site_file import build_site_file_mapping, check_site_file, parse_site_file
 from fairlead.kit.testing.machine import play_small_machine
 from fairlead.run.site_discovery import discover_site
 from fairlead.run.site_text import format_site_text
@@ -51,9 +51,9 @@ def machine_root(tmp_path: Path) -> Path:
 def test_a_node_with_slurm_and_lustre_tells_its_site(tmp_path: Path) -> None:
     found = discover_site(machine_root(tmp_path), answer)
     text = format_site_text(found.site, found.remarks)
-    site = parse_site(text)
+    site = parse_site_file(text)
     assert site == found.site
-    assert check_site(site, expand_hostlist) == []
+    assert check_site_file(site, expand_hostlist) == []
     assert site.name == "ember"
     assert {(some.nodes, some.cores) for some in site.nodes} == {("c[001-003]", 64), ("big1", 128)}
     lustre, nfs = site.file_systems
@@ -64,14 +64,14 @@ def test_a_node_with_slurm_and_lustre_tells_its_site(tmp_path: Path) -> None:
     }
     assert (nfs.kind, nfs.mount) == ("nfs", "/home")
     assert "the server of lfs01-OST0002 is not known" in text
-    mapped = {(r["kind"], r["a"], r["b"]) for r in build_mapping(site, expand_hostlist).to_pylist()}
+    mapped = {(r["kind"], r["a"], r["b"]) for r in build_site_file_mapping(site, expand_hostlist).to_pylist()}
     assert ("nid→node", "10.1.0.5@o2ib", "oss1") in mapped
 
 
 def test_what_is_not_there_stands_in_the_file_as_a_comment(tmp_path: Path) -> None:
     found = discover_site(tmp_path, nothing)
     text = format_site_text(found.site, found.remarks)
-    assert parse_site(text).layers == ("client", "target")
+    assert parse_site_file(text).layers == ("client", "target")
     for remark in ("no Slurm commands", "no parallel file system", "no lake was asked", "no node was found"):
         assert f"# Not found out: {remark}" in text
 
@@ -85,13 +85,19 @@ def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> Non
             batch.add(table)
         batch.commit()
     found = discover_site(tmp_path, nothing, lake)
-    site = parse_site(format_site_text(found.site, found.remarks))
+    site = parse_site_file(format_site_text(found.site, found.remarks))
     assert site.layers == ("client", "forwarder", "target")
     assert [some.nodes for some in site.forwarders] == ["fwd[000-003]"]
-    routed = {r["a"]: r["b"] for r in build_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "node_forwarder"}
+    routed = {
+        r["a"]: r["b"]
+        for r in build_site_file_mapping(site, expand_hostlist).to_pylist()
+        if r["kind"] == "node_forwarder"
+    }
     told = {r["a"]: r["b"] for r in play.tables()["mapping"].to_pylist() if r["kind"] == "node_forwarder"}
     assert routed == told
-    targets = {r["a"] for r in build_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "target→server"}
+    targets = {
+        r["a"] for r in build_site_file_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "target→server"
+    }
     assert {f"scratch-OST000{k}" for k in range(8)} <= targets
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.core import clock
-from fairlead.core.compression.runs import expand_runs
-from fairlead.core.model.tables import OPS, find_table
+from fairlead.core.compression.operation_runs import expand_operation_runs
+from fairlead.core.model.tables import OPS, find_table_spec
 from fairlead.see import ingest as intake
-from fairlead.see.sources import registry
+from fairlead.see.sources import registered_sources
 from fairlead.store import batch_writer
 from fairlead.store.lake import Lake
 
@@ -66,11 +66,13 @@ def test_the_lake_gives_back_every_operation(run: Run, fixtures: Path, tmp_path:
     assert run("ingest", log)[0] == 0
     assert run("lake", "compact")[0] == 0
     told = [
-        b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and find_table(b.schema) is OPS
+        b
+        for b in registered_sources.load_registered_source("darshan").read(log)
+        if hasattr(b, "schema") and find_table_spec(b.schema) is OPS
     ]
-    stored = expand_runs(_lake(tmp_path).read("ops"))
+    stored = expand_operation_runs(_lake(tmp_path).read("ops"))
     columns = ["interface", "op", "rank", "file_id", "offset", "size"]
-    original = sorted(row for b in told for row in _tuples(expand_runs(b), columns))
+    original = sorted(row for b in told for row in _tuples(expand_operation_runs(b), columns))
     assert sorted(_tuples(stored, columns)) == original
     assert len(original) > 100
 
@@ -93,11 +95,13 @@ def test_exact_times_are_kept_when_asked_for(run: Run, fixtures: Path, tmp_path:
     log = fixtures / "darshan" / "n1_strided_64k_8.darshan"
     assert run("ingest", log, "--exact-times")[0] == 0
     told = [
-        b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and find_table(b.schema) is OPS
+        b
+        for b in registered_sources.load_registered_source("darshan").read(log)
+        if hasattr(b, "schema") and find_table_spec(b.schema) is OPS
     ]
     columns = ["start_ns", "end_ns", "rank", "offset"]
     original = sorted(row for b in told for row in _tuples(b, columns))
-    assert sorted(_tuples(expand_runs(_lake(tmp_path).read("ops")), columns)) == original
+    assert sorted(_tuples(expand_operation_runs(_lake(tmp_path).read("ops")), columns)) == original
 
 
 def test_inputs_that_fail_stop_no_other(run: Run, fixtures: Path, tmp_path: Path) -> None:

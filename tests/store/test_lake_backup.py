@@ -105,7 +105,7 @@ def test_a_backup_that_fails_leaves_the_one_before(lake: Lake, tmp_path: Path, m
             def fails(*_: object) -> None:
                 raise OSError(28, os.strerror(28))
 
-            broken.setattr(backup_module, "write_durably", fails)
+            broken.setattr(backup_module, "write_lake_folder_file", fails)
             with pytest.raises(LakeError, match="No space left"):
                 backup_lake(lake.place, copy)
     restore_lake(copy, tmp_path / "again")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.store import batch_writer
 from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
-from fairlead.store.retention import expire_days
+from fairlead.store.retention import expire_retained_days
 from fairlead.store.writer import Writer
 from lake_rows import COUNTER_ROWS, DAY_NS, DAY_ONE, put
 
@@ -86,7 +86,7 @@ def _step(lake: Lake, writer: Writer, model: Model, action: tuple) -> Writer:  #
         case ("compact", thorough):
             compact_tables(lake, writer, thorough=thorough, keep_hours=0)
         case ("expire", day):
-            expire_days(writer, before_ns=DAY_ONE + day * DAY_NS + 5)
+            expire_retained_days(writer, before_ns=DAY_ONE + day * DAY_NS + 5)
             model.there = {job: held for job, held in model.there.items() if held[0] >= day}
     return writer
 

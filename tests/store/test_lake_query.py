@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import LakeError, UsageError
-from fairlead.core.model.tables import FILE_COUNTERS, FILES, JOBS, OPS, TABLES, batch_of
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, JOBS, OPS, TABLES, build_table_batch
 from fairlead.store import query
 from fairlead.store.lake import Lake
 from lake_rows import COUNTER_ROWS, DAY_NS, DAY_ONE, OPS_ROWS, put
@@ -97,7 +97,7 @@ def test_of_two_accounts_with_one_end_the_final_state_counts(tmp_path: Path) -> 
     with lake.writer() as writer:
         for number, state in enumerate(("COMPLETING", "FAILED", "COMPLETING")):
             batch = writer.batch(f"{number}")
-            batch.add(batch_of(JOBS, account | {"state": [state]}))
+            batch.add(build_table_batch(JOBS, account | {"state": [state]}))
             batch.commit()
     assert lake.read("jobs").column("state").to_pylist() == ["FAILED"]
 
@@ -109,8 +109,10 @@ def test_a_path_seen_often_is_one_file_and_a_job_told_twice_is_one_job(tmp_path:
     with lake.writer() as writer:
         for number, (job, seen) in enumerate([(running, DAY_ONE + DAY_NS), (done, DAY_ONE), (running | {}, None)]):
             batch = writer.batch(f"b{number}")
-            batch.add(batch_of(JOBS, job))
-            batch.add(batch_of(FILES, {"file_id": [1], "fs": ["/s"], "path": ["/s/a"], "first_seen_ns": [seen]}))
+            batch.add(build_table_batch(JOBS, job))
+            batch.add(
+                build_table_batch(FILES, {"file_id": [1], "fs": ["/s"], "path": ["/s/a"], "first_seen_ns": [seen]})
+            )
             assert batch.commit()
             writer.flush()
     assert [(j["state"], j["end_ns"]) for j in lake.read("jobs").to_pylist()] == [("COMPLETED", DAY_ONE + 5)]
@@ -158,12 +160,12 @@ def test_one_request_does_not_see_the_views_of_another(lake: Lake) -> None:
 
 def test_the_engine_spills_within_its_memory(tmp_path: Path) -> None:
     small = query.Engine(tmp_path, "100MB")
-    wide = query.run(
+    wide = query.run_query(
         small, [], "SELECT count(*) AS n FROM (SELECT hash(i) h, repeat('x', 60) t FROM range(1500000) r(i) ORDER BY h)"
     )
     assert wide.to_pylist() == [{"n": 1_500_000}]
     with pytest.raises(LakeError, match="memory"):
-        query.run(small, [], "SELECT list(repeat('x', 1000)) AS l FROM range(10000000)")
+        query.run_query(small, [], "SELECT list(repeat('x', 1000)) AS l FROM range(10000000)")
 
 
 def test_a_wrong_memory_limit_is_said(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import LakeError
-from fairlead.core.model.tables import EVENTS, batch_of
+from fairlead.core.model.tables import EVENTS, build_table_batch
 from fairlead.store.lake import Lake
 
 
 def _put(lake: Lake, number: int, *, flush: bool) -> None:
     with lake.writer() as writer:
         batch = writer.batch("test", number)
-        batch.add(batch_of(EVENTS, {"ts_ns": [number], "component": ["c"], "kind": ["k"], "text": ["t"]}))
+        batch.add(build_table_batch(EVENTS, {"ts_ns": [number], "component": ["c"], "kind": ["k"], "text": ["t"]}))
         batch.commit()
         if flush:
             writer.flush()

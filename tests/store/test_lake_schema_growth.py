@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.errors import LakeError
-from fairlead.core.model.tables import EVENTS, TableSpec, batch_of
+from fairlead.core.model.tables import EVENTS, TableSpec, build_table_batch
 from fairlead.store import delta_table as delta
 from fairlead.store import lake as store
-from fairlead.store import query, tables, writer
+from fairlead.store import query, stored_tables, writer
 from fairlead.store.compaction import compact_tables
 from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
@@ -33,14 +33,14 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def _as_version(patch: pytest.MonkeyPatch, spec: TableSpec) -> None:
-    patch.setitem(tables.SPECS, "events", spec)
-    assert all(m.SPECS is tables.SPECS for m in (store, writer, query))
+    patch.setitem(stored_tables.SPECS, "events", spec)
+    assert all(m.SPECS is stored_tables.SPECS for m in (store, writer, query))
 
 
 def _put(lake: Lake, name: str, spec: TableSpec, *, flush: bool = True, **more: object) -> None:
     one = lake.writer()
     batch = one.batch(name)
-    batch.add(batch_of(spec, {"ts_ns": [5], "component": [name], "kind": ["k"], "text": ["t"], **more}))
+    batch.add(build_table_batch(spec, {"ts_ns": [5], "component": [name], "kind": ["k"], "text": ["t"], **more}))
     assert batch.commit()
     one.close(flush=flush)
 
@@ -101,7 +101,7 @@ def test_rows_of_a_newer_version_in_the_log_wait_for_it(lake: Lake, monkeypatch:
 def test_a_table_of_a_newer_version_is_named_and_left_alone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         spec = replace(EVENTS, name="tapes", schema=EVENTS.schema.with_metadata({b"fairlead.table": b"tapes"}))
-        newer.setitem(tables.SPECS, "tapes", spec)
+        newer.setitem(stored_tables.SPECS, "tapes", spec)
         _put(lake, "x", spec)
     _put(lake, "y", EVENTS)
     with lake.writer() as one:
@@ -134,7 +134,7 @@ def test_files_of_another_engine_are_read(lake: Lake) -> None:
     DeltaTable(str(folder)).optimize.compact()
     table = delta.open_delta(folder)
     assert table is not None
-    assert [p.path for p in delta.list_active_parts(table) if p.path.split("/")[-1].startswith("v1-")] == []
+    assert [p.path for p in delta.list_delta_parts(table) if p.path.split("/")[-1].startswith("v1-")] == []
     assert [row[0] for row in _rows(lake, "component")] == ["a", "b", "c"]
     _put(lake, "d", EVENTS)
     with lake.writer() as one:

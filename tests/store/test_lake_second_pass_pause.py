@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import OP_GROUPS, OPS, batch_of
+from fairlead.core.model.tables import OP_GROUPS, OPS, build_table_batch
 from fairlead.store import flush as carrying
 from fairlead.store.lake import Lake
 
@@ -17,7 +17,7 @@ ROWS = 400
 
 def _ops(number: int) -> pa.RecordBatch:
     start = number * ROWS + np.arange(ROWS)
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
@@ -39,7 +39,7 @@ def _ops(number: int) -> pa.RecordBatch:
 def test_it_is_looked_for_less_and_less_while_it_does_not_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrying, "_MANY_ROWS", 100)
     looked: list[tuple[int, frozenset[object]]] = []
-    nothing = pa.Table.from_batches([batch_of(OP_GROUPS, {name: [] for name in OP_GROUPS.schema.names})])
+    nothing = pa.Table.from_batches([build_table_batch(OP_GROUPS, {name: [] for name in OP_GROUPS.schema.names})])
 
     def regroup(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         looked.append((number, frozenset(table.column("job_id").to_pylist())))
@@ -60,9 +60,11 @@ def test_it_is_looked_for_less_and_less_while_it_does_not_pay(tmp_path: Path, mo
 
 def test_where_it_pays_all_rows_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrying, "_MANY_ROWS", 100)
-    monkeypatch.setattr(carrying, "measure_bytes", lambda _, rows: rows.num_rows)  # files this small are mostly frame
+    monkeypatch.setattr(
+        carrying, "measure_part_file", lambda _, rows: rows.num_rows
+    )  # files this small are mostly frame
     looked: list[int] = []
-    nothing = pa.Table.from_batches([batch_of(OP_GROUPS, {name: [] for name in OP_GROUPS.schema.names})])
+    nothing = pa.Table.from_batches([build_table_batch(OP_GROUPS, {name: [] for name in OP_GROUPS.schema.names})])
 
     def regroup(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         looked.append(table.num_rows)

@@ -25,7 +25,7 @@ def _written(folder: Path) -> Path:
 
 
 def _read(path: Path) -> list[tuple[dict[str, object], bytes]]:
-    return [(frame.meta, bytes(frame.body)) for frame in wal.read_segment(path).frames]
+    return [(frame.meta, bytes(frame.body)) for frame in wal.read_wal_segment(path).frames]
 
 
 EXPECTED = [(meta, b"".join(bodies)) for meta, bodies in FRAMES]
@@ -34,10 +34,10 @@ EXPECTED = [(meta, b"".join(bodies)) for meta, bodies in FRAMES]
 def test_what_was_appended_is_read(tmp_path: Path) -> None:
     path = _written(tmp_path)
     assert _read(path) == EXPECTED
-    contents = wal.read_segment(path)
+    contents = wal.read_wal_segment(path)
     assert (contents.torn, contents.damaged) == (0, 0)
-    assert wal.list_segments(tmp_path) == [(7, path)]
-    assert wal.list_segments(tmp_path / "none") == []
+    assert wal.list_wal_segments(tmp_path) == [(7, path)]
+    assert wal.list_wal_segments(tmp_path / "none") == []
 
 
 def test_a_tail_torn_at_any_byte_loses_only_its_frame(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_tail_torn_at_any_byte_loses_only_its_frame(tmp_path: Path) -> None:
     counts = set()
     for size in range(len(whole) + 1):
         torn.write_bytes(whole[:size])
-        contents = wal.read_segment(torn)
+        contents = wal.read_wal_segment(torn)
         counts.add(len(contents.frames))
         assert [(f.meta, bytes(f.body)) for f in contents.frames] == EXPECTED[: len(contents.frames)]
         assert contents.damaged == 0
@@ -59,7 +59,7 @@ def test_a_flipped_bit_never_passes_for_a_frame(tmp_path: Path) -> None:
     for at in range(len(whole)):
         whole[at] ^= 0x10
         bad.write_bytes(whole)
-        contents = wal.read_segment(bad)
+        contents = wal.read_wal_segment(bad)
         assert len(contents.frames) < 3
         assert all((f.meta, bytes(f.body)) in EXPECTED for f in contents.frames)
         assert contents.damaged or contents.torn
@@ -71,7 +71,7 @@ def test_frames_after_a_damaged_one_are_still_read(tmp_path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[whole.index(b"abc")] ^= 1
     path.write_bytes(whole)
-    contents = wal.read_segment(path)
+    contents = wal.read_wal_segment(path)
     assert [f.meta["n"] for f in contents.frames] == [0, 2]
     assert contents.damaged == 1
 
@@ -80,7 +80,7 @@ def test_zeros_after_the_frames_are_a_torn_tail(tmp_path: Path) -> None:
     path = _written(tmp_path)
     with path.open("ab") as out:
         out.write(bytes(4096))
-    contents = wal.read_segment(path)
+    contents = wal.read_wal_segment(path)
     assert (len(contents.frames), contents.torn, contents.damaged) == (3, 4096, 0)
 
 
@@ -118,7 +118,7 @@ def test_many_threads_share_the_syncs(tmp_path: Path, monkeypatch: pytest.Monkey
     for thread in threads:
         thread.join(PATIENCE_S)
     assert 1 <= len(syncs) <= 2
-    assert sorted(f.meta["n"] for f in wal.read_segment(segment.path).frames) == list(range(16))
+    assert sorted(f.meta["n"] for f in wal.read_wal_segment(segment.path).frames) == list(range(16))
     segment.close()
 
 
@@ -154,7 +154,7 @@ def test_a_frame_that_does_not_fit_is_taken_back(tmp_path: Path, monkeypatch: py
             segment.append({"n": 2}, [b"y" * 1000])
     segment.settle(segment.append({"n": 3}, [b"z"]))
     segment.close()
-    contents = wal.read_segment(segment.path)
+    contents = wal.read_wal_segment(segment.path)
     assert [f.meta["n"] for f in contents.frames] == [1, 3]
     assert contents.torn == 0
 

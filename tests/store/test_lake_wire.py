@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.batches.encoding import (
     Header,
     encode_batch,
@@ -27,20 +27,20 @@ from fairlead.core.batches.encoding import (
     encode_same_word,
     encode_words,
 )
-from fairlead.core.batches.rows import build_rows, decode_body
-from fairlead.core.compression.nodes import merge_nodes, split_nodes
+from fairlead.core.batches.rows import build_batch_rows, decode_batch_rows
+from fairlead.core.compression.node_groups import merge_node_groups, split_node_groups
 from fairlead.core.errors import LakeError, OversizeError, TooOldError, UnfitError
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 from fairlead.store import batch_writer, wal, writer
 from fairlead.store import op_groups as grouped
 from fairlead.store import wal_follower as tailing
 from fairlead.store import wal_rows as hot
-from fairlead.store.compaction import compact_tables, find_due_groups
+from fairlead.store.compaction import compact_tables, find_compaction_groups
 from fairlead.store.lake import Lake
-from fairlead.store.maintenance import maintain_lake
-from fairlead.store.part_files import Part, parse_tier
-from fairlead.store.received_batches import NOTHING, ReceivedRanges, merge_rows
-from fairlead.store.retention import Policy, expire_days, forget_batches
+from fairlead.store.maintenance import run_lake_maintenance
+from fairlead.store.part_files import Part, parse_part_tier
+from fairlead.store.received_batches import NOTHING, ReceivedRanges, merge_received_rows
+from fairlead.store.retention import Policy, expire_batch_numbers, expire_retained_days
 from fairlead.store.snapshot import WantedRows
 from fairlead.store.spill_folder import make_spill_folder as spill_folder
 from fairlead.store.writer import Writer
@@ -94,9 +94,9 @@ def test_the_log_holds_the_bytes_as_they_were_sent(lake: Lake) -> None:
     body = wire(1) + wire(2)
     send(one, wire(2))
     send(one, body)
-    [(_, path)] = wal.list_segments(lake.place.wal("main"))
-    assert [bytes(frame.body) for frame in wal.read_segment(path).frames] == [wire(2), wire(1)]
-    assert all(len(str(frame.meta)) < 60 for frame in wal.read_segment(path).frames)
+    [(_, path)] = wal.list_wal_segments(lake.place.wal("main"))
+    assert [bytes(frame.body) for frame in wal.read_wal_segment(path).frames] == [wire(2), wire(1)]
+    assert all(len(str(frame.meta)) < 60 for frame in wal.read_wal_segment(path).frames)
     one.close(flush=False)
     assert _seqs(lake) == {1: OPS_ROWS, 2: OPS_ROWS}
     _writer(lake).close()
@@ -115,7 +115,7 @@ def test_a_body_is_taken_whole_or_not_at_all(lake: Lake) -> None:
             with pytest.raises(error):
                 send(one, wire(1, start_ns=now), bad)
         with pytest.raises(OversizeError):
-            decode_body(wire(1, rows=2000) + wire(2, rows=2000), "x", 90_000)
+            decode_batch_rows(wire(1, rows=2000) + wire(2, rows=2000), "x", 90_000)
         assert not one.known("n1/b1/ops", 1)
         assert _seqs(lake) == {}
         assert send(one, wire(1, start_ns=now)) == (1, 0)
@@ -214,10 +214,10 @@ def test_a_body_is_decoded_as_a_file_is() -> None:
         "wait_ns_histogram": encode_lists([None, [1, 2]] * (rows // 2)),
     }
     body = encode_batch(Header("forwarder", 1, "n1", "b", 1, rows), columns) + wire(3)
-    one, two = decode_body(body)
+    one, two = decode_batch_rows(body)
     assert (one.begin, one.end, two.end) == (0, two.begin, len(body))
-    [batch, _] = read_batches(io.BytesIO(body), "x")
-    [row_batch] = build_rows(batch, "x")
+    [batch, _] = decode_stream_batches(io.BytesIO(body), "x")
+    [row_batch] = build_batch_rows(batch, "x")
     assert isinstance(row_batch, pa.RecordBatch)
     assert one.rows is not None
     assert one.rows.equals(row_batch)
@@ -250,7 +250,7 @@ def test_a_body_is_decoded_as_a_file_is() -> None:
             "queue_len_max": None,
         },
     ]
-    assert decode_body(b"") == []
+    assert decode_batch_rows(b"") == []
 
 
 def _nodes_alike(rows: int) -> list[bytes]:
@@ -259,7 +259,7 @@ def _nodes_alike(rows: int) -> list[bytes]:
 
 def test_rows_in_groups_are_rows_of_ops_to_every_query(lake: Lake) -> None:
     def always(ops: pa.Table) -> tuple[pa.Table, pa.Table]:
-        return merge_nodes(ops, always=True)
+        return merge_node_groups(ops, always=True)
 
     def rows() -> list[dict[str, object]]:
         return sorted(lake.read("ops").to_pylist(), key=lambda row: (row["node"], row["start_ns"]))
@@ -295,7 +295,7 @@ def test_sql_expands_groups_as_python_does(members: list[tuple[int, int, int, in
     count = len(members)
     ops = pa.Table.from_batches(
         [
-            batch_of(
+            build_table_batch(
                 OPS,
                 {
                     "start_ns": [m[2] for m in members],
@@ -313,13 +313,13 @@ def test_sql_expands_groups_as_python_does(members: list[tuple[int, int, int, in
             )
         ]
     )
-    _, op_groups = merge_nodes(ops, always=True)
+    _, op_groups = merge_node_groups(ops, always=True)
     if not op_groups.num_rows:
         return
-    wanted = split_nodes(op_groups)
+    wanted = split_node_groups(op_groups)
     cursor = ENGINE.cursor()
     cursor.register("g", hot_day(op_groups))
-    found = cursor.sql(grouped.select_expanded("g")).to_arrow_table()
+    found = cursor.sql(grouped.select_op_groups("g")).to_arrow_table()
     cursor.close()
     order = [(name, "ascending") for name in ("start_ns", "node", "rank", "file_id", "offset")]
     names = [name for name in OPS.schema.names if not name.endswith("s_ns") or name == "busy_ns"]
@@ -333,13 +333,13 @@ def hot_day(table: pa.Table) -> pa.Table:
 
 def test_hot_rows_are_decoded_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    real = hot.load_of_frame
+    real = hot.load_wal_frame
 
     def counting(frame: wal.Frame, *, strict: bool) -> hot.Load:
         decoded.append(1)
         return real(frame, strict=strict)
 
-    monkeypatch.setattr(tailing.hot, "load_of_frame", counting)
+    monkeypatch.setattr(tailing.hot, "load_wal_frame", counting)
     with _writer(lake) as one:
         send(one, wire(1))
         for _ in range(3):
@@ -380,16 +380,16 @@ def test_each_tier_is_kept_for_its_own_time(lake: Lake) -> None:
     one.flush()
     send(one, wire(3))
     one.flush()
-    assert maintain_lake(lake, one).expired == []
+    assert run_lake_maintenance(lake, one).expired == []
     days["now"] = DAY_ONE + 20 * DAY_NS
-    assert {(e.table, e.tier) for e in maintain_lake(lake, one).expired} == {("ops", ""), ("rollup", "i1")}
+    assert {(e.table, e.tier) for e in run_lake_maintenance(lake, one).expired} == {("ops", ""), ("rollup", "i1")}
     assert (_rolled(lake, 10**9), _rolled(lake, 60 * 10**9)) == (0, 4096 * 3 * OPS_ROWS)
     assert lake.query("SELECT count(*) AS n FROM ops").to_pylist() == [{"n": 0}]
     assert send(one, wire(1)) == (0, 1)
     days["now"] = DAY_ONE + 200 * DAY_NS
     kept = Policy(rollup_1min_days=None)
-    assert maintain_lake(lake, one, kept).expired == []
-    assert {(e.table, e.tier) for e in maintain_lake(lake, one).expired} == {("rollup", "i60")}
+    assert run_lake_maintenance(lake, one, kept).expired == []
+    assert {(e.table, e.tier) for e in run_lake_maintenance(lake, one).expired} == {("rollup", "i60")}
     one.close()
 
 
@@ -399,20 +399,20 @@ def test_streams_long_silent_are_forgotten_and_their_batches_refused(lake: Lake)
     put(one, 1)
     send(one, wire(1), wire(2))
     one.flush()
-    assert forget_batches(one) == 0
+    assert expire_batch_numbers(one) == 0
     days["now"] = DAY_ONE + 31 * DAY_NS
-    assert forget_batches(one) == 0
+    assert expire_batch_numbers(one) == 0
     with pytest.raises(TooOldError) as caught:
         send(one, wire(1))
     assert caught.value.exit_code == 7
     days["now"] = DAY_ONE + 33 * DAY_NS
     send(one, wire(8, start_ns=days["now"]))
-    assert forget_batches(one) == 1
+    assert expire_batch_numbers(one) == 1
     assert not one.known("n1/b1/ops", 1)
     assert one.known("n1/b1/ops", 8)
     assert one.known("test:1")
     seen: set[str] = set()
-    assert (forget_batches(one, seen), len(seen)) == (0, 1)
+    assert (expire_batch_numbers(one, seen), len(seen)) == (0, 1)
     one.close()
 
 
@@ -421,20 +421,23 @@ def test_maintaining_merges_by_number_within_a_tier(lake: Lake) -> None:
         for seq in range(9):
             send(one, wire(seq))
             one.flush()
-        done = {m.table: (m.files_before, m.files_after) for m in maintain_lake(lake, one, keep_hours=0).merged}
+        done = {m.table: (m.files_before, m.files_after) for m in run_lake_maintenance(lake, one, keep_hours=0).merged}
         assert done == {"ops": (9, 1), "rollup": (18, 2), "_batches": (9, 1)}
         assert _rolled(lake, 10**9) == _rolled(lake, 60 * 10**9) == 9 * OPS_ROWS * 4096
-        expire_days(one, before_ns=DAY_ONE + DAY_NS, tables=["rollup"], tier="i1")
+        expire_retained_days(one, before_ns=DAY_ONE + DAY_NS, tables=["rollup"], tier="i1")
         assert (_rolled(lake, 10**9), _rolled(lake, 60 * 10**9)) == (0, 9 * OPS_ROWS * 4096)
 
 
 def test_what_is_due_is_merged_in_portions_unless_all_is_asked_for() -> None:
     parts = [Part(f"day=d/v1-i1-{n:016x}-x.parquet", "d", 10, 30 << 20) for n in range(12)]
     parts += [Part(f"day=d/v1-i60-{n:016x}-x.parquet", "d", 10, 30 << 20) for n in range(8)]
-    assert [len(group) for group in find_due_groups(parts, thorough=False)] == [5, 3, 5, 5, 2]
-    assert all(len({parse_tier(part.path) for part in group}) == 1 for group in find_due_groups(parts, thorough=False))
-    assert sorted(len(group) for group in find_due_groups(parts, thorough=True)) == [8, 12]
-    assert find_due_groups(parts[:7], thorough=False) == []
+    assert [len(group) for group in find_compaction_groups(parts, thorough=False)] == [5, 3, 5, 5, 2]
+    assert all(
+        len({parse_part_tier(part.path) for part in group}) == 1
+        for group in find_compaction_groups(parts, thorough=False)
+    )
+    assert sorted(len(group) for group in find_compaction_groups(parts, thorough=True)) == [8, 12]
+    assert find_compaction_groups(parts[:7], thorough=False) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -448,27 +451,29 @@ def test_ranges_know_what_a_set_knows(batches: list[tuple[int, int]], every: int
         taken.add(key, seq)
         known.add((key, seq))
         note = hot.Note(f"s{key}", seq, key, number, "wire", "", 1)
-        table = hot.build_notes_table([hot.Load([note])])
+        table = hot.build_wal_rows_notes([hot.Load([note])])
         rows = table if rows is None else pa.concat_tables([rows, table])
         if number % every == 0:
-            rows = merge_rows(rows)
-            from fairlead.store.received_batches import read_first, sort_rows
+            rows = merge_received_rows(rows)
+            from fairlead.store.received_batches import read_received_firsts, sort_received_rows
 
-            taken = ReceivedRanges(sort_rows(rows["key"].to_numpy(), read_first(rows), rows["seq"].to_numpy()))
+            taken = ReceivedRanges(
+                sort_received_rows(rows["key"].to_numpy(), read_received_firsts(rows), rows["seq"].to_numpy())
+            )
     for key in range(4):
         for seq in range(-1, 32):
             assert taken.has(key, seq) == ((key, seq) in known)
     if rows is not None:
-        assert sum(merge_rows(rows)["rows"].to_pylist()) == len(batches)
+        assert sum(merge_received_rows(rows)["rows"].to_pylist()) == len(batches)
 
 
 def test_a_range_without_a_beginning_holds_everything_before() -> None:
     notes = [hot.Note("s", seq, 5, seq, "", "", 1) for seq in (4, 9)]
-    rows = hot.build_notes_table([hot.Load(notes)])
+    rows = hot.build_wal_rows_notes([hot.Load(notes)])
     old = rows.set_column(rows.column_names.index("first_seq"), "first_seq", pa.nulls(2, pa.int64()))
-    one = merge_rows(old)
+    one = merge_received_rows(old)
     assert (one["seq"].to_pylist(), one["first_seq"].to_pylist()) == ([9], [None])
-    without = merge_rows(rows.drop_columns(["first_seq", "batches"]))
+    without = merge_received_rows(rows.drop_columns(["first_seq", "batches"]))
     assert without["seq"].to_pylist() == [9]
     assert not ReceivedRanges(NOTHING).has(5, 4)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.errors import InputError, LakeError
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 from fairlead.store import batch_writer, snapshot, wal, writer
 from fairlead.store import part_files as parts
 from fairlead.store.compaction import compact_tables
@@ -112,7 +112,7 @@ def test_a_large_batch_is_written_ahead_and_seen_only_when_committed(
 
 
 def test_rows_that_cannot_be_stored_are_refused_before_they_are_acknowledged(lake: Lake) -> None:
-    nulls = batch_of(OPS, {"start_ns": [1, 2]})
+    nulls = build_table_batch(OPS, {"start_ns": [1, 2]})
     broken = pa.DictionaryArray.from_arrays(
         pa.array([0], pa.int32()),
         pa.Array.from_buffers(
@@ -163,7 +163,7 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) ->
     put(first, 1)
     put(first, 2)
     first.close(flush=False)
-    [(_, path)] = [s for s in wal.list_segments(lake.place.wal("main")) if s[1].stat().st_size > 100]
+    [(_, path)] = [s for s in wal.list_wal_segments(lake.place.wal("main")) if s[1].stat().st_size > 100]
     content = bytearray(path.read_bytes())
     content[len(content) // 4] ^= 0xFF
     path.write_bytes(content)
@@ -179,7 +179,7 @@ def test_a_log_deleted_by_hand_does_not_swallow_what_comes_after(lake: Lake) -> 
     for job in range(3):
         with lake.writer() as one:
             put(one, job)
-    for _, path in wal.list_segments(lake.place.wal("main")):
+    for _, path in wal.list_wal_segments(lake.place.wal("main")):
         path.unlink()
     with lake.writer() as one:
         put(one, 9)

@@ -81,7 +81,7 @@ def test_frames_behind_a_damaged_length_are_not_dropped_as_torn(tmp_path: Path) 
     [segment] = (tmp_path / "lake").rglob("*.wal")
     data = bytearray(segment.read_bytes())
     second = len(data) // 3
-    first_length = wal.read_segment(segment).frames[0]
+    first_length = wal.read_wal_segment(segment).frames[0]
     at = data.index(bytes(first_length.body)) + len(first_length.body)
     assert 0 < at - second < len(data)
     data[at + 15] ^= 0x40  # the length of the second frame's body

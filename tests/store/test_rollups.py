@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.compression.nodes import merge_nodes
+from fairlead.core.compression.node_groups import merge_node_groups
 from fairlead.core.model.tables import DEVICE, FORWARDER, METADATA, OPS, PFS_CLIENT, PORT, ROLLUP, TARGET
 from fairlead.store.rollup_cells import MOST_CELLS
 from fairlead.store.rollups import INTERVALS_S, derive_rollups
@@ -197,7 +197,7 @@ def test_grouped_operations_count_as_the_same() -> None:
         for k in range(40)
     ]
     ops = ops_of(rows)
-    rest, groups = merge_nodes(ops, always=True)
+    rest, groups = merge_node_groups(ops, always=True)
     assert groups.num_rows
     plain, grouped = (
         derive_rollups({"ops": ops})["rollup"],

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from fairlead.core.batches.decoding import Batch, read_batches
+from fairlead.core.batches.decoding import Batch, decode_stream_batches
 
 TOKEN = "secret"  # noqa: S105
 Identity = tuple[str, str, str, int]
@@ -85,7 +85,7 @@ class Collector:
             self.answer(request, 401, {"error": "no or bad token", "where": "", "remedy": ""})
             return
         try:
-            found = list(read_batches(io.BytesIO(body), "body"))
+            found = list(decode_stream_batches(io.BytesIO(body), "body"))
         except Exception as fault:  # noqa: BLE001
             self.answer(request, 400, {"error": str(fault), "where": "body", "remedy": ""})
             return

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairlead.core.errors import LakeError
-from fairlead.core.model.tables import find_table
+from fairlead.core.model.tables import find_table_spec
 from fairlead.store.writer import Writer
 
 
@@ -65,7 +65,7 @@ class MemorySink:
             row
             for batches in self.batches.values()
             for batch in batches
-            if find_table(batch.schema).name == table
+            if find_table_spec(batch.schema).name == table
             for row in batch.to_pylist()
         ]
 

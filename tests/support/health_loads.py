@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import EVENTS, ROLLUP, batch_of
+from fairlead.core.model.tables import EVENTS, ROLLUP, build_table_batch
 from fairlead.explain.analysis.health.assess import Health, HealthLimits, assess_health
 
 NS = 1_000_000_000
@@ -21,7 +21,7 @@ def rows(kind: str, name: str, layer: str, seconds: np.ndarray, job: str | None 
     """Rows of ROLLUP of one component (or of a job's part of it), one a second. A scalar holds for all."""
     count = len(seconds)
     full = {key: np.full(count, value) if np.isscalar(value) else value for key, value in columns.items()}
-    batch = batch_of(
+    batch = build_table_batch(
         ROLLUP,
         {
             "ts_ns": START_NS + seconds * NS,
@@ -75,7 +75,7 @@ def forwarder(
 
 def events(*told: tuple[str, str, float, float]) -> pa.Table:
     """Rows of EVENTS: component, kind, from and to in seconds of the play."""
-    batch = batch_of(
+    batch = build_table_batch(
         EVENTS,
         {
             "ts_ns": [START_NS + int(a * NS) for _, _, a, _ in told],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairlead.core import extensions
 from fairlead.explain.questions import catalog
-from fairlead.see.sources import registry
+from fairlead.see.sources import registered_sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "plugins"
 
@@ -53,7 +53,7 @@ def forget_plugins() -> None:
     extensions.find_extensions.cache_clear()
     extensions._REPORTED.clear()
     catalog.list_questions.cache_clear()
-    registry.load_source.cache_clear()
+    registered_sources.load_registered_source.cache_clear()
 
 
 @contextmanager

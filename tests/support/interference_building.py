@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.site import Site
-from fairlead.core.model.tables import JOB_SUMMARY, PHASE, batch_of
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_table_batch
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.course import OPS, Course
 from fairlead.kit.testing.machine.files import job_id
@@ -95,13 +95,13 @@ def _names(numbers: Sequence[int] | np.ndarray, name: Callable[[int], str]) -> l
 def phase_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows as a PHASE table."""
     columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in PHASE.schema.names}
-    return pa.Table.from_batches([batch_of(PHASE, columns, len(rows))], PHASE.schema)
+    return pa.Table.from_batches([build_table_batch(PHASE, columns, len(rows))], PHASE.schema)
 
 
 def summary_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows as a JOB_SUMMARY table."""
     columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in JOB_SUMMARY.schema.names}
-    return pa.Table.from_batches([batch_of(JOB_SUMMARY, columns, len(rows))], JOB_SUMMARY.schema)
+    return pa.Table.from_batches([build_table_batch(JOB_SUMMARY, columns, len(rows))], JOB_SUMMARY.schema)
 
 
 def rolled(play: Play) -> pa.Table:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, TableSpec, batch_of
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, TableSpec, build_table_batch
 from fairlead.explain.analysis.job_view import JobView, assemble_view
 
 S = 1_000_000_000
@@ -15,7 +15,7 @@ SHARED = -1
 
 def batch(spec: TableSpec, rows: list[dict[str, object]]) -> pa.RecordBatch:
     names = sorted({name for row in rows for name in row})
-    return batch_of(spec, {name: [row.get(name) for row in rows] for name in names})
+    return build_table_batch(spec, {name: [row.get(name) for row in rows] for name in names})
 
 
 def counters(file: int = 1, rank: int = 0, interface: str = "POSIX", **values: object) -> dict[str, object]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.batches.encoding import Header, encode_batch, encode_numbers, encode_words
-from fairlead.core.batches.rows import decode_body
-from fairlead.core.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, batch_of
+from fairlead.core.batches.rows import decode_batch_rows
+from fairlead.core.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, build_table_batch
 from fairlead.store.batch_writer import BatchWriter
 from fairlead.store.writer import Writer
 
@@ -24,7 +24,7 @@ COUNTER_ROWS = 3
 def ops_of(job: int, rows: int = OPS_ROWS, *, day: int = 0, node: str = "n1") -> pa.RecordBatch:
     """Runs of one job on one day, the latest first."""
     start = DAY_ONE + day * DAY_NS + np.arange(rows)[::-1] * 1_000_000
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
@@ -47,7 +47,7 @@ def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) ->
     """An input's rows in five tables. Counters and layouts have no time of their own."""
     batch.add(ops_of(job, rows, day=day))
     batch.add(
-        batch_of(
+        build_table_batch(
             FILES,
             {
                 "file_id": [job],
@@ -58,7 +58,7 @@ def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) ->
         )
     )
     batch.add(
-        batch_of(
+        build_table_batch(
             FILE_COUNTERS,
             {
                 "job_id": [f"job-{job}"] * COUNTER_ROWS,
@@ -70,9 +70,9 @@ def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) ->
             },
         )
     )
-    batch.add(batch_of(LAYOUTS, {"file_id": [job], "component": [0], "targets": [[1, 2]]}))
+    batch.add(build_table_batch(LAYOUTS, {"file_id": [job], "component": [0], "targets": [[1, 2]]}))
     batch.add(
-        batch_of(
+        build_table_batch(
             EVENTS,
             {
                 "ts_ns": [DAY_ONE + day * DAY_NS],
@@ -123,7 +123,7 @@ def wire(
 def send(writer: Writer, *batches: bytes) -> tuple[int, int]:
     """Takes one body in: (taken, known)."""
     body = b"".join(batches)
-    return writer.take_batches(body, decode_body(body))
+    return writer.take_batches(body, decode_batch_rows(body))
 
 
 def sums(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -146,7 +146,7 @@ def sums(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
             .aggregate([("write_bytes", "sum")])
         )
         made.append(
-            batch_of(
+            build_table_batch(
                 ROLLUP,
                 {
                     "ts_ns": cells["ts_ns"],

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairlead.core.compression.nodes import merge_nodes
+from fairlead.core.compression.node_groups import merge_node_groups
 from fairlead.store import (
     batch_writer,
     wal,
@@ -27,14 +27,14 @@ from fairlead.store import (
     flush as carrying,
 )
 from fairlead.store import (
-    folder as place,
+    lake_folder as place,
 )
 from fairlead.store import (
     part_files as parts,
 )
 from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
-from fairlead.store.retention import expire_days
+from fairlead.store.retention import expire_retained_days
 from lake_rows import DAY_NS, DAY_ONE, fill, send, sums, wire
 
 JOBS = 6
@@ -81,7 +81,7 @@ def take_wire(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
 
 def always(ops: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Groups wherever there can be any."""
-    return merge_nodes(ops, always=True)
+    return merge_node_groups(ops, always=True)
 
 
 def kills(lake: Lake, jobs: int) -> None:
@@ -205,11 +205,13 @@ def _die_at(step: int) -> None:
     Path.replace = counted(Path.replace)  # type: ignore[method-assign]
     Path.mkdir = counted(Path.mkdir)  # type: ignore[method-assign]
     parts._write = counted(parts._write)
-    place.sync_folder = delta.sync_folder = wal.sync_folder = parts.sync_folder = counted(place.sync_folder)
+    place.sync_lake_folder = delta.sync_lake_folder = wal.sync_lake_folder = parts.sync_lake_folder = counted(
+        place.sync_lake_folder
+    )
     delta._transact = counted(delta._transact)
     delta._make_durable = counted(delta._make_durable)
-    delta.vacuum_files = counted(delta.vacuum_files)
-    carrying.write_durably = counted(carrying.write_durably)
+    delta.vacuum_delta_files = counted(delta.vacuum_delta_files)
+    carrying.write_lake_folder_file = counted(carrying.write_lake_folder_file)
 
 
 def write_and_tidy(lake: Lake, rounds: int) -> None:
@@ -222,7 +224,7 @@ def write_and_tidy(lake: Lake, rounds: int) -> None:
             if job % 7 == 6:
                 compact_tables(lake, one, thorough=job % 2 == 0, keep_hours=168)
             if job % 11 == 10:
-                expire_days(one, before_ns=DAY_ONE + (job // 8 - 2) * DAY_NS)
+                expire_retained_days(one, before_ns=DAY_ONE + (job // 8 - 2) * DAY_NS)
     say("done")
 
 

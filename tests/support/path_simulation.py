@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import FORWARDER, TARGET, batch_of
+from fairlead.core.model.tables import FORWARDER, TARGET, build_table_batch
 
 MIB = 1 << 20
 EDGES_NS = np.concatenate([[0.0], 2.0 ** np.arange(10, 42, 0.5)])
@@ -138,7 +138,7 @@ def _histogram(seconds: list[float]) -> list[int]:
 
 def _table(spec: object, rows: list[dict[str, object]]) -> pa.Table:
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
-    return pa.Table.from_batches([batch_of(spec, columns, rows=0)])
+    return pa.Table.from_batches([build_table_batch(spec, columns, rows=0)])
 
 
 def checkpoints(

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace as changed
 
 from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason
-from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths.checker import Ground, Reservation
 
 NOW = 1_728_036_600 * 10**9
@@ -27,9 +27,9 @@ def marked(layer: Layer, field: str, *names: str) -> Layer:
 def ground() -> Ground:
     """fwd5 and OST0007 are sick, fwd4 is kept for job 77, fwd6 and the pool `vis` are barred to all but ops; fwd3
     serves a job. Nodes n1 and n2 go by fwd1, n3 by fwd2 and n4 by fwd3."""
-    forwarders = build_layer("forwarder", FORWARDERS, 2.5e9, mdops=20_000.0)
+    forwarders = build_site_layer("forwarder", FORWARDERS, 2.5e9, mdops=20_000.0)
     forwarders = marked(marked(marked(forwarders, "sick", "fwd5"), "reserved", "fwd4"), "jobs", "fwd3")
-    targets = marked(build_layer("target", TARGETS, 1e9), "sick", "lfs-OST0007")
+    targets = marked(build_site_layer("target", TARGETS, 1e9), "sick", "lfs-OST0007")
     site = Site(
         forwarders=forwarders,
         targets=targets,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import build_incident_rows
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, batch_of
+from fairlead.core.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, build_table_batch
 from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, NOW, S, columns, put
 
@@ -237,7 +237,7 @@ def forwarded(seconds: int) -> pa.RecordBatch:
     """A second a row: what each forwarder moved; of fwd03 and fwd04 all of it for jobs 500 and 501."""
     owner = {"fwd03": "500", "fwd04": "501"}
     parts = _seconds({name: RATES.get(name, 0.0) for name in FORWARDERS}, seconds)
-    return batch_of(
+    return build_table_batch(
         FORWARDER,
         {
             "ts_ns": np.concatenate([ts for _, ts, _ in parts]),
@@ -255,7 +255,7 @@ def stored(seconds: int) -> pa.RecordBatch:
     """A second a row: what each target took; OST0004 and OST0005 are busy."""
     parts = _seconds({name: 0.7e9 if name[-1] in "45" and name[-2] == "0" else 0.05e9 for name in TARGETS}, seconds)
     count = seconds * len(parts)
-    return batch_of(
+    return build_table_batch(
         TARGET,
         {
             "ts_ns": np.concatenate([ts for _, ts, _ in parts]),
@@ -304,8 +304,8 @@ def build(root: Path, *, seconds: int = 360, sick: bool = True, runs: list[dict[
     rows = history() if runs is None else runs
     put(
         lake,
-        batch_of(JOBS, columns(accounts(rows))),
-        batch_of(JOB_SUMMARY, columns(rows)),
+        build_table_batch(JOBS, columns(accounts(rows))),
+        build_table_batch(JOB_SUMMARY, columns(rows)),
         forwarded(seconds),
         stored(seconds),
         *([build_incident_rows(incidents(), NOW)] if sick else []),

@@ -22,7 +22,7 @@ from fairlead.core.model.tables import (
     METADATA,
     OPS,
     TARGET,
-    batch_of,
+    build_table_batch,
 )
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
@@ -119,7 +119,7 @@ def ops(job: str, node: str, first: int, last: int, size: int, op: str = "write"
     """One operation a second."""
     start = T0 + np.arange(first, last) * S
     n = len(start)
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
@@ -143,7 +143,7 @@ def forwarded(node: str, job: str, first: int, last: int, moved: int, op_class: 
     """A forwarder's seconds for one job."""
     ts = seconds(first, last)
     n = len(ts)
-    return batch_of(
+    return build_table_batch(
         FORWARDER,
         {
             "ts_ns": ts,
@@ -162,7 +162,7 @@ def stored(target: str, first: int, last: int, written: int, *, job: str | None 
     ts = seconds(first, last)
     n = len(ts)
     whole = job is None
-    return batch_of(
+    return build_table_batch(
         TARGET,
         {
             "ts_ns": ts,
@@ -195,7 +195,7 @@ def asked(
     """A metadata target's seconds."""
     ts = seconds(first, last)
     n = len(ts)
-    return batch_of(
+    return build_table_batch(
         METADATA,
         {
             "ts_ns": ts,
@@ -215,7 +215,7 @@ def well(node: str, first: int, last: int, *, probe: str = "agent", state: str =
     """Words of health every minute of [first, last) seconds."""
     ts = T0 + np.arange(first, last, 60) * S
     n = len(ts)
-    return batch_of(
+    return build_table_batch(
         HEALTH,
         {
             "ts_ns": ts,
@@ -231,7 +231,7 @@ def well(node: str, first: int, last: int, *, probe: str = "agent", state: str =
 def accounts(*rows: dict[str, object]) -> pa.RecordBatch:
     """Jobs of one cluster."""
     full = [{"cluster": "c", "nodes_count": len(row["nodes"]), "cores": 64, **row} for row in rows]  # type: ignore[arg-type]
-    return batch_of(JOBS, columns(full))
+    return build_table_batch(JOBS, columns(full))
 
 
 def build(root: Path) -> Lake:
@@ -262,8 +262,10 @@ def build(root: Path) -> Lake:
         well("n3", 0, 240),
         well("n4", 0, 240),
         well("n2", 0, 660, probe="llite", state="failing"),
-        batch_of(EVENTS, {"ts_ns": [T0 + 240 * S], "component": ["n3"], "kind": ["gap"], "text": ["no word from n3"]}),
-        batch_of(
+        build_table_batch(
+            EVENTS, {"ts_ns": [T0 + 240 * S], "component": ["n3"], "kind": ["gap"], "text": ["no word from n3"]}
+        ),
+        build_table_batch(
             EVENTS,
             {
                 "ts_ns": [T0 + 100 * S] * n,
@@ -273,7 +275,7 @@ def build(root: Path) -> Lake:
                 "text": ["evicted client of bob", "bob's trace"],
             },
         ),
-        batch_of(
+        build_table_batch(
             MAPPING,
             {
                 "from_ns": [T0 - DAY] * 7,
@@ -283,7 +285,7 @@ def build(root: Path) -> Lake:
                 "b": ["f1", "f1", "f2", "f2"] + ["oss1"] * 3,
             },
         ),
-        batch_of(
+        build_table_batch(
             JOB_SUMMARY,
             {
                 "cluster": ["c"],

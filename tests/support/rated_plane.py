@@ -27,8 +27,8 @@ import rated_forwarders
 import rated_jobs
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.model.diagnosis import StoredFinding, parse_findings
-from fairlead.core.model.tables import JOBS, batch_of
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import JOBS, build_table_batch
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, write_site_mappings
 from fairlead.explain.diagnosing.health_round import run_health_round
 from fairlead.explain.diagnosing.settings import Diagnosis
@@ -36,7 +36,7 @@ from fairlead.explain.diagnosing.site_file import read_system_site_file
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_device_pace
 from fairlead.kit.demo.stage import READY_S, build_stage_command, unmount_stage_folder
-from fairlead.see.ingest import find_traces, ingest_jobs
+from fairlead.see.ingest import find_ingest_traces, ingest_jobs
 from fairlead.steer.fs.fuse.mount_table import find_mount
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
@@ -292,7 +292,7 @@ class Plane:
         }
         with self.lake.writer("jobs", derive=derive_rollups) as writer:
             batch = writer.batch(f"accounting/{runs[0].job_id}", source="jobs")
-            batch.add(batch_of(JOBS, columns, len(runs)))
+            batch.add(build_table_batch(JOBS, columns, len(runs)))
             batch.commit()
 
     # -- what the product makes of it ---------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Plane:
     def _take(self) -> None:
         """As `fairlead ingest` of the spool."""
         files = {path for path in self.spool.rglob("*") if path.is_file() and not path.name.startswith(".")}
-        inputs, failed = find_traces(sorted(files - self._taken))
+        inputs, failed = find_ingest_traces(sorted(files - self._taken))
         self._taken |= files
         with self.lake.writer("main", derive=derive_rollups) as writer:
             for outcome in [*ingest_jobs(writer, inputs), *failed]:

@@ -17,7 +17,7 @@ import pytest
 
 from darshan_writing import Log, Module, counted
 from fairlead.cli.main import main
-from fairlead.see.sources.darshan.layouts import load_layouts
+from fairlead.see.sources.darshan.layouts import load_darshan_layouts
 from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def renumbered(content: bytes, number: int) -> bytes:
 
 def written(folder: Path, name: str = "written.darshan", **log: Any) -> Path:
     """A log of one file that all processes share: 100 writes of 1 MiB in order, 2 s of the 10 s of the job."""
-    layout = load_layouts()["POSIX"][4]
+    layout = load_darshan_layouts()["POSIX"][4]
     counters = {
         "opens": 4,
         "writes": 100,

@@ -26,7 +26,7 @@ from fairlead.core.model.tables import (
     PFS_CLIENT,
     PORT,
     USAGE,
-    batch_of,
+    build_table_batch,
 )
 from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MIB, T0, S, accounts, asked, forwarded, put, seconds, stored, well
@@ -122,7 +122,7 @@ class _Work:
 def _ops(node: str, work: _Work) -> pa.RecordBatch:
     start = T0 + np.arange(work.first, work.last) * S
     n = len(start)
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
@@ -148,7 +148,7 @@ def _beside(node: str, work: _Work) -> list[pa.RecordBatch]:
     n = len(ts)
     each, size = np.full(n, S), np.full(n, work.size)
     return [
-        batch_of(
+        build_table_batch(
             PFS_CLIENT,
             {
                 "ts_ns": ts,
@@ -159,7 +159,7 @@ def _beside(node: str, work: _Work) -> list[pa.RecordBatch]:
                 "source": ["llite"] * n,
             },
         ),
-        batch_of(
+        build_table_batch(
             DEVICE,
             {
                 "ts_ns": ts,
@@ -171,7 +171,7 @@ def _beside(node: str, work: _Work) -> list[pa.RecordBatch]:
                 "busy_ns": each // 3,
             },
         ),
-        batch_of(
+        build_table_batch(
             PORT,
             {
                 "ts_ns": ts,
@@ -203,7 +203,7 @@ def _did(work: _Work) -> list[pa.RecordBatch]:
 
 def _summary(account: dict[str, object], work: _Work) -> pa.RecordBatch:
     took = work.last - work.first
-    return batch_of(
+    return build_table_batch(
         JOB_SUMMARY,
         {
             **{name: [account[name]] for name in ("job_id", "start_ns", "end_ns", "user", "project", "program")},
@@ -284,7 +284,7 @@ def site(root: Path) -> Lake:
         *(one for _, work in works for one in _did(work)),
         *(_summary(account, work) for account, work in works),
         *(well(name, -3 * 3600, END) for name in (*nodes, "f1", "f2", "oss1", "mds1")),
-        batch_of(
+        build_table_batch(
             MAPPING,
             {
                 "from_ns": [T0 - DAY] * 14,
@@ -294,7 +294,7 @@ def site(root: Path) -> Lake:
                 "b": ["f1", "f1", "f2", "f2", "f1", "oss1", "oss2", "mds1", "mds2", *(f"sw/{name}" for name in nodes)],
             },
         ),
-        batch_of(
+        build_table_batch(
             FILES,
             {
                 "file_id": [7, 9],
@@ -303,7 +303,7 @@ def site(root: Path) -> Lake:
                 "path": ["/scratch/alice/run.nc", "/scratch/dana/run.nc"],
             },
         ),
-        batch_of(
+        build_table_batch(
             USAGE,
             {
                 "ts_ns": [NOW - 300 * S] * 2,
@@ -340,8 +340,10 @@ def others(lake: Lake, jobs: Sequence[Other]) -> None:
         work = _Work(account, job.first, job.last, job.forwarder, job.target, job.mdt, job.size, file)
         tables += [accounts(account), *_did(work), _summary(account, work)]
         tables += [
-            batch_of(FILES, {"file_id": [file], "fs": ["/scratch"], "first_seen_ns": [T0], "path": [job.file]}),
-            batch_of(
+            build_table_batch(
+                FILES, {"file_id": [file], "fs": ["/scratch"], "first_seen_ns": [T0], "path": [job.file]}
+            ),
+            build_table_batch(
                 EVENTS,
                 {
                     "ts_ns": [T0 + job.first * S] * 2,
@@ -350,7 +352,7 @@ def others(lake: Lake, jobs: Sequence[Other]) -> None:
                     "text": [f"evicted {job.user}"] * 2,
                 },
             ),
-            batch_of(
+            build_table_batch(
                 USAGE,
                 {
                     "ts_ns": [NOW - 300 * S],

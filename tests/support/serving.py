@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fairlead.core.access.tokens import Claims, issue_token, read_key
+from fairlead.core.access.tokens import Claims, issue_token, read_token_key
 from fairlead.core.batches.encoding import Header, Numbers, encode_batch, encode_numbers, encode_same_word, encode_words
 from fairlead.store.lake import Lake
 from waiting import PATIENCE_S, STALLED_S, Progress, wait_until
@@ -219,7 +219,7 @@ class Up:
         return [int(word) for word in text.split()]
 
     def token(self, role: str = "agent", **claims: Any) -> str:
-        key = read_key(self.state / "server.key")
+        key = read_token_key(self.state / "server.key")
         return issue_token(key, Claims(int(time.time()) + 3600, role=role, **claims))
 
     def ask(

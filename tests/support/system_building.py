@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from fairlead.core.model.diagnosis import StoredFinding
-from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, batch_of
+from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, build_table_batch
 from fairlead.explain.analysis.system.findings import SystemLimits, find_system_findings
 from fairlead.explain.analysis.system.scope import SystemFindings
 from fairlead.explain.analysis.system.site import SystemSite
@@ -23,7 +23,7 @@ def table(spec: TableSpec, rows: Sequence[Row]) -> pa.Table:
     names = sorted({name for row in rows for name in row})
     if not rows:
         return spec.schema.empty_table()
-    return pa.Table.from_batches([batch_of(spec, {name: [row.get(name) for row in rows] for name in names})])
+    return pa.Table.from_batches([build_table_batch(spec, {name: [row.get(name) for row in rows] for name in names})])
 
 
 def minutes(

@@ -202,7 +202,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     import msgspec
 
     from fairlead.core import clock
-    from fairlead.core.model.diagnosis import compute_identity
+    from fairlead.core.model.diagnosis import compute_short_identity
     from fairlead.explain.questions.span import parse_age
     from fairlead.show.alerts.messages import format_time
     from fairlead.show.alerts.silences import parse_match
@@ -211,7 +211,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     now_ns = clock.now_ns()
     fields = parse_match(match)
     one = Silence(
-        id=compute_identity("silence", *match, now_ns),
+        id=compute_short_identity("silence", *match, now_ns),
         match=fields,
         until_ns=now_ns + parse_age(age),
         who=_me(),

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli.pictures import META, READ, WRITE, axis, bar, line
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
 
@@ -70,15 +70,15 @@ def _cell(column: Column, row: Any) -> Text:
 
 def word(value: str | None) -> str:
     """A word, or a dash."""
-    return units.ABSENT if value is None or value == "" else value
+    return unit_formats.ABSENT if value is None or value == "" else value
 
 
 def _bytes(get: Callable[[Any], Sums], name: str) -> Callable[[Any], str]:
-    return lambda row: units.format_bytes(getattr(get(row), name))
+    return lambda row: unit_formats.format_bytes(getattr(get(row), name))
 
 
 def _count(get: Callable[[Any], Sums], name: str) -> Callable[[Any], str]:
-    return lambda row: units.format_count(getattr(get(row), name))
+    return lambda row: unit_formats.format_count(getattr(get(row), name))
 
 
 def _sums(row: Any) -> Sums:
@@ -101,7 +101,7 @@ def job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType
 
     def ran(row: JobRow) -> str:
         end = row.end_ns if row.end_ns is not None else now_ns if row.running else None
-        return units.format_duration(
+        return unit_formats.format_duration(
             (end - row.start_ns) / 1e9 if end is not None and row.start_ns is not None else None
         )
 
@@ -114,8 +114,8 @@ def job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType
         Column("user", lambda r: word(r.user), spare=2, longest=14),
         Column("program", lambda r: program_of(r.program, r.name), spare=1, longest=20),
         Column("state", state, spare=2, longest=14),
-        Column("nodes", lambda r: units.format_count(r.nodes_count), right=True, spare=4),
-        Column("started", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=5),
+        Column("nodes", lambda r: unit_formats.format_count(r.nodes_count), right=True, spare=4),
+        Column("started", lambda r: unit_formats.format_time(r.start_ns).removesuffix(" UTC"), spare=5),
         Column("ran", ran, right=True, spare=3),
         *sum_columns(),
         Column("project", lambda r: word(r.project), spare=6, longest=14),
@@ -145,7 +145,7 @@ def share_table(rows: Sequence[Share], width: int, heading: str = "job") -> Rend
             else []
         ),
         *sum_columns(),
-        Column("share", lambda r: "mapped" if r.mapped else units.format_percent(r.share), right=True, spare=1),
+        Column("share", lambda r: "mapped" if r.mapped else unit_formats.format_percent(r.share), right=True, spare=1),
         Column("", lambda r: bar(r.share, 12, READ) if not r.mapped else Text(), spare=4),
     ]
     return fitted(columns[1:] if heading == "job" else columns, rows, width)
@@ -159,29 +159,31 @@ def component_table(rows: Sequence[ComponentRow], seconds: float, width: int, he
         Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
         Column("written", lambda r: rate(r.sums.write_bytes, seconds), right=True),
         Column("load", lambda r: bar((r.sums.bytes or 0) / most if most else 0.0, 14, WRITE), spare=2),
-        Column("peak", lambda r: units.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
-        Column("busy", lambda r: units.format_percent(r.busy_share), right=True, spare=5),
-        Column("used", lambda r: units.format_bytes(r.used_bytes), right=True, spare=3),
+        Column("peak", lambda r: unit_formats.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
+        Column("busy", lambda r: unit_formats.format_percent(r.busy_share), right=True, spare=5),
+        Column("used", lambda r: unit_formats.format_bytes(r.used_bytes), right=True, spare=3),
         Column("full", lambda r: _full(r.fullness), right=True, spare=1),
         Column("grown", lambda r: _signed(r.grown_bytes), right=True, spare=2),
     ]
     if any(row.sums.metadata_ops is not None for row in rows):
-        columns.append(Column("metadata ops", lambda r: units.format_count(r.sums.metadata_ops), right=True, spare=7))
+        columns.append(
+            Column("metadata ops", lambda r: unit_formats.format_count(r.sums.metadata_ops), right=True, spare=7)
+        )
     return fitted(columns, rows, width)
 
 
 def rate(value: int | None, seconds: float) -> str:
     """Bytes over a time as bandwidth."""
-    return units.format_bandwidth(None if value is None else value / seconds)
+    return unit_formats.format_bandwidth(None if value is None else value / seconds)
 
 
 def _full(share: float | None) -> Text:
     style = "" if share is None or share < 0.8 else "yellow" if share < 0.9 else "bold red"
-    return Text(units.format_percent(share), style=style)
+    return Text(unit_formats.format_percent(share), style=style)
 
 
 def _signed(value: int | None) -> str:
-    text = units.format_bytes(value)
+    text = unit_formats.format_bytes(value)
     return f"+{text}" if value is not None and value > 0 else text
 
 
@@ -197,10 +199,10 @@ def op_table(rows: Sequence[OpCount], heading: str, width: int, *, owner: bool =
             if owner
             else []
         ),
-        Column("ops/s", lambda r: units.format_count(round(r.per_s, 1)), right=True),
-        Column("share", lambda r: units.format_percent(r.share), right=True, spare=1),
+        Column("ops/s", lambda r: unit_formats.format_count(round(r.per_s, 1)), right=True),
+        Column("share", lambda r: unit_formats.format_percent(r.share), right=True, spare=1),
         Column("", lambda r: bar(r.share, 20 if width >= 100 else 12, META), spare=3),
-        Column("ops", lambda r: units.format_count(r.count), right=True, spare=4),
+        Column("ops", lambda r: unit_formats.format_count(r.count), right=True, spare=4),
     ]
     return fitted(columns, rows, width)
 
@@ -220,8 +222,8 @@ def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | Non
     drawn_any = False
     for series in shown:
         for name, values, style, form in (
-            ("read", series.read_bytes_per_s, READ, units.format_bandwidth),
-            ("write", series.write_bytes_per_s, WRITE, units.format_bandwidth),
+            ("read", series.read_bytes_per_s, READ, unit_formats.format_bandwidth),
+            ("write", series.write_bytes_per_s, WRITE, unit_formats.format_bandwidth),
             ("operations", series.metadata_ops_per_s, META, _per_s),
         ):
             known = [v for v in values if v is not None]
@@ -242,7 +244,7 @@ def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | Non
 
 
 def _per_s(value: float) -> str:
-    return f"{units.format_count(round(value, 1))}/s"
+    return f"{unit_formats.format_count(round(value, 1))}/s"
 
 
 def gap_lines(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
@@ -250,8 +252,8 @@ def gap_lines(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
     lines = [
         Text.assemble(
             (escape_text(gap.source), "bold"),
-            f" no data from {units.format_time(gap.from_ns)} ",
-            "until now" if gap.to_ns is None else f"to {units.format_time(gap.to_ns)}",
+            f" no data from {unit_formats.format_time(gap.from_ns)} ",
+            "until now" if gap.to_ns is None else f"to {unit_formats.format_time(gap.to_ns)}",
             (f": {escape_text(gap.why)}" if gap.why else ""),
         )
         for gap in gaps[:most]

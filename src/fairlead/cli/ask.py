@@ -162,11 +162,11 @@ class Asker:
         from fairlead.explain.questions.catalog import answer_question
         from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
         from fairlead.explain.questions.question import Asking
-        from fairlead.store.folder import find_default_lake
         from fairlead.store.lake import Lake
+        from fairlead.store.lake_folder import find_default_lake_folder
 
         if self._asking is None:
-            self._asking = Asking(Lake.open(self._root or find_default_lake()))
+            self._asking = Asking(Lake.open(self._root or find_default_lake_folder()))
         try:
             return answer_question(self._asking, question, name, asked, Sight(), clock.now_ns())
         except UnknownNameError as unknown:
@@ -192,12 +192,12 @@ class Asker:
         from urllib.request import HTTPSHandler, Request, build_opener
 
         from fairlead.core.access.redirects import NoRedirect
-        from fairlead.core.access.tls import build_client_context
+        from fairlead.core.access.tls import build_tls_client_context
 
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
-        handlers = [HTTPSHandler(context=build_client_context(self._authority))] if url.startswith("https:") else []
+        handlers = [HTTPSHandler(context=build_tls_client_context(self._authority))] if url.startswith("https:") else []
         opener = build_opener(*handlers, NoRedirect())
         try:
             with opener.open(Request(url, headers=headers), timeout=_TIMEOUT_S) as reply:  # noqa: S310 (checked: http or https)

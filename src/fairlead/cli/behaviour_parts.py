@@ -16,13 +16,15 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
     """Return how jobs behave, part by part."""
     from rich.text import Text
 
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.behaviour_page import build_headline, list_facts
 
     parts: list[RenderableType] = [Text(escape_text(build_headline(answer)), style="bold")]
     parts += [Text(line, style="dim") for line in list_facts(answer)]
-    moved = f"read {units.format_bytes(answer.read_bytes)}, written {units.format_bytes(answer.write_bytes)}"
+    moved = (
+        f"read {unit_formats.format_bytes(answer.read_bytes)}, written {unit_formats.format_bytes(answer.write_bytes)}"
+    )
     parts += [Text(moved), Text("")] if answer.known else [Text("")]
     if answer.nontrivial:
         parts += [_modes(answer, width), Text("")]
@@ -45,17 +47,17 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
 def _modes(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     rows = [one for one in answer.modes if one.jobs]
     return fitted(
         [
             Column("mode", lambda one: one.mode or "unknown"),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
-            Column("share", lambda one: units.format_percent(one.share), right=True),
+            Column("share", lambda one: unit_formats.format_percent(one.share), right=True),
             Column("", lambda one: bar(one.share, 20), spare=3),
-            Column("mean read", lambda one: units.format_bytes(one.mean_read_bytes), right=True),
-            Column("mean written", lambda one: units.format_bytes(one.mean_write_bytes), right=True),
+            Column("mean read", lambda one: unit_formats.format_bytes(one.mean_read_bytes), right=True),
+            Column("mean written", lambda one: unit_formats.format_bytes(one.mean_write_bytes), right=True),
         ],
         rows,
         width,
@@ -65,15 +67,15 @@ def _modes(answer: Behaviour, width: int) -> RenderableType:
 def _requests(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     return fitted(
         [
-            Column("mean request", lambda one: f"below {units.format_bytes(one.below_bytes)}"),
+            Column("mean request", lambda one: f"below {unit_formats.format_bytes(one.below_bytes)}"),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
-            Column("of jobs", lambda one: units.format_percent(one.job_share), right=True),
+            Column("of jobs", lambda one: unit_formats.format_percent(one.job_share), right=True),
             Column("", lambda one: bar(one.job_share, 20), spare=3),
-            Column("of operations", lambda one: units.format_percent(one.ops_share), right=True),
+            Column("of operations", lambda one: unit_formats.format_percent(one.ops_share), right=True),
         ],
         answer.requests,
         width,
@@ -82,18 +84,18 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
 
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.show.report.diagnosis.behaviour_page import format_trend
 
     return fitted(
         [
             Column(word, lambda one: one.name or "unknown"),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
-            Column("moved", lambda one: units.format_bytes(one.bytes), right=True),
-            Column("share", lambda one: units.format_percent(one.share), right=True),
+            Column("moved", lambda one: unit_formats.format_bytes(one.bytes), right=True),
+            Column("share", lambda one: unit_formats.format_percent(one.share), right=True),
             Column("trend", format_trend, right=True),
-            Column("metadata ops", lambda one: units.format_count(one.metadata_ops), right=True, spare=2),
-            Column("core-hours", lambda one: units.format_count(one.core_hours), right=True, spare=3),
+            Column("metadata ops", lambda one: unit_formats.format_count(one.metadata_ops), right=True, spare=2),
+            Column("core-hours", lambda one: unit_formats.format_count(one.core_hours), right=True, spare=3),
         ],
         rows,
         width,
@@ -102,15 +104,15 @@ def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
 
 def _causes(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     return fitted(
         [
             Column("abnormal jobs", lambda one: one.cause.replace("_", " ")),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
-            Column("of non-trivial", lambda one: units.format_percent(one.share), right=True),
-            Column("of abnormal", lambda one: units.format_percent(one.of_abnormal), right=True),
-            Column("time lost", lambda one: units.format_duration(one.lost_s), right=True),
+            Column("of non-trivial", lambda one: unit_formats.format_percent(one.share), right=True),
+            Column("of abnormal", lambda one: unit_formats.format_percent(one.of_abnormal), right=True),
+            Column("time lost", lambda one: unit_formats.format_duration(one.lost_s), right=True),
         ],
         answer.causes,
         width,
@@ -119,19 +121,27 @@ def _causes(answer: Behaviour, width: int) -> RenderableType:
 
 def _runs(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     return fitted(
         [
             Column("run", lambda one: one.job_id),
-            Column("began", lambda one: units.format_time(one.start_ns)),
-            Column("took", lambda one: units.format_duration(one.seconds), right=True, spare=2),
+            Column("began", lambda one: unit_formats.format_time(one.start_ns)),
+            Column("took", lambda one: unit_formats.format_duration(one.seconds), right=True, spare=2),
             Column("mode", lambda one: word(one.mode)),
-            Column("read", lambda one: units.format_bytes(one.read_bytes), right=True),
-            Column("written", lambda one: units.format_bytes(one.write_bytes), right=True),
-            Column("reads at", lambda one: units.format_bandwidth(one.read_bandwidth_bytes_per_s), right=True, spare=1),
+            Column("read", lambda one: unit_formats.format_bytes(one.read_bytes), right=True),
+            Column("written", lambda one: unit_formats.format_bytes(one.write_bytes), right=True),
             Column(
-                "writes at", lambda one: units.format_bandwidth(one.write_bandwidth_bytes_per_s), right=True, spare=1
+                "reads at",
+                lambda one: unit_formats.format_bandwidth(one.read_bandwidth_bytes_per_s),
+                right=True,
+                spare=1,
+            ),
+            Column(
+                "writes at",
+                lambda one: unit_formats.format_bandwidth(one.write_bandwidth_bytes_per_s),
+                right=True,
+                spare=1,
             ),
         ],
         answer.runs,
@@ -144,15 +154,15 @@ def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.pictures import axis, line
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     parts: list[RenderableType] = []
     if answer.targets is not None:
         busy = answer.targets
-        below = units.format_percent(busy.below_1_percent), units.format_percent(busy.below_5_percent)
+        below = unit_formats.format_percent(busy.below_1_percent), unit_formats.format_percent(busy.below_5_percent)
         parts.append(Text(f"targets: {below[0]} of the time below 1 % of their peak, {below[1]} below 5 %"))
     if answer.metadata_above_75_percent is not None:
-        share = units.format_percent(answer.metadata_above_75_percent)
+        share = unit_formats.format_percent(answer.metadata_above_75_percent)
         parts.append(Text(f"metadata servers: {share} of their busy minutes above 75 % of their peak"))
     if answer.forwarders is not None:
         heat = answer.forwarders

@@ -57,12 +57,12 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.finding import finding_table
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.show.report.diagnosis.html_parts import format_rate
 
     sick = sum(one.state in ("sick", "dead") for one in answer.components)
     said = f"{sick:,} sick component{'' if sick == 1 else 's'}" if sick else "No component is known to be sick"
-    parts: list[RenderableType] = [Text(f"{said}, {units.format_time(answer.to_ns)}", style="bold")]
+    parts: list[RenderableType] = [Text(f"{said}, {unit_formats.format_time(answer.to_ns)}", style="bold")]
 
     def state(row: ComponentState) -> Text:
         return Text(row.state, style=STATE_STYLE.get(row.state, ""))
@@ -75,14 +75,14 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
         columns = [
             Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
             Column("state", state),
-            Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=1),
+            Column("of peak", lambda r: unit_formats.format_percent(r.share_of_peak), right=True, spare=1),
             Column(
                 "measured",
                 lambda r: format_rate(r.measured, "metadata" if r.layer == "mds" else "write"),
                 right=True,
                 spare=3,
             ),
-            Column("since", lambda r: units.format_time(r.since_ns).removesuffix(" UTC"), spare=2),
+            Column("since", lambda r: unit_formats.format_time(r.since_ns).removesuffix(" UTC"), spare=2),
             Column("why", lambda r: r.why, spare=4, longest=60),
         ]
         parts += [shown.heading("Components"), fitted(columns, answer.components[:200], width)]

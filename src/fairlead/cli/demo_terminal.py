@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fairlead.core.model.units import format_bytes, format_count, format_duration, format_percent
+from fairlead.core.model.unit_formats import format_bytes, format_count, format_duration, format_percent
 
 if TYPE_CHECKING:
     from fairlead.kit.demo.play import Outcome

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fairlead.cli.answer_tables import Column, fitted
 from fairlead.cli.pictures import META, READ, axis, line
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.core.model.finding import Advice, Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import escape_text
@@ -109,12 +109,12 @@ def _marks(one: Course, end: int, wide: int) -> str:
 def amount(value: float | None, unit: str) -> str:
     """A value of a course in its unit."""
     if value is None:
-        return units.ABSENT
+        return unit_formats.ABSENT
     if unit == "bytes/s":
-        return units.format_bandwidth(value)
+        return unit_formats.format_bandwidth(value)
     if unit == "s":
-        return units.format_duration(value)
-    count = units.format_count(round(value, 1))
+        return unit_formats.format_duration(value)
+    count = unit_formats.format_count(round(value, 1))
     return f"{count}/s" if unit == "operations/s" else count
 
 
@@ -142,8 +142,8 @@ def incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> Rendera
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
         Column("state", lambda r: r.kind),
         Column("when", lambda r: format_span(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
-        Column("lasted", lambda r: units.format_duration(r.duration_s(now_ns)), right=True),
-        Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=2),
+        Column("lasted", lambda r: unit_formats.format_duration(r.duration_s(now_ns)), right=True),
+        Column("of peak", lambda r: unit_formats.format_percent(r.share_of_peak), right=True, spare=2),
         Column("likely cause", lambda r: r.hint.replace("_", " "), spare=3),
         Column("kind", lambda r: r.persistence, spare=4),
     ]

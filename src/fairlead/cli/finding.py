@@ -80,12 +80,12 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
     """Return the list, part by part."""
     from rich.text import Text
 
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.diagnosis_pages import format_older_line
 
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
-    span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text(f"{count}, {span}", style="bold")]
     if answer.findings:
         parts += ["", finding_table(answer.findings, width)]
@@ -104,7 +104,7 @@ def finding_table(rows: Sequence[StoredFinding], width: int) -> RenderableType:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     columns = [
         Column("id", lambda r: r.finding.id, longest=14),
@@ -112,9 +112,9 @@ def finding_table(rows: Sequence[StoredFinding], width: int) -> RenderableType:
             "severity", lambda r: Text(r.finding.severity, style=SEVERITY_STYLE.get(r.finding.severity, "")), spare=2
         ),
         Column("what", lambda r: r.finding.title, longest=200, wraps=True),
-        Column("since", lambda r: units.format_time(r.finding.from_ns).removesuffix(" UTC"), spare=3),
-        Column("cost", lambda r: units.format_duration(r.finding.cost_s), right=True, spare=1),
-        Column("sure", lambda r: units.format_percent(r.finding.confidence), right=True, spare=4),
+        Column("since", lambda r: unit_formats.format_time(r.finding.from_ns).removesuffix(" UTC"), spare=3),
+        Column("cost", lambda r: unit_formats.format_duration(r.finding.cost_s), right=True, spare=1),
+        Column("sure", lambda r: unit_formats.format_percent(r.finding.confidence), right=True, spare=4),
     ]
     return fitted(columns, rows, width)
 
@@ -124,13 +124,13 @@ def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.html_parts import format_span
 
     finding = answer.told.finding
     facts = [format_span(finding.from_ns, finding.to_ns), f"{finding.confidence:.0%} sure"]
-    facts += [f"cost {units.format_duration(finding.cost_s)}"] if finding.cost_s is not None else []
+    facts += [f"cost {unit_formats.format_duration(finding.cost_s)}"] if finding.cost_s is not None else []
     style = SEVERITY_STYLE.get(finding.severity, "")
     parts: list[RenderableType] = [
         Text.assemble((finding.severity, style), "  ", (escape_text(finding.title), "bold"), f"\n{', '.join(facts)}"),

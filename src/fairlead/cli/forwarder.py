@@ -157,7 +157,7 @@ def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType
     from rich.text import Text
 
     from fairlead.cli.pictures import LEVEL_LETTER, LEVEL_STYLE, axis, heat
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     if not answer.rows:
@@ -168,7 +168,7 @@ def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType
     cell = max(1, min(3, (width - labels - 2) // answer.columns))
     shown = min(answer.columns, (width - labels - 2) // cell)
     counts = ", ".join(f"{name} {count:,}" for name, count in answer.levels.items() if count)
-    peak = f"full load {units.format_bandwidth(answer.peak_bytes_per_s)} ({answer.peak_basis})"
+    peak = f"full load {unit_formats.format_bandwidth(answer.peak_bytes_per_s)} ({answer.peak_basis})"
     legend = Text("  ").join(
         [Text(f"{LEVEL_LETTER[name]} {name}", style=LEVEL_STYLE[name]) for name in LEVEL_STYLE]
         + [Text(f"{LEVEL_LETTER[None]} no data", style="dim")]

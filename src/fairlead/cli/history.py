@@ -15,7 +15,7 @@ import click
 from fairlead.cli.messages import is_quiet, print_json, say
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import FILE, add_options, json_option, lake_option, name_option, peak_option, wait_option
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -291,10 +291,10 @@ def _explained(name: str, one: Explanation | None) -> Iterator[str]:
 
 
 def _lake(root: Path | None) -> str:
-    from fairlead.store.folder import find_default_lake, open_place
+    from fairlead.store.lake_folder import find_default_lake_folder, open_lake_folder
 
     # As workers on other machines have to name it.
-    return str(open_place(root or find_default_lake()).root)
+    return str(open_lake_folder(root or find_default_lake_folder()).root)
 
 
 def _span(from_: str, to: str, now_ns: int) -> Span:
@@ -323,16 +323,16 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted, sum_columns, word
 
     head = (
-        f"{units.format_time(found.from_ns)} to {units.format_time(found.to_ns)}: {found.jobs:,} jobs,"
+        f"{unit_formats.format_time(found.from_ns)} to {unit_formats.format_time(found.to_ns)}: {found.jobs:,} jobs,"
         f" {found.nontrivial:,} of them moved more than 200 MB"
     )
     classes = [
         Column("core-hours", lambda r: word(r.core_hours)),
         Column("jobs", lambda r: f"{r.jobs:,}", right=True),
-        Column("read a job", lambda r: units.format_bytes(r.read_bytes_per_job), right=True),
-        Column("written a job", lambda r: units.format_bytes(r.write_bytes_per_job), right=True),
-        Column("read", lambda r: units.format_bytes(r.read_bytes), right=True, spare=1),
-        Column("written", lambda r: units.format_bytes(r.write_bytes), right=True, spare=2),
+        Column("read a job", lambda r: unit_formats.format_bytes(r.read_bytes_per_job), right=True),
+        Column("written a job", lambda r: unit_formats.format_bytes(r.write_bytes_per_job), right=True),
+        Column("read", lambda r: unit_formats.format_bytes(r.read_bytes), right=True, spare=1),
+        Column("written", lambda r: unit_formats.format_bytes(r.write_bytes), right=True, spare=2),
         Column("reading, median", lambda r: _rate(r.read_bandwidth), right=True, spare=4),
         Column("writing, median", lambda r: _rate(r.write_bandwidth), right=True, spare=3),
     ]
@@ -340,7 +340,7 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
         Column("direction", lambda r: r.direction),
         Column("mode", lambda r: word(r.mode)),
         Column("jobs", lambda r: f"{r.jobs:,}", right=True),
-        Column("bytes", lambda r: units.format_bytes(r.bytes), right=True),
+        Column("bytes", lambda r: unit_formats.format_bytes(r.bytes), right=True),
     ]
     by_day = found.to_ns - found.from_ns <= DAYS_SHOWN * 86_400_000_000_000
     days = [Column("day", lambda r: r.day)] if by_day else []
@@ -371,7 +371,7 @@ def _whole(days: list[LayerDay]) -> list[LayerDay]:
 
 
 def _rate(quantiles: dict[str, float]) -> str:
-    return units.format_bandwidth(quantiles["0.5"] if quantiles else None)
+    return unit_formats.format_bandwidth(quantiles["0.5"] if quantiles else None)
 
 
 def _busy(found: Population) -> str:
@@ -381,6 +381,6 @@ def _busy(found: Population) -> str:
     shares = ", ".join(f"{float(q):.0%} of them at or below {value:.1%}" for q, value in found.target_quantiles.items())
     return (
         f"{targets.components:,} targets, {targets.minutes:,} minutes; of the peak of"
-        f" {units.format_bandwidth(targets.peak_bytes_per_s)} ({targets.peak_basis}): {shares};"
+        f" {unit_formats.format_bandwidth(targets.peak_bytes_per_s)} ({targets.peak_basis}): {shares};"
         f" below 1 %: {targets.below_1_percent:.1%}, below 5 %: {targets.below_5_percent:.1%}"
     )

@@ -10,7 +10,7 @@ import click
 
 from fairlead.cli.messages import is_quiet, print_json, say
 from fairlead.core.errors import FairleadError, InputError, PartialInputError
-from fairlead.store.folder import find_default_lake
+from fairlead.store.lake_folder import find_default_lake_folder
 
 if TYPE_CHECKING:
     from fairlead.see.ingest import Outcome
@@ -58,15 +58,15 @@ def ingest(
     PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
     what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
     """
-    from fairlead.see.ingest import find_traces
+    from fairlead.see.ingest import find_ingest_traces
     from fairlead.store.compaction import compact_tables
     from fairlead.store.lake import Lake
     from fairlead.store.rollups import derive_rollups
 
-    jobs, failed = find_traces(paths)
+    jobs, failed = find_ingest_traces(paths)
     if not jobs:
         _finish(failed)
-    lake = Lake.open(root or find_default_lake(), create=True)
+    lake = Lake.open(root or find_default_lake_folder(), create=True)
     with lake.writer(shard, wait_s=wait_s, derive=derive_rollups) as writer:
         outcomes = _take(writer, jobs, exact_times) + failed
         compact_tables(lake, writer, thorough=False, keep_hours=None)
@@ -129,7 +129,7 @@ class _Progress:
 
 
 def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
-    from fairlead.see.ingest import sum_rows
+    from fairlead.see.ingest import sum_ingested_rows
 
     counts = {state: sum(o.state == state for o in outcomes) for state in ("added", "known", "failed")}
     if as_json:
@@ -137,14 +137,14 @@ def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
             "schema": SCHEMA,
             "lake": str(lake.place.root),
             "files": counts,
-            "rows": sum_rows(outcomes),
+            "rows": sum_ingested_rows(outcomes),
             "inputs": [_as_json(outcome) for outcome in outcomes],
         }
         print_json(document)
         return
     click.echo(f"{counts['added']:,} added, {counts['known']:,} known before, {counts['failed']:,} failed")
     operations = sum(o.operations for o in outcomes)
-    for table, rows in sum_rows(outcomes).items():
+    for table, rows in sum_ingested_rows(outcomes).items():
         note = f"  (runs of {operations:,} operations)" if table == "ops" else ""
         click.echo(f"  {table:<14} {rows:>12,} rows{note}")
     say(f"lake: {lake.place.root}")

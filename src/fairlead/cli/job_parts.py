@@ -43,13 +43,13 @@ def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
 
 def clock_lines(clocks: list[ClockShift]) -> list[str]:
     """Return a line for each source whose clock was corrected."""
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     lines = []
     for one in clocks[:10]:
         way = "later" if one.offset_ns > 0 else "earlier"
-        off = units.format_duration(abs(one.offset_ns) / 1e9)
+        off = unit_formats.format_duration(abs(one.offset_ns) / 1e9)
         lines.append(
             f"{escape_text(one.source)}: its clock is off; its records are shown {off} {way} than it dated them"
         )
@@ -60,21 +60,21 @@ def _head(answer: JobPage) -> RenderableType:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import program_of, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     job = answer.job
     state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
     end_ns = job.end_ns if job.end_ns is not None else answer.to_ns
-    ran = units.format_duration((end_ns - job.start_ns) / 1e9) if job.start_ns is not None else "an unknown time"
-    nodes = "nodes unknown" if job.nodes_count is None else f"{units.format_count(job.nodes_count)} nodes"
+    ran = unit_formats.format_duration((end_ns - job.start_ns) / 1e9) if job.start_ns is not None else "an unknown time"
+    nodes = "nodes unknown" if job.nodes_count is None else f"{unit_formats.format_count(job.nodes_count)} nodes"
     about = [
         "1 node" if job.nodes_count == 1 else nodes,
-        f"{units.format_count(job.processes or job.cores)} {'processes' if job.processes else 'cores'}"
+        f"{unit_formats.format_count(job.processes or job.cores)} {'processes' if job.processes else 'cores'}"
         if job.processes or job.cores
         else "",
         f"ran {ran}" if not job.running else f"running for {ran}",
-        f"from {units.format_time(job.start_ns)}",
+        f"from {unit_formats.format_time(job.start_ns)}",
     ]
     who = " · ".join(escape_text(word(part)) for part in (job.user, job.project, job.partition) if part)
     return Text.assemble(
@@ -93,7 +93,7 @@ def _figures(answer: JobPage) -> RenderableType:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     sums, summary = answer.job.sums, answer.summary
@@ -101,9 +101,9 @@ def _figures(answer: JobPage) -> RenderableType:
     if summary is not None and summary.so_far and answer.job.running:
         summary = None  # the figures above are younger
     pairs = [
-        ("read", units.format_bytes(sums.read_bytes)),
-        ("written", units.format_bytes(sums.write_bytes)),
-        ("metadata ops", units.format_count(sums.metadata_ops)),
+        ("read", unit_formats.format_bytes(sums.read_bytes)),
+        ("written", unit_formats.format_bytes(sums.write_bytes)),
+        ("metadata ops", unit_formats.format_count(sums.metadata_ops)),
         ("counted at", word(answer.job.layer)),
     ]
     more: list[tuple[str, str]] = []
@@ -111,12 +111,12 @@ def _figures(answer: JobPage) -> RenderableType:
         more = [
             ("read mode", word(summary.read_mode)),
             ("write mode", word(summary.write_mode)),
-            ("files", units.format_count(summary.files)),
-            ("phases", units.format_count(summary.phases)),
-            ("peak read", units.format_bandwidth(summary.peak_read_bytes_per_s)),
-            ("peak write", units.format_bandwidth(summary.peak_write_bytes_per_s)),
+            ("files", unit_formats.format_count(summary.files)),
+            ("phases", unit_formats.format_count(summary.phases)),
+            ("peak read", unit_formats.format_bandwidth(summary.peak_read_bytes_per_s)),
+            ("peak write", unit_formats.format_bandwidth(summary.peak_write_bytes_per_s)),
         ]
-    for row in (pairs, [pair for pair in more if pair[1] != units.ABSENT]):
+    for row in (pairs, [pair for pair in more if pair[1] != unit_formats.ABSENT]):
         if row:
             table.add_row(*(Text.assemble((f"{name} ", "dim"), escape_text(value)) for name, value in row))
     return table
@@ -128,7 +128,7 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted, program_of
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_runs_line
     from fairlead.show.report.diagnosis.html_parts import (
@@ -151,27 +151,29 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
         )
     ]
     if answer.phases:
-        took = units.format_duration(sum(line.seconds for line in answer.phases))
+        took = unit_formats.format_duration(sum(line.seconds for line in answer.phases))
         parts.append(
             Text(
-                f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)}; lost"
+                f"\nI/O took {took}; usually {unit_formats.format_duration(answer.expected_s)}; lost"
                 f" {format_lost_time(answer.lost_s)}"
             )
         )
         columns = [
             Column("phase", lambda r: f"{r.kind} {r.number + 1}"),
-            Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
-            Column("took", lambda r: units.format_duration(r.seconds), right=True),
+            Column("began", lambda r: unit_formats.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
+            Column("took", lambda r: unit_formats.format_duration(r.seconds), right=True),
             Column(
                 "amount",
-                lambda r: units.format_count(r.amount) if r.kind == "metadata" else units.format_bytes(r.amount),
+                lambda r: (
+                    unit_formats.format_count(r.amount) if r.kind == "metadata" else unit_formats.format_bytes(r.amount)
+                ),
                 right=True,
                 spare=2,
             ),
             Column("rate", lambda r: format_rate(r.rate_per_s, r.kind), right=True, spare=1),
-            Column("usually", lambda r: units.format_duration(r.expected_s), right=True),
+            Column("usually", lambda r: unit_formats.format_duration(r.expected_s), right=True),
             Column("lost", lambda r: format_lost_time(r.lost_s), right=True),
-            Column("mode", lambda r: r.mode or units.ABSENT, spare=4),
+            Column("mode", lambda r: r.mode or unit_formats.ABSENT, spare=4),
         ]
         parts.append(fitted(columns, answer.phases[:20], width))
         if len(answer.phases) > 20:
@@ -179,17 +181,17 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
     if answer.taken:
         columns = [
             Column("who", lambda r: r.who, longest=40),
-            Column("time", lambda r: units.format_duration(r.seconds), right=True),
-            Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
+            Column("time", lambda r: unit_formats.format_duration(r.seconds), right=True),
+            Column("sure", lambda r: unit_formats.format_percent(r.confidence), right=True, spare=2),
             Column("finding", lambda r: r.finding, spare=1),
         ]
         parts += [shown.heading("Who or what took the difference"), fitted(columns, answer.taken, width)]
     if answer.hurt:
         columns = [
             Column("whom", lambda r: r.who or "another job", longest=40),
-            Column("time", lambda r: units.format_duration(r.seconds), right=True),
-            Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
-            Column("finding", lambda r: r.finding or units.ABSENT, spare=1),
+            Column("time", lambda r: unit_formats.format_duration(r.seconds), right=True),
+            Column("sure", lambda r: unit_formats.format_percent(r.confidence), right=True, spare=2),
+            Column("finding", lambda r: r.finding or unit_formats.ABSENT, spare=1),
         ]
         parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
@@ -207,12 +209,12 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
             Column("job", lambda r: r.job_id or "another job"),
             Column(
                 "who",
-                lambda r: " ".join(part for part in (r.user, r.program) if part) or units.ABSENT,
+                lambda r: " ".join(part for part in (r.user, r.program) if part) or unit_formats.ABSENT,
                 longest=40,
                 spare=2,
             ),
-            Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
-            Column("took", lambda r: units.format_duration(r.seconds), right=True),
+            Column("began", lambda r: unit_formats.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
+            Column("took", lambda r: unit_formats.format_duration(r.seconds), right=True),
             Column("how", lambda r: r.how, spare=1),
         ]
         parts += [shown.heading("Runs like this one"), fitted(columns, answer.alike, width)]

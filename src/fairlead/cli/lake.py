@@ -13,8 +13,8 @@ from fairlead.cli.messages import print_json, say
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import PATH, json_option, lake_option, wait_option
 from fairlead.core.errors import UsageError
-from fairlead.core.model.units import format_bytes, format_count
-from fairlead.store.folder import find_default_lake
+from fairlead.core.model.unit_formats import format_bytes, format_count
+from fairlead.store.lake_folder import find_default_lake_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,7 +154,7 @@ def expire_days(
     expired = []
     for shard in _shards(opened, shards):
         with opened.writer(shard, wait_s=wait_s) as writer:
-            done = retention.expire_days(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
+            done = retention.expire_retained_days(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
             expired += [{"shard": shard, **asdict(one)} for one in done]
     if as_json:
         print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
@@ -221,7 +221,7 @@ def restore_lake(folder: Path, root: Path | None, as_json: bool) -> None:
     """
     from fairlead.store import backup
 
-    done = backup.restore_lake(folder, root or find_default_lake())
+    done = backup.restore_lake(folder, root or find_default_lake_folder())
     if as_json:
         print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
         return
@@ -233,7 +233,7 @@ def restore_lake(folder: Path, root: Path | None, as_json: bool) -> None:
 def _open(root: Path | None) -> Lake:
     from fairlead.store.lake import Lake
 
-    return Lake.open(root or find_default_lake())
+    return Lake.open(root or find_default_lake_folder())
 
 
 def _shards(opened: Lake, chosen: tuple[str, ...]) -> list[str]:
@@ -264,10 +264,10 @@ def _cell(value: object) -> str:
 
 def _print_columns(*, as_json: bool) -> None:
     from fairlead.core.model.tables import TABLES
-    from fairlead.store.query import find_sql_type
+    from fairlead.store.query import find_query_type
 
     columns = {
-        spec.name: {f.name: find_sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()
+        spec.name: {f.name: find_query_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()
     }
     if as_json:
         print_json({"schema": "fairlead.lake.columns/1", "tables": columns})

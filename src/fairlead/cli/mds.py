@@ -40,14 +40,16 @@ def mds_parts(answer: Mds, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import gap_lines, op_table, timeline_picture
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     if not answer.servers:
         say("no metadata operations in this time")
     title = f"metadata of {escape_text(answer.server)}" if answer.server else "metadata"
-    load = f"{units.format_count(round(answer.per_s, 1))} ops/s" if answer.per_s is not None else "load not known"
-    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    load = (
+        f"{unit_formats.format_count(round(answer.per_s, 1))} ops/s" if answer.per_s is not None else "load not known"
+    )
+    times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
         Text.assemble((f"{title}: {load}", "bold"), (f"  {times}", "dim")),
         Text(""),

@@ -21,9 +21,9 @@ def print_json(document: object) -> None:
     """Print a document on stdout as JSON, indented."""
     import msgspec
 
-    from fairlead.core.safe_text import escape_undecodable_within
+    from fairlead.core.safe_text import escape_undecodable_text
 
-    click.echo(msgspec.json.format(msgspec.json.encode(escape_undecodable_within(document)), indent=2).decode())
+    click.echo(msgspec.json.format(msgspec.json.encode(escape_undecodable_text(document)), indent=2).decode())
 
 
 def print_lines(*lines: str) -> None:

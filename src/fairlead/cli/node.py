@@ -42,10 +42,10 @@ def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
         timeline_picture,
         word,
     )
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
-    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"node {escape_text(answer.node)}", "bold"), (f"  {times}\n", "dim"))]
     if answer.timeline.series or not answer.devices:
         parts.append(timeline_picture(answer.timeline, width))
@@ -64,8 +64,8 @@ def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
         probes = [
             Column("probe", lambda r: r.probe),
             Column("state", lambda r: "silent" if r.silent else r.state),
-            Column("last report", lambda r: units.format_time(r.ts_ns), spare=1),
-            Column("rows", lambda r: units.format_count(r.rows), right=True, spare=3),
+            Column("last report", lambda r: unit_formats.format_time(r.ts_ns), spare=1),
+            Column("rows", lambda r: unit_formats.format_count(r.rows), right=True, spare=3),
             Column("says", lambda r: word(r.text), spare=2, longest=60),
         ]
         parts += [Text("\nWatched by", style="bold"), fitted(probes, answer.probes, width)]
@@ -77,6 +77,6 @@ def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
         parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
     for event in answer.events[:8]:
         parts.append(
-            Text(f"{units.format_time(event.ts_ns)}  {escape_text(event.kind)}  {escape_text(event.text or '')}")
+            Text(f"{unit_formats.format_time(event.ts_ns)}  {escape_text(event.kind)}  {escape_text(event.text or '')}")
         )
     return parts

@@ -182,14 +182,14 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     input.
     """
     from fairlead.core import clock
-    from fairlead.core.model.plan import read_plans
+    from fairlead.core.model.plan import read_plan_document
     from fairlead.core.safe_text import escape_text
     from fairlead.decide.planning.live_site import find_live_site
     from fairlead.decide.planning.plan_jobs import build_ground, build_refusal
     from fairlead.decide.policies.paths.checker import check_plans as checked
     from fairlead.explain.questions.span import parse_moment
 
-    plans = read_plans(_content(file, "FILE"), str(file))
+    plans = read_plan_document(_content(file, "FILE"), str(file))
     now_ns = clock.now_ns()
     at_ns = _moment(parse_moment(at or "now", now_ns), now_ns)
     systems = {one.file_system for one in plans.plans if one.file_system}
@@ -231,11 +231,11 @@ def page(plans: Plans, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     count = len(plans.plans)
     head = f"{count} plan{'' if count == 1 else 's'} by {plans.policy}, on the state of "
-    parts: list[RenderableType] = [Text(head + units.format_time(plans.state_ns), style="bold")]
+    parts: list[RenderableType] = [Text(head + unit_formats.format_time(plans.state_ns), style="bold")]
     for one in plans.plans:
         parts += _one(one, width)
     if plans.missing:
@@ -249,8 +249,8 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted, program_of
-    from fairlead.core.model import units
-    from fairlead.core.model.node_names import fold_names
+    from fairlead.core.model import unit_formats
+    from fairlead.core.model.node_names import fold_node_names
     from fairlead.core.safe_text import escape_text
 
     job = one.job
@@ -259,21 +259,21 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
     title = f"Job {job.job_id}{whose}, {job.node_count:,} node{'' if job.node_count == 1 else 's'}"
     parts: list[RenderableType] = [shown.heading(escape_text(title))]
     told = one.expected
-    moved = [f"reads {units.format_bytes(told.read_bytes)}"] if told.read_bytes is not None else []
-    moved += [f"writes {units.format_bytes(told.write_bytes)}"] if told.write_bytes is not None else []
+    moved = [f"reads {unit_formats.format_bytes(told.read_bytes)}"] if told.read_bytes is not None else []
+    moved += [f"writes {unit_formats.format_bytes(told.write_bytes)}"] if told.write_bytes is not None else []
     moved += [told.mode] if told.mode else []
     parts.append(Text(f"  expected: {escape_text(told.basis)}" + (f": {', '.join(moved)}" if moved else "")))
     alone = ", alone" if one.isolated else ""
     pool = f" (pool {one.pool}, {'there' if one.pool_exists else 'new'})" if one.pool else ""
-    default = f"the site's default{f': {fold_names(one.default_forwarders)}' if one.default_forwarders else ''}"
+    default = f"the site's default{f': {fold_node_names(one.default_forwarders)}' if one.default_forwarders else ''}"
     rows = [
-        ("forwarders", f"{fold_names(one.forwarders)}{alone}" if one.forwarders else default),
-        ("targets", f"{fold_names(one.targets)}{pool}" if one.targets else "the site's default"),
+        ("forwarders", f"{fold_node_names(one.forwarders)}{alone}" if one.forwarders else default),
+        ("targets", f"{fold_node_names(one.targets)}{pool}" if one.targets else "the site's default"),
         ("stripe count", None if one.stripe_count is None else str(one.stripe_count)),
-        ("stripe size", None if one.stripe_bytes is None else units.format_bytes(one.stripe_bytes)),
-        ("read-ahead", None if one.prefetch_bytes is None else units.format_bytes(one.prefetch_bytes)),
+        ("stripe size", None if one.stripe_bytes is None else unit_formats.format_bytes(one.stripe_bytes)),
+        ("read-ahead", None if one.prefetch_bytes is None else unit_formats.format_bytes(one.prefetch_bytes)),
         ("metadata share P", None if one.metadata_share is None else f"{one.metadata_share:g}"),
-        ("data on MDT", None if one.dom_bytes is None else units.format_bytes(one.dom_bytes)),
+        ("data on MDT", None if one.dom_bytes is None else unit_formats.format_bytes(one.dom_bytes)),
         ("MPI-IO hints", ", ".join(f"{key}={value}" for key, value in sorted(one.hints.items())) or None),
     ]
     columns = [Column("what", lambda r: r[0], longest=20), Column("granted", lambda r: r[1], longest=90, wraps=True)]
@@ -339,16 +339,16 @@ def _content(file: Path, where: str) -> bytes:
 
 
 def _granted(files: Sequence[Path]) -> list[Plan]:
-    from fairlead.core.model.plan import read_plans
+    from fairlead.core.model.plan import read_plan_document
 
-    return [one for file in files for one in read_plans(_content(file, "--granted"), str(file)).plans]
+    return [one for file in files for one in read_plan_document(_content(file, "--granted"), str(file)).plans]
 
 
 def _lake(root: Path | None) -> Lake:
-    from fairlead.store.folder import find_default_lake
     from fairlead.store.lake import Lake
+    from fairlead.store.lake_folder import find_default_lake_folder
 
-    return Lake.open(root or find_default_lake())
+    return Lake.open(root or find_default_lake_folder())
 
 
 def _site(file: Path | None) -> SiteFile | None:

@@ -34,7 +34,7 @@ def probe_parts(answer: Health, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, gap_lines, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.explain.questions.answers import ProbeHealth
 
     def state(row: ProbeHealth) -> Text:
@@ -47,12 +47,14 @@ def probe_parts(answer: Health, width: int) -> list[RenderableType]:
         Column("node", lambda r: r.node, longest=32),
         Column("probe", lambda r: r.probe),
         Column("state", state),
-        Column("last report", lambda r: units.format_duration((answer.now_ns - r.ts_ns) / 1e9) + " ago", right=True),
-        Column("failures", lambda r: units.format_count(r.failures), right=True, spare=4),
-        Column("unknown lines", lambda r: units.format_count(r.unknown_lines), right=True, spare=6),
-        Column("lost batches", lambda r: units.format_count(r.lost_batches), right=True, spare=5),
+        Column(
+            "last report", lambda r: unit_formats.format_duration((answer.now_ns - r.ts_ns) / 1e9) + " ago", right=True
+        ),
+        Column("failures", lambda r: unit_formats.format_count(r.failures), right=True, spare=4),
+        Column("unknown lines", lambda r: unit_formats.format_count(r.unknown_lines), right=True, spare=6),
+        Column("lost batches", lambda r: unit_formats.format_count(r.lost_batches), right=True, spare=5),
         Column("clock off", lambda r: _offset(r.clock_offset_ns), right=True, spare=3),
-        Column("memory", lambda r: units.format_bytes(r.memory_bytes), right=True, spare=7),
+        Column("memory", lambda r: unit_formats.format_bytes(r.memory_bytes), right=True, spare=7),
         Column("says", lambda r: word(r.text), spare=2, longest=48),
     ]
     if answer.probes:
@@ -63,6 +65,6 @@ def probe_parts(answer: Health, width: int) -> list[RenderableType]:
 
 
 def _offset(ns: int | None) -> str:
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
-    return units.ABSENT if ns is None else units.format_duration(ns / 1e9)
+    return unit_formats.ABSENT if ns is None else unit_formats.format_duration(ns / 1e9)

@@ -27,7 +27,7 @@ def ask(
     NAME is what it is about, KEY=VALUE its parameters, as `fairlead ask queue last=7d`. Without QUESTION the names are
     listed.
     """
-    from fairlead.core.safe_text import escape_undecodable_within
+    from fairlead.core.safe_text import escape_undecodable_text
     from fairlead.explain.questions.catalog import list_questions
 
     known = list_questions()
@@ -44,4 +44,4 @@ def ask(
     answer = Asker(root, server, token, authority).ask(question, *names, **parameters)
     import msgspec
 
-    click.echo(msgspec.json.encode(escape_undecodable_within(answer)).decode())
+    click.echo(msgspec.json.encode(escape_undecodable_text(answer)).decode())

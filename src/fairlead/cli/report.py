@@ -146,9 +146,9 @@ class _Run:
         from fairlead.see.sources import inputs
         from fairlead.show.report import report_builder as reporting
 
-        found, failures = inputs.discover_files(paths)
+        found, failures = inputs.discover_input_files(paths)
         self._failures += failures
-        accounts, traces = reporting.split_accounting(inputs.group_files(found))
+        accounts, traces = reporting.split_accounting(inputs.group_input_files(found))
         self._read |= {place for job in (*accounts, *traces) for path in job.files if (place := _inode(path))}
         for number, runs in reporting.read_accounting(accounts, self._failures).items():
             self._accounts.setdefault(number, []).extend(runs)

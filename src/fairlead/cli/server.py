@@ -79,7 +79,7 @@ def show_status(
 
 
 def _show(found: Health, everything: bool) -> None:
-    from fairlead.core.model.units import format_bytes
+    from fairlead.core.model.unit_formats import format_bytes
     from fairlead.core.safe_text import escape_text
 
     collector = found.collector
@@ -111,9 +111,8 @@ def _show(found: Health, everything: bool) -> None:
 
 def _show_sources(found: Health, everything: bool) -> None:
     from fairlead.core.safe_text import escape_text
-    from fairlead.see.collector.source_activity import needs_attention
 
-    troubled = [one for one in found.sources if needs_attention(one)]
+    troubled = [one for one in found.sources if one.needs_attention]
     chosen = found.sources if everything else troubled[:SHOWN]
     if not chosen:
         return

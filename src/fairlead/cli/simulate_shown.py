@@ -110,7 +110,7 @@ def _counts(counts: Mapping[str, Mapping[int, int]]) -> RenderableType:
 def _panel(panel: Panel) -> RenderableType:
     from rich.table import Table
 
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     joint = [place for place, line in enumerate(panel.lines) if "+" not in line.policy]
     if 0 < len(joint) < len(panel.lines) > MANY_LINES and panel.lines[0].measure in LESS_IS_BETTER:
@@ -122,8 +122,8 @@ def _panel(panel: Panel) -> RenderableType:
     for place in range(max((len(line.points) for line in panel.lines), default=0)):
         points = [line.points[place] if place < len(line.points) else None for line in panel.lines]
         load = next((p.load_sys for p in points if p is not None), None)
-        cells = [units.ABSENT if p is None or p.mean is None else _figure(p.mean) for p in points]
-        table.add_row(units.ABSENT if load is None else f"{load:.2f}", *cells)
+        cells = [unit_formats.ABSENT if p is None or p.mean is None else _figure(p.mean) for p in points]
+        table.add_row(unit_formats.ABSENT if load is None else f"{load:.2f}", *cells)
     return table
 
 
@@ -132,7 +132,7 @@ def _beside_the_best(panel: Panel, joint: Sequence[int]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("load", justify="right")
@@ -147,14 +147,14 @@ def _beside_the_best(panel: Panel, joint: Sequence[int]) -> RenderableType:
         load = points[0].load_sys
         known = [(mean, place) for place in pairs if (mean := points[place].mean) is not None]
         best = min(known, default=None)
-        cells: list[str | Text] = [units.ABSENT if load is None else f"{load:.2f}"]
+        cells: list[str | Text] = [unit_formats.ABSENT if load is None else f"{load:.2f}"]
         for place in joint:
             mean = points[place].mean
             change = None if mean is None or best is None or not best[0] else mean / best[0] - 1
-            cells.append(units.ABSENT if mean is None else _figure(mean))
+            cells.append(unit_formats.ABSENT if mean is None else _figure(mean))
             style = "" if change is None else "green" if change <= 0 else "red"
             cells.append(Text("" if change is None else f"{change:+.0%}", style=style))
-        cells += [units.ABSENT, ""] if best is None else [_figure(best[0]), panel.labels[best[1]]]
+        cells += [unit_formats.ABSENT, ""] if best is None else [_figure(best[0]), panel.labels[best[1]]]
         table.add_row(*cells)
     return table
 
@@ -213,10 +213,10 @@ def _longest_word(texts: Sequence[str]) -> int:
 
 
 def _valued(value: float | None, unit: str) -> str:
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     if value is None:
-        return units.ABSENT
+        return unit_formats.ABSENT
     return f"{value:,.0f} {unit}".strip() if abs(value) >= 1000 else f"{value:.4g} {unit}".strip()
 
 

@@ -71,7 +71,7 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check(file: Path, as_json: bool) -> None:
     """Check a site file: keys, host lists, and whether its parts fit together."""
-    from fairlead.core.model.site_file import build_mapping, check_site, parse_site
+    from fairlead.core.model.site_file import build_site_file_mapping, check_site_file, parse_site_file
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:
@@ -79,12 +79,12 @@ def check(file: Path, as_json: bool) -> None:
     except OSError as fault:
         what = f"cannot be read: {(fault.strerror or str(fault)).lower()}"
         raise InputError(what, where=str(file), remedy="check the path") from fault
-    described = parse_site(content, str(file))
-    faults = check_site(described, expand_hostlist)
+    described = parse_site_file(content, str(file))
+    faults = check_site_file(described, expand_hostlist)
     if as_json:
         import json
 
-        layers, mappings = described.layers, build_mapping(described, expand_hostlist).num_rows
+        layers, mappings = described.layers, build_site_file_mapping(described, expand_hostlist).num_rows
         click.echo(
             json.dumps(
                 {

@@ -20,13 +20,14 @@ def system_parts(answer: System, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, gap_lines, sum_columns, timeline_picture
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     head = Text.assemble(
-        (f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}", "bold"),
-        f"\n{units.format_count(answer.jobs_running)} jobs running, {units.format_count(answer.jobs_ended)} ended, "
-        f"{units.format_count(answer.sources)} source{'' if answer.sources == 1 else 's'}",
+        (f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}", "bold"),
+        f"\n{unit_formats.format_count(answer.jobs_running)} jobs running, "
+        f"{unit_formats.format_count(answer.jobs_ended)} ended, "
+        f"{unit_formats.format_count(answer.sources)} source{'' if answer.sources == 1 else 's'}",
         (f", {len(answer.silent)} silent" if answer.silent else "", "bold yellow"),
     )
     parts: list[RenderableType] = [head, Text(""), timeline_picture(answer.timeline, width)]
@@ -41,7 +42,7 @@ def system_parts(answer: System, width: int) -> list[RenderableType]:
     if answer.events:
         parts.append(Text("\nEvents", style="bold"))
         for event in answer.events[:12]:
-            when, kind = (units.format_time(event.ts_ns), "dim"), (escape_text(event.kind), "bold")
+            when, kind = (unit_formats.format_time(event.ts_ns), "dim"), (escape_text(event.kind), "bold")
             said, where = f"  {escape_text(event.text or '')}", f"  {escape_text(event.component)}  "
             parts.append(Text.assemble(when, where, kind, said, overflow="ellipsis", no_wrap=True))
     return parts
@@ -50,11 +51,11 @@ def system_parts(answer: System, width: int) -> list[RenderableType]:
 def _amplified(one: Amplification) -> Text:
     from rich.text import Text
 
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
-    text = f"  for each byte of {one.upper}, {one.lower} read {units.format_ratio(one.read)}"
+    text = f"  for each byte of {one.upper}, {one.lower} read {unit_formats.format_ratio(one.read)}"
     style = "yellow" if max(one.read or 0, one.write or 0) > 1.5 else ""
-    return Text(f"{text} and wrote {units.format_ratio(one.write)}", style=style)
+    return Text(f"{text} and wrote {unit_formats.format_ratio(one.write)}", style=style)
 
 
 def space_parts(answer: Usage, width: int) -> list[RenderableType]:
@@ -62,19 +63,19 @@ def space_parts(answer: Usage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
-    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble(("space", "bold"), (f"  {times}", "dim"))]
     if answer.targets:
         columns = [
             Column("target", lambda r: r.id),
-            Column("used", lambda r: units.format_bytes(r.used_bytes), right=True),
-            Column("of", lambda r: units.format_bytes(r.capacity_bytes), right=True, spare=2),
-            Column("full", lambda r: units.format_percent(r.fullness), right=True),
-            Column("inodes", lambda r: units.format_count(r.inodes_used), right=True, spare=1),
-            Column("of them", lambda r: units.format_percent(r.inodes_fullness), right=True, spare=1),
-            Column("grown", lambda r: units.format_bytes(r.grown_bytes), right=True, spare=1),
+            Column("used", lambda r: unit_formats.format_bytes(r.used_bytes), right=True),
+            Column("of", lambda r: unit_formats.format_bytes(r.capacity_bytes), right=True, spare=2),
+            Column("full", lambda r: unit_formats.format_percent(r.fullness), right=True),
+            Column("inodes", lambda r: unit_formats.format_count(r.inodes_used), right=True, spare=1),
+            Column("of them", lambda r: unit_formats.format_percent(r.inodes_fullness), right=True, spare=1),
+            Column("grown", lambda r: unit_formats.format_bytes(r.grown_bytes), right=True, spare=1),
         ]
         parts += [Text(""), fitted(columns, answer.targets[:20], width)]
         if len(answer.targets) > 20:
@@ -82,11 +83,11 @@ def space_parts(answer: Usage, width: int) -> list[RenderableType]:
     owners = [
         Column("owner", lambda r: f"{r.owner_kind} {r.owner}", longest=40),
         Column("on", lambda r: word(r.fs), spare=2),
-        Column("holds", lambda r: units.format_bytes(r.used_bytes), right=True),
-        Column("inodes", lambda r: units.format_count(r.inodes), right=True, spare=1),
-        Column("grown", lambda r: units.format_bytes(r.grown_bytes), right=True),
-        Column("inodes grown", lambda r: units.format_count(r.grown_inodes), right=True, spare=3),
-        Column("of limit", lambda r: units.format_percent(r.limit_share), right=True, spare=1),
+        Column("holds", lambda r: unit_formats.format_bytes(r.used_bytes), right=True),
+        Column("inodes", lambda r: unit_formats.format_count(r.inodes), right=True, spare=1),
+        Column("grown", lambda r: unit_formats.format_bytes(r.grown_bytes), right=True),
+        Column("inodes grown", lambda r: unit_formats.format_count(r.grown_inodes), right=True, spare=3),
+        Column("of limit", lambda r: unit_formats.format_percent(r.limit_share), right=True, spare=1),
     ]
     for heading, rows in (("Holding most", answer.most), ("Grown most", answer.grown), ("Near a limit", answer.near)):
         if rows:
@@ -101,10 +102,10 @@ def network_parts(answer: Ports, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
-    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"{answer.total} ports", "bold"), (f"  {times}", "dim"))]
     if answer.ports:
         parts += [Text(""), port_table(answer.ports, width)]
@@ -113,10 +114,10 @@ def network_parts(answer: Ports, width: int) -> list[RenderableType]:
             Column("job", lambda r: r.job_id),
             Column("user", lambda r: word(r.user), spare=2),
             Column("program", lambda r: word(r.program), spare=3),
-            Column("ports", lambda r: units.format_count(r.ports), right=True),
-            Column("received", lambda r: units.format_bytes(r.received_bytes), right=True, spare=1),
-            Column("sent", lambda r: units.format_bytes(r.sent_bytes), right=True, spare=1),
-            Column("busiest over mean", lambda r: units.format_ratio(r.highest_over_mean), right=True),
+            Column("ports", lambda r: unit_formats.format_count(r.ports), right=True),
+            Column("received", lambda r: unit_formats.format_bytes(r.received_bytes), right=True, spare=1),
+            Column("sent", lambda r: unit_formats.format_bytes(r.sent_bytes), right=True, spare=1),
+            Column("busiest over mean", lambda r: unit_formats.format_ratio(r.highest_over_mean), right=True),
         ]
         parts += [Text("\nJobs by imbalance", style="bold"), fitted(columns, answer.jobs, width)]
     return [*parts, *(Text(escape_text(text), style="yellow") for text in answer.missing)]
@@ -125,24 +126,26 @@ def network_parts(answer: Ports, width: int) -> list[RenderableType]:
 def port_table(ports: list[PortVolume], width: int) -> RenderableType:
     """Return ports with the node behind each; bytes as the node counts them."""
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     columns = [
         Column("port", lambda r: r.port, longest=40),
         Column("node", lambda r: word(r.node)),
-        Column("received", lambda r: units.format_bytes(r.received_bytes), right=True),
-        Column("sent", lambda r: units.format_bytes(r.sent_bytes), right=True),
-        Column("of rate", lambda r: units.format_percent(r.peak_share), right=True, spare=1),
-        Column("shared", lambda r: units.format_bytes(r.shared_bytes) if r.shared_bytes else "", right=True, spare=2),
+        Column("received", lambda r: unit_formats.format_bytes(r.received_bytes), right=True),
+        Column("sent", lambda r: unit_formats.format_bytes(r.sent_bytes), right=True),
+        Column("of rate", lambda r: unit_formats.format_percent(r.peak_share), right=True, spare=1),
+        Column(
+            "shared", lambda r: unit_formats.format_bytes(r.shared_bytes) if r.shared_bytes else "", right=True, spare=2
+        ),
     ]
     return fitted(columns, ports, width)
 
 
 def format_imbalance(found: PortImbalance) -> str:
     """Return one line on how evenly a job uses its ports."""
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
-    return f"busiest of {found.ports} ports moved {units.format_ratio(found.highest_over_mean)} times the mean"
+    return f"busiest of {found.ports} ports moved {unit_formats.format_ratio(found.highest_over_mean)} times the mean"
 
 
 def device_parts(answer: Devices, width: int) -> list[RenderableType]:
@@ -150,9 +153,9 @@ def device_parts(answer: Devices, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
-    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
         Text.assemble((f"{answer.total} devices by hour of the day (UTC)", "bold"), (f"  {times}", "dim"))
     ]
@@ -160,10 +163,10 @@ def device_parts(answer: Devices, width: int) -> list[RenderableType]:
         columns = [
             Column("device", lambda r: r.id, longest=40),
             Column("hour", lambda r: f"{r.hour:02d}", right=True),
-            Column("read", lambda r: units.format_bandwidth(r.read_bytes_per_s), right=True),
-            Column("write", lambda r: units.format_bandwidth(r.write_bytes_per_s), right=True),
-            Column("busy", lambda r: units.format_percent(r.busy_share), right=True, spare=1),
-            Column("hours", lambda r: units.format_count(r.hours), right=True, spare=2),
+            Column("read", lambda r: unit_formats.format_bandwidth(r.read_bytes_per_s), right=True),
+            Column("write", lambda r: unit_formats.format_bandwidth(r.write_bytes_per_s), right=True),
+            Column("busy", lambda r: unit_formats.format_percent(r.busy_share), right=True, spare=1),
+            Column("hours", lambda r: unit_formats.format_count(r.hours), right=True, spare=2),
         ]
         parts += [Text(""), fitted(columns, answer.devices, width)]
     else:

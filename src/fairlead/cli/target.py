@@ -51,7 +51,7 @@ def list_parts(answer: Targets, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import component_table
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     if not answer.targets:
         say("no storage target counters in this time")
@@ -61,7 +61,7 @@ def list_parts(answer: Targets, width: int) -> list[RenderableType]:
     if answer.imbalance is not None:
         said.append(f"busiest moves {answer.imbalance:.2f} times the mean")
     if answer.fullness_spread is not None:
-        said.append(f"fullest and emptiest are {units.format_percent(answer.fullness_spread)} apart")
+        said.append(f"fullest and emptiest are {unit_formats.format_percent(answer.fullness_spread)} apart")
     return [Text(", ".join(said), style="bold"), component_table(answer.targets, seconds, width, "target")]
 
 
@@ -70,11 +70,11 @@ def component_parts(answer: ComponentPage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import component_table, gap_lines, share_table, timeline_picture
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     seconds = (answer.to_ns - answer.from_ns) / 1e9
-    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
         Text.assemble((f"{answer.kind} {escape_text(answer.id)}", "bold"), (f"  {times}\n", "dim")),
         component_table([answer.row], seconds, width, answer.kind),
@@ -96,11 +96,11 @@ def utilisation_parts(answer: Cdf, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.pictures import WRITE, bar
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     known = f"{answer.minutes:,} target-minutes of {answer.components} targets"
     unknown = f", {answer.minutes_unknown:,} not known" if answer.minutes_unknown else ""
-    peak = f"full load {units.format_bandwidth(answer.peak_bytes_per_s)} ({answer.peak_basis})"
+    peak = f"full load {unit_formats.format_bandwidth(answer.peak_bytes_per_s)} ({answer.peak_basis})"
     parts: list[RenderableType] = [Text(f"{known}{unknown}; {peak}", style="bold")]
     if not answer.minutes:
         return parts

@@ -19,9 +19,9 @@ from rich.text import Text
 
 from fairlead.cli.piped_console import PipedConsole
 from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, program_of
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.core.model.finding import Finding
-from fairlead.core.safe_text import escape_within
+from fairlead.core.safe_text import escape_text_within
 from fairlead.explain.analysis.timeline import Timeline, group_timeline_bins
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compile_condition
@@ -102,7 +102,7 @@ class Screen:
 
 def _inert(verdict: Verdict) -> Verdict:
     """All text on one line and harmless; advice alone stays as the rules have it, with the lines of its code."""
-    safe = escape_within(verdict)
+    safe = escape_text_within(verdict)
     pairs = zip(safe.findings, verdict.findings, strict=True)
     findings = [msgspec.structs.replace(new, advice=old.advice) for new, old in pairs]
     return msgspec.structs.replace(safe, findings=findings)
@@ -171,8 +171,12 @@ def _head(verdict: Verdict) -> RenderableType:
     nodes = len(job.nodes) if isinstance(job.nodes, list) else job.nodes
     about = f"{program_of(verdict)} · job {job.id} · {_plural(job.processes, 'process', 'es')}"
     about += f" on {_plural(nodes, 'node')}" if nodes else ""
-    about += f" · ran {units.format_duration(job.run_time_s)}" if job.run_time_s is not None else " · run time unknown"
-    about += f" · started {units.format_time(job.start_ns)}" if job.start_ns is not None else ""
+    about += (
+        f" · ran {unit_formats.format_duration(job.run_time_s)}"
+        if job.run_time_s is not None
+        else " · run time unknown"
+    )
+    about += f" · started {unit_formats.format_time(job.start_ns)}" if job.start_ns is not None else ""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -240,7 +244,7 @@ def _charts(report: Report, width: int) -> list[RenderableType]:
     spent = report.profile.times.per_rank_s
     if spent is not None and report.profile.view.processes > 1 and spent.any():
         row = spark(spent, width)
-        slowest = f"slowest {units.format_duration(float(spent.max()))}"
+        slowest = f"slowest {unit_formats.format_duration(float(spent.max()))}"
         table.add_row(Text("I/O time by rank", style=META), Text(row, style=META), Text(slowest, style="dim"))
         table.add_row("", _axis("0", f"{len(spent) - 1:,}", len(row)), Text("rank", style="dim"))
     return [Text(""), table] if table.row_count else []
@@ -260,7 +264,7 @@ def _over_time(table: Table, report: Report, timeline: Timeline, width: int) -> 
         start = report.verdict.job.start_ns
         first = timeline.fine_origin_ns - (timeline.fine_origin_ns if start is None else start)
         last = first + timeline.fine_bin_ns * len(timeline.fine_read)
-        ends = (units.format_duration(max(first, 0) / 1e9), units.format_duration(last / 1e9))
+        ends = (unit_formats.format_duration(max(first, 0) / 1e9), unit_formats.format_duration(last / 1e9))
         table.add_row("", _axis(*ends, columns), Text("since the start" if start is not None else "", style="dim"))
 
 
@@ -273,7 +277,7 @@ def _sizes(table: Table, report: Report, width: int) -> None:
             most = int(np.argmax(sizes))
             row = "".join(c * max(1, min(3, width // 10)) for c in spark(sizes, 10))
             columns = len(row)
-            share = f"{units.format_percent(sizes[most] / sizes.sum())} {SIZE_RANGES[most]}"
+            share = f"{unit_formats.format_percent(sizes[most] / sizes.sum())} {SIZE_RANGES[most]}"
             table.add_row(Text(f"{d} sizes", style=style), Text(row, style=style), Text(share, style="dim"))
     if columns:
         table.add_row("", _axis("1 B", "1 GiB", columns), Text("per request", style="dim"))
@@ -291,9 +295,9 @@ def _axis(left: str, right: str, columns: int) -> Text:
 def _finding(number: int, finding: Finding, run_time_s: float | None) -> RenderableType:
     facts = Text.assemble((finding.severity, SEVERITY_STYLE[finding.severity]))
     if finding.cost_s is not None and finding.cost_s > 0:
-        facts.append(f" · costs about {units.format_duration(finding.cost_s)}", style="bold")
+        facts.append(f" · costs about {unit_formats.format_duration(finding.cost_s)}", style="bold")
         if run_time_s:
-            facts.append(f" of {units.format_duration(run_time_s)}", style="dim")
+            facts.append(f" of {unit_formats.format_duration(run_time_s)}", style="dim")
     facts.append(f" · {finding.rule}", style="dim")
     parts: list[RenderableType] = [Text(finding.title, style="bold"), facts]
     parts += [Text(e.text) for e in finding.evidence]

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.analysis.verdict_comparison import Comparison
 
@@ -25,11 +25,11 @@ GRADE_STYLE = {
 }
 
 _COLUMNS: tuple[tuple[str, Callable[[Verdict], str]], ...] = (
-    ("lost", lambda v: units.format_duration(v.lost_s)),
-    ("run time", lambda v: units.format_duration(v.job.run_time_s)),
+    ("lost", lambda v: unit_formats.format_duration(v.lost_s)),
+    ("run time", lambda v: unit_formats.format_duration(v.job.run_time_s)),
     ("processes", lambda v: f"{v.job.processes:,}"),
-    ("read", lambda v: units.format_bytes(v.totals.read_bytes)),
-    ("written", lambda v: units.format_bytes(v.totals.write_bytes)),
+    ("read", lambda v: unit_formats.format_bytes(v.totals.read_bytes)),
+    ("written", lambda v: unit_formats.format_bytes(v.totals.write_bytes)),
     ("read mode", lambda v: v.io_mode.read),
     ("write mode", lambda v: v.io_mode.write),
 )
@@ -96,15 +96,15 @@ def compared(result: Comparison) -> RenderableType:
     for d, pair in result.modes.items():
         table.add_row(f"{d} mode", *map(Text, pair), "")
     formats: dict[str, Callable[[float | None], str]] = {
-        "s": units.format_duration,
-        "share": units.format_percent,
-        "bytes": units.format_bytes,
-        "bytes/s": units.format_bandwidth,
-        "count": units.format_count,
+        "s": unit_formats.format_duration,
+        "share": unit_formats.format_percent,
+        "bytes": unit_formats.format_bytes,
+        "bytes/s": unit_formats.format_bandwidth,
+        "count": unit_formats.format_count,
     }
     for row in result.rows:
         style = {True: "green", False: "red", None: ""}[row.better]
-        ratio = units.format_ratio(row.ratio)
+        ratio = unit_formats.format_ratio(row.ratio)
         table.add_row(row.name, formats[row.unit](row.before), formats[row.unit](row.after), Text(ratio, style=style))
     parts: list[RenderableType] = [Panel(Text(result.verdict, style="bold"), border_style="dim"), table]
     for word, titles, style in (

@@ -32,7 +32,7 @@ def make_key(file: Path) -> None:
     """
     from fairlead.core.access import tokens
 
-    tokens.make_key(file)
+    tokens.make_token_key(file)
     say(f"made {file}; a token of it: fairlead token issue --key {file}")
 
 
@@ -73,7 +73,7 @@ def make_key(file: Path) -> None:
 )
 def issue_token(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
     """Print a token. Send it over TLS where the network is not trusted: whoever reads it can use it."""
-    from fairlead.core.access.tokens import Claims, issue_token, read_key
+    from fairlead.core.access.tokens import Claims, issue_token, read_token_key
     from fairlead.core.clock import now_ns
 
     match = _AGE.fullmatch(valid)
@@ -97,7 +97,7 @@ def issue_token(file: Path, role: str, job: str, user: str | None, node: str, va
         node,
         (user or "") if role == "reader" else "",
     )
-    click.echo(issue_token(read_key(file), claims))
+    click.echo(issue_token(read_token_key(file), claims))
 
 
 def _uid(text: str) -> int:

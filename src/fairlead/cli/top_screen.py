@@ -15,7 +15,7 @@ from fairlead.cli.answer_tables import Column, fitted, program_of, rate, word
 from fairlead.cli.ask import Asker
 from fairlead.cli.pictures import META, READ, WRITE, bar
 from fairlead.core.errors import FairleadError
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import Answer, ComponentRow, Mds, Targets, Top, TopRow
 
@@ -120,7 +120,7 @@ def _head(board: Board) -> list[RenderableType]:
     said = Text.assemble(
         (f"fairlead top: {name}", "bold"),
         f" by {board.ordered_by}, {escape_text(board.last)} to ",
-        units.format_time(answer.to_ns),
+        unit_formats.format_time(answer.to_ns),
         no_wrap=True,
         overflow="ellipsis",
     )
@@ -130,11 +130,11 @@ def _head(board: Board) -> list[RenderableType]:
         load += f", {_per_s(sums.metadata_ops, seconds)} metadata ops/s"
     elif isinstance(answer, Targets):
         known = [row.sums.bytes for row in answer.targets if row.sums.bytes is not None]
-        load = f"{len(answer.targets):,} targets: {rate(sum(known), seconds) if known else units.ABSENT}"
+        load = f"{len(answer.targets):,} targets: {rate(sum(known), seconds) if known else unit_formats.ABSENT}"
         load += f", {answer.idle} idle" + (f", busiest {answer.imbalance:.2f} × mean" if answer.imbalance else "")
     else:
         mds = cast("Mds", answer)
-        load = f"{units.format_count(mds.per_s and round(mds.per_s, 1))} metadata ops/s"
+        load = f"{unit_formats.format_count(mds.per_s and round(mds.per_s, 1))} metadata ops/s"
     trouble = Text(escape_text(board.trouble), style="bold red", no_wrap=True, overflow="ellipsis")
     return [said, Text(load, no_wrap=True, overflow="ellipsis"), trouble if board.trouble else Text("")]
 
@@ -145,7 +145,7 @@ def _seconds(board: Board) -> float:
 
 
 def _per_s(value: int | None, seconds: float) -> str:
-    return units.format_count(None if value is None else round(value / seconds, 1))
+    return unit_formats.format_count(None if value is None else round(value / seconds, 1))
 
 
 def _body(board: Board, width: int, rows: Sequence[Any]) -> RenderableType:
@@ -165,8 +165,8 @@ def _body(board: Board, width: int, rows: Sequence[Any]) -> RenderableType:
     columns = [
         Column(heading, lambda r: r.name, longest=32),
         *(owner if heading == "job" else []),
-        Column("ops/s", lambda r: units.format_count(round(r.per_s, 1)), right=True),
-        Column("share", lambda r: units.format_percent(r.share), right=True),
+        Column("ops/s", lambda r: unit_formats.format_count(round(r.per_s, 1)), right=True),
+        Column("share", lambda r: unit_formats.format_percent(r.share), right=True),
         Column("", lambda r: bar(r.share, 30 if width >= 100 else 14, META), spare=3),
     ]
     return fitted(columns, rows, width)
@@ -184,7 +184,7 @@ def _job_columns(seconds: float, width: int) -> list[Column]:
         Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
         Column("write", lambda r: rate(r.sums.write_bytes, seconds), right=True),
         Column("metadata/s", lambda r: _per_s(r.sums.metadata_ops, seconds), right=True, spare=3),
-        Column("share", lambda r: units.format_percent(r.share), right=True, spare=2),
+        Column("share", lambda r: unit_formats.format_percent(r.share), right=True, spare=2),
         Column("", lambda r: bar(r.share, 30 if width >= 120 else 14, READ), spare=4),
         Column("counted at", lambda r: word(r.layer), spare=7),
     ]
@@ -196,7 +196,7 @@ def _target_columns(seconds: float, most: int) -> list[Column]:
         Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
         Column("write", lambda r: rate(r.sums.write_bytes, seconds), right=True),
         Column("load", lambda r: bar((r.sums.bytes or 0) / most if most else 0.0, 20, WRITE), spare=3),
-        Column("peak", lambda r: units.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
-        Column("used", lambda r: units.format_bytes(r.used_bytes), right=True, spare=5),
-        Column("full", lambda r: units.format_percent(r.fullness), right=True, spare=1),
+        Column("peak", lambda r: unit_formats.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
+        Column("used", lambda r: unit_formats.format_bytes(r.used_bytes), right=True, spare=5),
+        Column("full", lambda r: unit_formats.format_percent(r.fullness), right=True, spare=1),
     ]

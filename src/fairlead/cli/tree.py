@@ -17,7 +17,7 @@ from fairlead.cli.messages import print_json, say
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import FILE, FOLDER, json_option
 from fairlead.core.errors import ForwardingError, InputError, PartialInputError, UsageError
-from fairlead.core.model.units import format_bandwidth, format_bytes, format_count
+from fairlead.core.model.unit_formats import format_bandwidth, format_bytes, format_count
 
 if TYPE_CHECKING:
     from fairlead.steer.targets.check import CheckResult
@@ -246,7 +246,7 @@ def serve_metadata(store: Path, listen: str, token_key: Path | None) -> None:
     The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`.
     Use a key of its own: whoever has one of its tokens may change every file's metadata.
     """
-    from fairlead.core.access.tokens import read_key
+    from fairlead.core.access.tokens import read_token_key
     from fairlead.steer.forwarding.forwarder.run import list_stopping_signals
     from fairlead.steer.fs.wire.address import parse_address
     from fairlead.steer.targets import service
@@ -255,7 +255,7 @@ def serve_metadata(store: Path, listen: str, token_key: Path | None) -> None:
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
-        key = None if token_key is None else read_key(token_key)
+        key = None if token_key is None else read_token_key(token_key)
         running = service.serve_metadata(str(store), parse_address(listen), key)
         try:
             say(f"serving the metadata in {store} on {running.address}")

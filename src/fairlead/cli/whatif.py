@@ -109,8 +109,8 @@ def whatif(
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import parse_span
     from fairlead.show.report.whatif.whatif_page import build_whatif_page
-    from fairlead.store.folder import find_default_lake
     from fairlead.store.lake import Lake
+    from fairlead.store.lake_folder import find_default_lake_folder
 
     if price is not None and not price < float("inf"):
         raise UsageError("the price is no number", where="--price", remedy="give what a core-hour costs: 0.04")
@@ -133,7 +133,7 @@ def whatif(
 
         facts = read_site_file_facts(str(site_file))
         peaks = dict(facts.peaks) if facts is not None else {}
-    lake = Lake.open(root or find_default_lake())
+    lake = Lake.open(root or find_default_lake_folder())
     answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())
     show_answer(answer, page, build_whatif_page, html, as_json=as_json)
 
@@ -170,11 +170,11 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
             parts += _sides(side, best, width)
     if answer.held_out is not None:
         parts += [Text(format_held_out(answer.held_out)), Text("")]
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
 
     known = ", ".join(
-        f"{BASES[one.basis][0]} {units.format_percent(one.job_share)} of jobs ({units.format_percent(one.volume_share)}"
-        " of bytes)"
+        f"{BASES[one.basis][0]} {unit_formats.format_percent(one.job_share)} of jobs "
+        f"({unit_formats.format_percent(one.volume_share)} of bytes)"
         for one in answer.confidence
         if one.jobs
     )
@@ -191,7 +191,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
 def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.show.report.whatif.whatif_page import format_core_hours, format_signed_share, format_slowdown
 
     most = max(one.io_core_hours for one in answer.scenarios) or 1.0
@@ -205,7 +205,9 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
         *(money if answer.price_per_core_hour is not None else []),
         Column("mean slowdown", lambda one: format_slowdown(one.mean_slowdown), right=True, spare=1),
         Column("p90", lambda one: format_slowdown(one.p90_slowdown), right=True, spare=1),
-        Column("busiest forwarder", lambda one: units.format_percent(one.busiest_forwarder), right=True, spare=2),
+        Column(
+            "busiest forwarder", lambda one: unit_formats.format_percent(one.busiest_forwarder), right=True, spare=2
+        ),
     ]
     return fitted(columns, answer.scenarios, width)
 
@@ -214,7 +216,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.core.model import units
+    from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.whatif.whatif_page import format_core_hours
 
@@ -232,7 +234,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
         Column("before", lambda one: format_core_hours(one.before_core_hours), right=True, spare=1),
         Column(
             "in I/O",
-            lambda one: f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}",
+            lambda one: f"{unit_formats.format_duration(one.before_s)} → {unit_formats.format_duration(one.after_s)}",
             right=True,
             spare=2,
         ),

@@ -38,7 +38,7 @@ _LOG = logging.getLogger("fairlead.plugins")
 _REPORTED: set[str] = set()
 
 
-def load_object(target: str) -> object:
+def load_extension_object(target: str) -> object:
     """The object named `module:name`; its module is imported now."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
@@ -50,7 +50,7 @@ def find_extensions(group: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=group)}
 
 
-def describe_package(entry: EntryPoint) -> str:
+def describe_extension_package(entry: EntryPoint) -> str:
     """Name and version of the package an entry point is from: `site-queue 1.0`."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.module.partition(".")[0]
 
@@ -62,7 +62,7 @@ def load_extension(group: str, name: str) -> Any:
     try:
         return entry.load()
     except Exception as fault:
-        raise build_defect(group, name, fault) from fault
+        raise build_extension_defect(group, name, fault) from fault
 
 
 def load_extensions(group: str, known: Iterable[str] = ()) -> tuple[dict[str, Any], list[PluginError]]:
@@ -77,7 +77,7 @@ def load_extensions(group: str, known: Iterable[str] = ()) -> tuple[dict[str, An
     return loaded, faults
 
 
-def report_faults(faults: Iterable[PluginError]) -> None:
+def report_extension_faults(faults: Iterable[PluginError]) -> None:
     """Log each fault as an error, once in a process: without logging set up it goes to stderr. The run goes on."""
     for fault in faults:
         if fault.what not in _REPORTED:
@@ -90,34 +90,36 @@ def make_extension(group: str, name: str, *arguments: object) -> Any:
     factory = load_extension(group, name)
 
     def explain(fault: Exception, called_with: tuple[Any, ...]) -> FairleadError:  # noqa: ARG001
-        return build_defect(group, name, fault)
+        return build_extension_defect(group, name, fault)
 
     try:
         return Guarded(factory(*arguments), explain)
     except FairleadError:
         raise
     except Exception as fault:
-        raise build_defect(group, name, fault) from fault
+        raise build_extension_defect(group, name, fault) from fault
 
 
-def find_maker(group: str, name: str) -> Callable[..., Any]:
+def find_extension_maker(group: str, name: str) -> Callable[..., Any]:
     """What makes a plug-in when it is called, as `make_extension`. Raises KeyError when there is none of that name."""
     if name not in find_extensions(group):
         raise KeyError(name)
     return partial(make_extension, group, name)
 
 
-def build_defect(group: str, name: str, fault: Exception) -> PluginError:
+def build_extension_defect(group: str, name: str, fault: Exception) -> PluginError:
     """Return the error that says whose defect `fault` is.
 
     `defect of the policy 'halves' (package site-halves 1.0): TypeError: ... (site_halves/__init__.py:12)`
     """
     entry = find_extensions(group).get(name)
-    package = describe_package(entry) if entry is not None else OWN
-    return PluginError(describe_defect(group, name, package, fault), remedy=f"report it to the authors of {package}")
+    package = describe_extension_package(entry) if entry is not None else OWN
+    return PluginError(
+        describe_extension_defect(group, name, package, fault), remedy=f"report it to the authors of {package}"
+    )
 
 
-def describe_defect(group: str, name: str, package: str, fault: Exception) -> str:
+def describe_extension_defect(group: str, name: str, package: str, fault: Exception) -> str:
     """One clause that names the plug-in, its package, the exception and the line that raised it."""
     owner = package if package == OWN else f"package {package}"
     frames = traceback.extract_tb(fault.__traceback__)
@@ -136,7 +138,7 @@ PASSING: tuple[type[Exception], ...] = (FairleadError, OSError, MemoryError)
 """What a plug-in may raise: these are not defects."""
 
 
-def guard_function(
+def guard_extension_function(
     function: Callable[..., Any], explain: Explain, passing: tuple[type[Exception], ...] = ()
 ) -> Callable[..., Any]:
     """`function`, whose exceptions become what `explain` returns; those of `PASSING` and `passing` stay."""
@@ -157,7 +159,7 @@ def guard_function(
 class Guarded:
     """A plug-in behind the interface it has: what its methods raise becomes the error that `explain` returns.
 
-    `check_item` sees every item a method yields.
+    `_check_item` sees every item a method yields.
     """
 
     def __init__(
@@ -186,7 +188,7 @@ class Guarded:
         return getattr(self.__dict__["_inner"], name)
 
     def _wrap(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        guarded = guard_function(method, self._explain)
+        guarded = guard_extension_function(method, self._explain)
 
         def call(*arguments: Any, **options: Any) -> Any:
             result = guarded(*arguments, **options)

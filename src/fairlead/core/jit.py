@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def compile_function(function: _F) -> _F:
+def compile_jit_function(function: _F) -> _F:
     """The function as machine code that runs beside others, kept on disk where that is possible."""
     import numba
 

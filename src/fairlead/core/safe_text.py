@@ -24,18 +24,18 @@ def escape_text(text: str) -> str:
     return _UNSAFE.sub(_escaped, text)
 
 
-def escape_undecodable(text: str) -> str:
+def _escape_undecodable(text: str) -> str:
     """`text` that can be written as UTF-8: bytes of a file name that are none become backslash escapes (`\\xff`)."""
     return _SURROGATES.sub(_escaped, text)
 
 
-def escape_within(value: _T) -> _T:
+def escape_text_within(value: _T) -> _T:
     """Return `value` (a struct, list or dict) with `escape_text` on all its text; itself where nothing changes."""
     return cast("_T", _within(value, _UNSAFE))
 
 
-def escape_undecodable_within(value: _T) -> _T:
-    """Return `value` (a struct, list or dict) with `escape_undecodable` on all its text; itself if nothing changes."""
+def escape_undecodable_text(value: _T) -> _T:
+    """Return `value` (a struct, list or dict) with `_escape_undecodable` on all its text; itself if nothing changes."""
     return cast("_T", _within(value, _SURROGATES))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairlead.core.extensions import find_extensions, find_maker, load_object, make_extension
+from fairlead.core.extensions import find_extension_maker, find_extensions, load_extension_object, make_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def list_placements() -> list[str]:
 def find_placement_class(name: str) -> Callable[[int], Placement]:
     """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
     target = PLACEMENTS.get(name)
-    return load_object(target) if target else find_maker("fairlead.placements", name)  # type: ignore[return-value]
+    return load_extension_object(target) if target else find_extension_maker("fairlead.placements", name)  # type: ignore[return-value]
 
 
 def request_order_names() -> list[str]:
@@ -101,7 +101,7 @@ def request_order_names() -> list[str]:
 def request_order(name: str) -> Callable[[str, int], Order]:
     """What makes the order of that name from the text after it and a seed. Raises KeyError for an unknown name."""
     target = REQUEST_ORDERS.get(name)
-    return load_object(target) if target else find_maker("fairlead.request_orders", name)  # type: ignore[return-value]
+    return load_extension_object(target) if target else find_extension_maker("fairlead.request_orders", name)  # type: ignore[return-value]
 
 
 def list_policies() -> list[str]:
@@ -115,10 +115,10 @@ def find_policy(name: str) -> Policy:
     from fairlead.decide.policies.allocation.contract import Pair
 
     if name in JOINT_POLICIES:
-        return load_object(JOINT_POLICIES[name])()  # type: ignore[operator, no-any-return]
+        return load_extension_object(JOINT_POLICIES[name])()  # type: ignore[operator, no-any-return]
     allocation, plus, placing = name.partition("+")
     if plus:
-        return Pair(load_object(ALLOCATIONS[allocation])(), load_object(PLACINGS[placing])())  # type: ignore[operator]
+        return Pair(load_extension_object(ALLOCATIONS[allocation])(), load_extension_object(PLACINGS[placing])())  # type: ignore[operator]
     return make_extension("fairlead.policies", name)  # type: ignore[no-any-return]
 
 
@@ -130,7 +130,7 @@ def list_path_policies() -> list[str]:
 def path_policy(name: str) -> PathPolicy:
     """The path policy of that name; an allocation policy's name gives it on both layers. KeyError for another."""
     if name in PATH_POLICIES:
-        return load_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
+        return load_extension_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
     if name in find_extensions("fairlead.path_policies"):
         return make_extension("fairlead.path_policies", name)  # type: ignore[no-any-return]
     from fairlead.decide.policies.paths.path_from_allocation import PathFromAllocation
@@ -146,4 +146,4 @@ def list_predictors() -> list[str]:
 def build_predictor(name: str) -> Predictor:
     """A fresh predictor of that name, which has seen nothing. Raises KeyError for an unknown name."""
     target = PREDICTORS.get(name)
-    return load_object(target)() if target else make_extension("fairlead.predictors", name)  # type: ignore[operator, no-any-return]
+    return load_extension_object(target)() if target else make_extension("fairlead.predictors", name)  # type: ignore[operator, no-any-return]

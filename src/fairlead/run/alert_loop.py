@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.core.model.tables import FINDING, INCIDENT, build_empty
+from fairlead.core.model.tables import FINDING, INCIDENT, build_empty_table
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.advice import AdviceSet
 from fairlead.explain.rules.advice_set import load_advice_set
@@ -147,7 +147,7 @@ def _new_rows(lake: LakeReader, state: State, table: str, columns: str, since_ns
     known = state.made(row["id"] for row in seen)
     names = [row["id"] for row in seen if known.get(row["id"], -1) < row["made_ns"]]
     if not names:
-        return build_empty(FINDING if table == "finding" else INCIDENT)
+        return build_empty_table(FINDING if table == "finding" else INCIDENT)
     return lake.query(_ROWS.format(table=table, columns=columns), {"since": since_ns, "names": names})
 
 

@@ -90,7 +90,7 @@ def _sockets(task: Task) -> list[tuple[socket.socket, bool]]:
 
 def _collector(task: Task, pulse: Pulse) -> None:
     from fairlead.see.collector.feeds import build_feeds
-    from fairlead.see.collector.run import Order, run
+    from fairlead.see.collector.run import Order, run_collector
 
     config = task.config
     order = Order(
@@ -102,7 +102,7 @@ def _collector(task: Task, pulse: Pulse) -> None:
         token_key=Path(config.collector.token_key),
         memory=config.server.memory,
     )
-    run(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
+    run_collector(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
 
 
 def _analysis(task: Task, pulse: Pulse) -> None:
@@ -127,7 +127,7 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 
 
 def _api(task: Task, pulse: Pulse) -> None:
-    from fairlead.core.access.tokens import read_key
+    from fairlead.core.access.tokens import read_token_key
     from fairlead.run.api_application import assemble_api_application
     from fairlead.see.collector.serving import serve_application
     from fairlead.store.lake import Lake
@@ -136,7 +136,7 @@ def _api(task: Task, pulse: Pulse) -> None:
     root = Path(config.server.lake)
     while not (root / "lake.toml").is_file():  # the collector makes it
         clock.sleep_s(0.1)
-    key = read_key(Path(config.collector.token_key))
+    key = read_token_key(Path(config.collector.token_key))
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     made = assemble_api_application(config, key, lake)
     serve_application(made.app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)

@@ -20,12 +20,12 @@ from fairlead.core.model.tables import TABLES
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.run.whatif.settings import WhatIfSettings
 from fairlead.see.collector.feeds import Feeds
-from fairlead.see.collector.listeners import parse_address
+from fairlead.see.collector.listen_address import parse_listen_address
 from fairlead.see.collector.settings import Carry, Collector
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.settings import check_alerts as checked_alerts
 from fairlead.show.web import settings as web_settings
-from fairlead.store.folder import check_shard, find_default_lake
+from fairlead.store.lake_folder import check_shard_folder, find_default_lake_folder
 from fairlead.store.retention import Policy
 
 PREFIX = "FAIRLEAD"
@@ -207,7 +207,7 @@ def _checked(config: Config) -> Config:
             raise ConfigError(f"{path}: {value} is below zero", where=path)
     for part, addresses in (("collector", config.collector.listen), ("api", config.api.listen)):
         for address in addresses:
-            place = parse_address(address, where=f"{part}.listen")
+            place = parse_listen_address(address, where=f"{part}.listen")
             if place.tls and not (config.collector.tls_certificate and config.collector.tls_key):
                 raise ConfigError(
                     f"{address} needs a certificate",
@@ -219,7 +219,7 @@ def _checked(config: Config) -> Config:
     shards = (config.collector.shard, config.analysis.shard)
     for path, shard in zip(("collector.shard", "analysis.shard"), shards, strict=True):
         try:
-            check_shard(shard)
+            check_shard_folder(shard)
         except Exception as error:
             raise ConfigError(str(error), where=path) from error
     if shards[0] == shards[1]:
@@ -258,7 +258,7 @@ def _values(raw: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 def resolve_config(config: Config) -> Config:
     """`config` with every folder, file and address said outright. Nothing is made."""
-    lake = Path(config.server.lake) if config.server.lake else find_default_lake()
+    lake = Path(config.server.lake) if config.server.lake else find_default_lake_folder()
     state = Path(config.server.state) if config.server.state else lake.absolute().parent
     replace = msgspec.structs.replace
     collector = config.collector

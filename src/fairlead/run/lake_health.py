@@ -9,24 +9,24 @@ from pathlib import Path
 
 import fairlead
 from fairlead.see.collector.health import CollectorHealth, Health
-from fairlead.see.collector.intake import free_bytes
+from fairlead.see.collector.intake import measure_intake_room
 from fairlead.see.collector.source_activity import Sources
-from fairlead.see.collector.source_recovery import recall_sources
+from fairlead.see.collector.source_recovery import recover_sources
 from fairlead.store.lake import Lake
-from fairlead.store.wal import list_segments
+from fairlead.store.wal import list_wal_segments
 
 
 def read_lake_health(root: Path, now_ns: int) -> Health:
     """The same document a server gives, as far as the lake knows. Raises LakeError."""
     lake = Lake.open(root)
     sources = Sources(started_ns=0, silent_periods=3.0, period_ns=60_000_000_000)
-    recall_sources(lake, sources, now_ns)
+    recover_sources(lake, sources, now_ns)
     sources.gaps(now_ns)
     found = sources.all(now_ns)
     states: dict[str, int] = {}
     for one in found:
         states[one.state] = states.get(one.state, 0) + 1
-    waiting = [path for shard in lake.place.shards() for _, path in list_segments(lake.place.wal(shard))]
+    waiting = [path for shard in lake.place.shards() for _, path in list_wal_segments(lake.place.wal(shard))]
     collector = CollectorHealth(
         shard=", ".join(lake.place.shards()),
         version=fairlead.__version__,
@@ -34,7 +34,7 @@ def read_lake_health(root: Path, now_ns: int) -> Health:
         backlog_bytes=sum(path.stat().st_size for path in waiting if path.exists()),
         in_flight_bytes=0,
         connections=0,
-        free_bytes=free_bytes(root),
+        free_bytes=measure_intake_room(root),
         memory_bytes=0,
         carried_ns=None,
         carry_s=None,

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.core.access.tls import build_client_context
+from fairlead.core.access.tls import build_tls_client_context
 from fairlead.core.errors import InputError, NoAnswerError, ServerError, UsageError
 from fairlead.see.collector.health import ALL, Health
-from fairlead.see.collector.listeners import url as url_of
-from fairlead.store.folder import find_default_lake
+from fairlead.see.collector.listen_address import format_listen_url as url_of
+from fairlead.store.lake_folder import find_default_lake_folder
 
 TIMEOUT_S = 10.0
 DEFAULT_URL = "http://127.0.0.1:8571"
@@ -41,7 +41,7 @@ def find_server_url(state: Path | None = None) -> str:
     named = os.environ.get("FAIRLEAD_URL")
     if named:
         return named
-    folder = state or find_default_lake().absolute().parent
+    folder = state or find_default_lake_folder().absolute().parent
     try:
         told = msgspec.json.decode((folder / "addresses.json").read_bytes())
         return url_of(sorted(told["collector"], key=lambda one: not one.startswith("unix:"))[0])
@@ -114,7 +114,7 @@ def _connection(url: str, authority: Path | None) -> http.client.HTTPConnection:
         raise UsageError(f"no address of a server: {url!r}", remedy="write http://HOST:PORT, https://... or unix:PATH")
     if parts.scheme == "https":
         return http.client.HTTPSConnection(
-            parts.hostname, port or 8571, timeout=TIMEOUT_S, context=build_client_context(authority)
+            parts.hostname, port or 8571, timeout=TIMEOUT_S, context=build_tls_client_context(authority)
         )
     return http.client.HTTPConnection(parts.hostname, port or 8571, timeout=TIMEOUT_S)
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from fairlead.core.model.node_names import fold_names
+from fairlead.core.model.node_names import fold_node_names
 from fairlead.core.model.site_file import (
     Addresses,
     BurstBuffer,
@@ -28,7 +28,7 @@ from fairlead.core.model.site_file import (
     SiteFile,
 )
 from fairlead.see.probes.base import AbsentError
-from fairlead.see.probes.commands import read_output
+from fairlead.see.probes.commands import read_command_output
 from fairlead.see.probes.lfs import Device, Parser, Space
 
 Run = Callable[[list[str]], str]
@@ -76,7 +76,7 @@ class _SeenComponents:
 
 def _run_command(argv: list[str]) -> str:
     """Its output as text. Raises AbsentError, OSError."""
-    return read_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
+    return read_command_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
 
 
 def discover_site(root: Path = Path("/"), run: Run = _run_command, lake: Tables | None = None) -> Discovery:
@@ -87,8 +87,8 @@ def discover_site(root: Path = Path("/"), run: Run = _run_command, lake: Tables 
         found.remarks["forwarders"].append("no lake was asked (--lake): forwarders and routes that were seen are in it")
     hosts = _hosts(root)
     nodes = _nodes(found, run, seen)
-    forwarders = [Forwarders(nodes=fold_names(seen.forwarders))] if seen.forwarders else []
-    routes = [Route(nodes=fold_names(nodes_of), forwarders=name) for name, nodes_of in sorted(seen.routes.items())]
+    forwarders = [Forwarders(nodes=fold_node_names(seen.forwarders))] if seen.forwarders else []
+    routes = [Route(nodes=fold_node_names(nodes_of), forwarders=name) for name, nodes_of in sorted(seen.routes.items())]
     systems, addressed = _file_systems(found, root, run, seen, hosts)
     if not forwarders and lake is not None:
         found.remarks["forwarders"].append("none seen: a site of two layers, or no forwarder reports yet")
@@ -97,7 +97,9 @@ def discover_site(root: Path = Path("/"), run: Run = _run_command, lake: Tables 
     links = _links(seen)
     if not links:
         found.remarks["links"].append("no port with a known peer was seen (agent probe `switches`: ibnetdiscover)")
-    buffers = [BurstBuffer(nodes=fold_names(names), device=device) for device, names in sorted(seen.devices.items())]
+    buffers = [
+        BurstBuffer(nodes=fold_node_names(names), device=device) for device, names in sorted(seen.devices.items())
+    ]
     found.site = SiteFile(
         name=nodes.cluster or "unnamed",
         nodes=nodes.classes,
@@ -139,12 +141,12 @@ def _nodes(found: Discovery, run: Run, seen: _SeenComponents) -> _Nodes:
     for name in names:
         by_cores[cores.get(name)].add(name)
     classes = [
-        NodeClass(kind="compute", nodes=fold_names(some), cluster=cluster, cores=count)
+        NodeClass(kind="compute", nodes=fold_node_names(some), cluster=cluster, cores=count)
         for count, some in sorted(by_cores.items(), key=lambda item: (item[0] is None, item[0] or 0))
     ]
     others = sorted(set(seen.clients) - set(names) - set(seen.forwarders))
     if others:
-        found.remarks["nodes"].append(f"seen, of no known class (login or auxiliary?): {fold_names(others)}")
+        found.remarks["nodes"].append(f"seen, of no known class (login or auxiliary?): {fold_node_names(others)}")
     if not classes:
         found.remarks["nodes"].append("no node was found: write them as host lists")
     return _Nodes(classes, cluster)
@@ -209,9 +211,9 @@ def _system(
     listed = []
     for (what, node), targets in sorted(servers.items()):
         if not node:
-            found.remarks["file_systems"].append(f"{name}: the server of {fold_names(targets)} is not known")
+            found.remarks["file_systems"].append(f"{name}: the server of {fold_node_names(targets)} is not known")
             continue
-        listed.append(Server(kind=what, node=node, targets=fold_names(targets)))  # type: ignore[arg-type]
+        listed.append(Server(kind=what, node=node, targets=fold_node_names(targets)))  # type: ignore[arg-type]
     if listed:
         found.remarks["file_systems"].append(
             f"{name}: peaks of targets are not known (read_bandwidth_bytes_per_s, ...)"

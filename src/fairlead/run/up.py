@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core import clock
-from fairlead.core.access.tls import build_server_context
-from fairlead.core.access.tokens import AGENT, OPERATOR, Claims, issue_token, make_key, read_key
+from fairlead.core.access.tls import build_tls_server_context
+from fairlead.core.access.tokens import AGENT, OPERATOR, Claims, issue_token, make_token_key, read_token_key
 from fairlead.core.errors import FairleadError, ServerError
 from fairlead.run.config import Config
 from fairlead.run.first_sign_in import prepare_first_sign_in
 from fairlead.run.supervisor import Supervisor
 from fairlead.run.systemd_notify import Notifier
-from fairlead.see.collector.listeners import bind_socket, format_address, parse_address
+from fairlead.see.collector.listen_address import bind_listen_address, format_listen_address, parse_listen_address
 from fairlead.see.collector.serving import Bound
 
 OPERATOR_TOKEN = "operator.token"  # noqa: S105  (names of files)
@@ -51,9 +51,9 @@ def check_up_config(config: Config) -> None:
         build_courier(route, config.alerts)
     key = Path(config.collector.token_key)
     if key.exists():
-        read_key(key)
+        read_token_key(key)
     if config.collector.tls_certificate:
-        build_server_context(Path(config.collector.tls_certificate), Path(config.collector.tls_key))
+        build_tls_server_context(Path(config.collector.tls_certificate), Path(config.collector.tls_key))
 
 
 def bring_up_server(config: Config, say: Callable[[str], None], reload: Callable[[], Config | None]) -> None:
@@ -66,7 +66,7 @@ def bring_up_server(config: Config, say: Callable[[str], None], reload: Callable
     for line in _make_secrets(config, state):
         say(line)
     for text in config.collector.listen + config.api.listen:
-        if text.startswith("tcp:") and parse_address(text).host not in ("127.0.0.1", "::1", "localhost"):
+        if text.startswith("tcp:") and parse_listen_address(text).host not in ("127.0.0.1", "::1", "localhost"):
             log.warning("%s: tokens and records travel unencrypted; tls: encrypts them", text)
     sockets: dict[str, list[Bound]] = {}
     addresses: dict[str, list[str]] = {"collector": [], "api": []}
@@ -119,10 +119,10 @@ def _bound(wanted: Sequence[str]) -> tuple[list[Bound], list[str]]:
     told: list[str] = []
     try:
         for text in wanted:
-            place = parse_address(text)
+            place = parse_listen_address(text)
             sock = _bind_soon(text)
             held.append((sock, place.tls))
-            told.append(format_address(place, sock))
+            told.append(format_listen_address(place, sock))
     except ServerError:
         for sock, _ in held:
             sock.close()
@@ -135,7 +135,7 @@ def _bind_soon(text: str) -> socket.socket:
     until_s = clock.monotonic_s() + 3.0
     while True:
         try:
-            return bind_socket(parse_address(text))
+            return bind_listen_address(parse_listen_address(text))
         except ServerError:
             if clock.monotonic_s() >= until_s:
                 raise
@@ -150,8 +150,8 @@ def _make_secrets(config: Config, state: Path) -> list[str]:
     key_file.parent.mkdir(parents=True, exist_ok=True)
     draft = key_file.with_name(f".{key_file.name}.new")
     draft.unlink(missing_ok=True)
-    make_key(draft)
-    key = read_key(draft)
+    make_token_key(draft)
+    key = read_token_key(draft)
     expires_s = clock.now_ns() // 1_000_000_000 + _YEAR_S
     told = [f"made the token key {key_file}"]
     for name, role in ((OPERATOR_TOKEN, OPERATOR), (AGENT_TOKEN, AGENT)):

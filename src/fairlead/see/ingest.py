@@ -20,7 +20,7 @@ from fairlead.core.compression.merger import Merger
 from fairlead.core.errors import FairleadError, InputError
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, find_table
+from fairlead.core.model.tables import EVENTS, JOBS, OPS, build_table_batch, find_table_spec
 from fairlead.see.sources import inputs
 from fairlead.see.sources.base import Source
 from fairlead.store.batch_writer import BatchWriter
@@ -47,10 +47,10 @@ class Outcome:
     error: FairleadError | None = None
 
 
-def find_traces(paths: Sequence[Path]) -> tuple[list[inputs.JobInput], list[Outcome]]:
+def find_ingest_traces(paths: Sequence[Path]) -> tuple[list[inputs.JobInput], list[Outcome]]:
     """The traces under `paths`, gathered by job, and those that could not be used."""
-    files, failures = inputs.discover_files(paths)
-    return inputs.group_files(files), [Outcome(f.path, None, "failed", error=f.error) for f in failures]
+    files, failures = inputs.discover_input_files(paths)
+    return inputs.group_input_files(files), [Outcome(f.path, None, "failed", error=f.error) for f in failures]
 
 
 def ingest_jobs(
@@ -65,12 +65,12 @@ def ingest_jobs(
     `progress` is told about records as they are read. Errors of a file are its outcome; LakeError is raised.
     """
     for job in jobs:
-        beside = inputs.assign_first_ranks(job.source, job.files)
+        beside = inputs.assign_input_ranks(job.source, job.files)
         for path in job.files:
             yield _Intake(writer, job.source, path, beside.get(path, 0), exact_times, progress).run()
 
 
-def compute_content_id(path: Path, source: Source) -> str:
+def _compute_content_id(path: Path, source: Source) -> str:
     """Name of a file's content: `darshan:` and blake2b-16 of its bytes. Neither its path nor the version of fairlead
     is part of it, so neither a copy nor an upgrade counts a trace twice. Raises InputError."""
     digest = blake2b(digest_size=16)
@@ -79,7 +79,7 @@ def compute_content_id(path: Path, source: Source) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     except OSError as fault:
-        raise inputs.explain_unreadable(path, fault) from fault
+        raise inputs.explain_unreadable_input(path, fault) from fault
     return f"{source.name}:{digest.hexdigest()}"
 
 
@@ -114,7 +114,7 @@ class _Intake:
         """Reads, merges, commits; on any failure nothing of the file is in the lake."""
         try:
             before = _stamp(self._path)
-            name = compute_content_id(self._path, self._source)
+            name = _compute_content_id(self._path, self._source)
             if self._writer.known(name):
                 return self._outcome("known")
             batch = self._writer.batch(name, source=self._source.name, path=str(self._path))
@@ -155,8 +155,8 @@ class _Intake:
             batch.add(self._missing_events(batch))
 
     def _rows(self, batch: BatchWriter, rows: pa.RecordBatch) -> None:
-        spec = find_table(rows.schema)
-        rows = inputs.shift_ranks(rows, self._base)
+        spec = find_table_spec(rows.schema)
+        rows = inputs.shift_input_ranks(rows, self._base)
         if self._progress is not None:
             self._progress(rows.num_rows)
         if spec.name != OPS.name:
@@ -188,7 +188,7 @@ class _Intake:
     def _flush_jobs(self, batch: BatchWriter) -> None:
         if self._jobs:
             columns = {name: [getattr(job, name) for job in self._jobs] for name in JOBS.schema.names}
-            batch.add(batch_of(JOBS, dict(columns)))
+            batch.add(build_table_batch(JOBS, dict(columns)))
         self._jobs = []
 
     def _missing_events(self, batch: BatchWriter) -> pa.RecordBatch:
@@ -197,7 +197,7 @@ class _Intake:
         first = batch.fallback_ns if batch.fallback_ns is not None else batch.first_ns
         ts = first if first is not None else self._writer.now_ns() // _MINUTE_NS * _MINUTE_NS
         count = len(self._missing)
-        return batch_of(
+        return build_table_batch(
             EVENTS,
             {
                 "ts_ns": np.full(count, ts),
@@ -208,7 +208,7 @@ class _Intake:
         )
 
 
-def sum_rows(outcomes: Sequence[Outcome]) -> dict[str, int]:
+def sum_ingested_rows(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Rows by table over all that was added."""
     sums: Counter[str] = Counter()
     for outcome in outcomes:
@@ -220,7 +220,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except OSError as fault:
-        raise inputs.explain_unreadable(path, fault) from fault
+        raise inputs.explain_unreadable_input(path, fault) from fault
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 

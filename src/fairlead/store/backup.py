@@ -22,7 +22,7 @@ from fairlead.core.model.tables import OP_GROUPS, OPS
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
-from fairlead.store.folder import Place, open_place, sync_folder, write_durably
+from fairlead.store.lake_folder import Place, open_lake_folder, sync_lake_folder, write_lake_folder_file
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -87,7 +87,7 @@ def backup_lake(place: Place, folder: Path, *, link: bool = False) -> CopyResult
         folder.mkdir(parents=True, exist_ok=True)
         copy.settle()
         manifest = Manifest(schema=SCHEMA, made_ns=now_ns, lake=str(place.root), files=copy.files)
-        write_durably(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        write_lake_folder_file(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
     except OSError as error:
         raise LakeError(
             f"the backup cannot be written: {error.strerror or error}",
@@ -113,14 +113,14 @@ def restore_lake(folder: Path, root: Path) -> CopyResult:
         for name in names:
             _restore_one(folder, root, name, manifest.files[name])
         for below in {(root / name).parent for name in names}:
-            sync_folder(below)
+            sync_lake_folder(below)
     except OSError as error:
         raise LakeError(
             f"the lake cannot be restored: {error.strerror or error}",
             where=str(error.filename or root),
             remedy="empty the folder and run it again",
         ) from error
-    open_place(root)
+    open_lake_folder(root)
     total = sum(stored.size for stored in manifest.files.values())
     return CopyResult(str(root), len(names), total, len(names), total)
 
@@ -184,7 +184,7 @@ class _Copy:
     def settle(self) -> None:
         """Makes the names of what was copied durable."""
         for below in self._folders:
-            sync_folder(below)
+            sync_lake_folder(below)
 
     def _keep_lasting(self, path: Path) -> None:
         name = str(path.relative_to(self._root))
@@ -224,7 +224,7 @@ class _Copy:
 def _look(place: Place, shard: str) -> _Sight:
     """The files that make up a shard now: the log first, the tables after, as a reader looks."""
     folder = place.wal(shard)
-    listed = wal.list_segments(folder)
+    listed = wal.list_wal_segments(folder)
     growing = listed[-1][0] if listed else None
     passing: dict[Path, bytes] = {}
     ahead: list[tuple[int, str, Path]] = []
@@ -233,12 +233,12 @@ def _look(place: Place, shard: str) -> _Sight:
             content = path.read_bytes()
         except FileNotFoundError:  # carried over since it was listed: its rows are in the tables
             continue
-        contents = wal.read_frames(memoryview(content), 0)
+        contents = wal.read_wal_frames(memoryview(content), 0)
         passing[path] = content[: len(content) - contents.torn]
         for frame in contents.frames:
-            named = hot.list_named_parts(frame)
+            named = hot.list_wal_parts(frame)
             ahead += [(number, name, place.table(shard, name) / p.path) for name, parts in named.items() for p in parts]
-    for path in wal.list_damaged_segments(folder):
+    for path in wal.list_damaged_wal_segments(folder):
         passing[path] = path.read_bytes()
     lasting: list[Path] = []
     carried: dict[str, int] = {}
@@ -248,12 +248,12 @@ def _look(place: Place, shard: str) -> _Sight:
         bounds = [growing, carried[OPS.name] + 1 if name == OP_GROUPS.name and OPS.name in carried else None]
         bound = min((b for b in bounds if b is not None), default=None)
         table = delta.open_delta(below)
-        if table is not None and bound is not None and delta.find_carried_segment(table) >= bound:
-            table = delta.find_version_before(below, table, bound)
+        if table is not None and bound is not None and delta.find_delta_segment(table) >= bound:
+            table = delta.find_delta_version_before(below, table, bound)
         if table is None:
             continue
-        carried[name] = delta.find_carried_segment(table)
-        lasting += [below / part.path for part in delta.list_active_parts(table)]
+        carried[name] = delta.find_delta_segment(table)
+        lasting += [below / part.path for part in delta.list_delta_parts(table)]
         lasting += _log_of(below, table)
         pointer = _checkpoint_of(below, table)
         if pointer is not None:
@@ -263,7 +263,7 @@ def _look(place: Place, shard: str) -> _Sight:
             if not path.exists():
                 raise _VanishedError
             lasting.append(path)
-    if growing is None and wal.list_segments(folder):
+    if growing is None and wal.list_wal_segments(folder):
         raise _VanishedError
     return _Sight(lasting, passing)
 

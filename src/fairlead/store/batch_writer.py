@@ -11,9 +11,15 @@ import pyarrow as pa
 from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.tables import TableSpec
 from fairlead.store import wal_rows as hot
-from fairlead.store.folder import Place
-from fairlead.store.part_files import Part, write_parts
-from fairlead.store.tables import MAX_DAYS, compute_days, conform_table, find_first_time, find_spec
+from fairlead.store.lake_folder import Place
+from fairlead.store.part_files import Part, write_part_files
+from fairlead.store.stored_tables import (
+    MAX_DAYS,
+    compute_days,
+    conform_stored_table,
+    find_stored_table_spec,
+    find_stored_table_time,
+)
 
 SPILL_BYTES = 64 << 20
 """A batch that holds more than this of one table writes it to Parquet at once: no input has to fit in memory."""
@@ -51,11 +57,11 @@ class BatchWriter:
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Rows of the table that their schema names. Raises LakeError when they do not fit it, InputError when their
         times make no sense."""
-        spec = find_spec(rows)
+        spec = find_stored_table_spec(rows)
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         if table.num_rows == 0:
             return
-        table = conform_table(table, spec, strict=True)
+        table = conform_stored_table(table, spec, strict=True)
         _check(table, spec)
         self._note_times(table, spec)
         self.rows[spec.name] = self.rows.get(spec.name, 0) + table.num_rows
@@ -94,7 +100,7 @@ class BatchWriter:
         return self.first_ns if self.fallback_ns is None else self.fallback_ns
 
     def _note_times(self, table: pa.Table, spec: TableSpec) -> None:
-        first = find_first_time(table, spec)
+        first = find_stored_table_time(table, spec)
         if first is not None:
             self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
             self._days.update(np.unique(compute_days(table, spec, first)).tolist())
@@ -108,7 +114,7 @@ class BatchWriter:
         rows = pa.concat_tables(self._held.pop(spec.name))
         self._bytes[spec.name] = 0
         folder = self._writer.place.table(self._writer.shard, spec.name)
-        parts = write_parts(folder, spec, rows, compute_days(rows, spec, self._fallback()))
+        parts = write_part_files(folder, spec, rows, compute_days(rows, spec, self._fallback()))
         self._parts.setdefault(spec.name, []).extend(parts)
 
 

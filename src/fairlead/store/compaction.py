@@ -17,8 +17,15 @@ from fairlead.store import delta_table as delta
 from fairlead.store import query
 from fairlead.store import received_batches as taken
 from fairlead.store.lake import Lake
-from fairlead.store.part_files import ROW_GROUP, Part, flatten_schema, parse_tier, parse_version, write_part
-from fairlead.store.tables import BATCHES, SPECS, sort_key
+from fairlead.store.part_files import (
+    ROW_GROUP,
+    Part,
+    flatten_part_file_schema,
+    parse_part_tier,
+    parse_part_version,
+    write_part_file,
+)
+from fairlead.store.stored_tables import BATCHES, SPECS, list_stored_table_key
 from fairlead.store.writer import Writer
 
 TARGET_BYTES = 256 << 20
@@ -54,13 +61,13 @@ def compact_tables(
     """Merges small files of each table of the writer's shard, then removes what is older than `keep_hours` (None:
     nothing). Without `thorough` only what has become due by number and size. Raises LakeError."""
     writer.flush()
-    done = merge_due(lake, writer, thorough=thorough, tables=tables)
+    done = compact_due_files(lake, writer, thorough=thorough, tables=tables)
     if keep_hours is None:
         return done
-    return [replace(one, removed=vacuum_table(writer, SPECS[one.table], keep_hours)) for one in done]
+    return [replace(one, removed=vacuum_after_compaction(writer, SPECS[one.table], keep_hours)) for one in done]
 
 
-def merge_due(
+def compact_due_files(
     lake: Lake,
     writer: Writer,
     *,
@@ -76,21 +83,21 @@ def merge_due(
         if spec is None or (tables is not None and name not in tables):
             continue
         with writer.table(spec) as table:
-            before = delta.list_active_parts(table, spec)
-        for group in find_due_groups(before, thorough=thorough)[:most]:
-            merge_group(writer, lake.engine, spec, group)
+            before = delta.list_delta_parts(table, spec)
+        for group in find_compaction_groups(before, thorough=thorough)[:most]:
+            _merge_group(writer, lake.engine, spec, group)
         with writer.table(spec) as table:
-            done.append(MergeResult(name, len(before), len(delta.list_active_parts(table)), 0))
+            done.append(MergeResult(name, len(before), len(delta.list_delta_parts(table)), 0))
     return done
 
 
-def find_due_groups(parts: Sequence[Part], *, thorough: bool) -> list[list[Part]]:
+def find_compaction_groups(parts: Sequence[Part], *, thorough: bool) -> list[list[Part]]:
     """Which files of a table to merge with which, the newest days first. Every group is of one day."""
     asked, thorough = thorough, thorough or len(parts) > MANY_FILES
     groups: dict[tuple[str, str, int], list[Part]] = defaultdict(list)
     for part in parts:
         if part.size < TARGET_BYTES // 2:
-            groups[(part.day or "", parse_tier(part.path), 0 if thorough else _size_class(part))].append(part)
+            groups[(part.day or "", parse_part_tier(part.path), 0 if thorough else _size_class(part))].append(part)
     enough = 2 if thorough else FAN_IN
     found = [group for _, group in sorted(groups.items(), reverse=True) if len(group) >= enough]
     return found if asked else [some for group in found for some in _portions(group) if len(some) > 1]
@@ -116,18 +123,18 @@ def _size_class(part: Part) -> int:
     return step
 
 
-def vacuum_table(writer: Writer, spec: TableSpec, keep_hours: int) -> int:
+def vacuum_after_compaction(writer: Writer, spec: TableSpec, keep_hours: int) -> int:
     """Removes files of one table that no reader can need; no segment is on its way meanwhile. Raises LakeError."""
     with writer.quiet(), writer.table(spec) as table:
-        return delta.vacuum_files(table, keep_hours)
+        return delta.vacuum_delta_files(table, keep_hours)
 
 
-def merge_group(writer: Writer, engine: query.Engine, spec: TableSpec, group: Sequence[Part]) -> None:
+def _merge_group(writer: Writer, engine: query.Engine, spec: TableSpec, group: Sequence[Part]) -> None:
     """Replaces the files of `group` by sorted ones in one commit. Of rows about the same thing, the one that counts
     remains."""
     folder = writer.place.table(writer.shard, spec.name)
-    newest = max((parse_version(part.path) for part in group), key=lambda version: int(version[1:] or 0))
-    version = "-".join(filter(None, (newest or f"v{spec.version}", parse_tier(group[0].path))))
+    newest = max((parse_part_version(part.path) for part in group), key=lambda version: int(version[1:] or 0))
+    version = "-".join(filter(None, (newest or f"v{spec.version}", parse_part_tier(group[0].path))))
     if spec.name == BATCHES.name:
         added = [_joined_ranges(folder, spec, version, group)]
     else:
@@ -139,7 +146,7 @@ def merge_group(writer: Writer, engine: query.Engine, spec: TableSpec, group: Se
         finally:
             cursor.close()
     with writer.table(spec) as table:
-        delta.swap_parts(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
+        delta.swap_delta_parts(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
 
 
 def _joined_ranges(folder: Path, spec: TableSpec, version: str, group: Sequence[Part]) -> Part:
@@ -147,8 +154,10 @@ def _joined_ranges(folder: Path, spec: TableSpec, version: str, group: Sequence[
     from pyarrow import parquet
 
     read = [parquet.read_table(folder / part.path, partitioning=None) for part in group]
-    rows = taken.merge_rows(pa.concat_tables(read, promote_options="default"))
-    return write_part(folder, spec, version, group[0].day, flatten_schema(rows.schema), rows.to_batches())
+    rows = taken.merge_received_rows(pa.concat_tables(read, promote_options="default"))
+    return write_part_file(
+        folder, spec, version, group[0].day, flatten_part_file_schema(rows.schema), rows.to_batches()
+    )
 
 
 def _sorted_rows(folder: Path, spec: TableSpec, group: Sequence[Part]) -> str:
@@ -156,19 +165,23 @@ def _sorted_rows(folder: Path, spec: TableSpec, group: Sequence[Part]) -> str:
     by_version: dict[str, list[str]] = defaultdict(list)
     for part in sorted(group, key=lambda part: part.path):
         # Files another engine wrote may differ among themselves: each stands for itself.
-        by_version[parse_version(part.path) or part.path].append(str(folder / part.path))
+        by_version[parse_part_version(part.path) or part.path].append(str(folder / part.path))
     have = {version: _columns(paths[0]) for version, paths in by_version.items()}
     every = list(dict.fromkeys(name for names in have.values() for name in names))
     selects = []
     before = 0
     for version, paths in by_version.items():
-        columns = [query.quote_name(n) if n in have[version] else f"NULL AS {query.quote_name(n)}" for n in every]
+        columns = [
+            query.quote_query_name(n) if n in have[version] else f"NULL AS {query.quote_query_name(n)}" for n in every
+        ]
         place = f"file_index + {before} AS _file, file_row_number AS _row"
-        selects.append(f"SELECT {', '.join(columns)}, {place} FROM {query.scan_files(paths)}")  # noqa: S608 (our own names)
+        selects.append(f"SELECT {', '.join(columns)}, {place} FROM {query.build_query_scan(paths)}")  # noqa: S608 (our own names)
         before += len(paths)
     # File names grow with time, so rows with equal keys keep the order they arrived in.
-    order = ", ".join([*(f"{query.quote_name(name)} NULLS LAST" for name in sort_key(spec)), "_file", "_row"])
-    rows = query.select_once(spec, " UNION ALL BY NAME ".join(selects))
+    order = ", ".join(
+        [*(f"{query.quote_query_name(name)} NULLS LAST" for name in list_stored_table_key(spec)), "_file", "_row"]
+    )
+    rows = query._select_once(spec, " UNION ALL BY NAME ".join(selects))
     return f"SELECT * EXCLUDE (_file, _row) FROM ({rows}) ORDER BY {order}"  # noqa: S608 (our own names)
 
 
@@ -182,10 +195,10 @@ def _write(
     folder: Path, spec: TableSpec, version: str, day: str | None, reader: pa.RecordBatchReader, limit: int
 ) -> Iterator[Part]:
     """Files of about `limit` rows each."""
-    schema = flatten_schema(reader.schema)
+    schema = flatten_part_file_schema(reader.schema)
     batches = iter(reader)
     for first in batches:
-        yield write_part(folder, spec, version, day, schema, _upto(first, batches, limit))
+        yield write_part_file(folder, spec, version, day, schema, _upto(first, batches, limit))
 
 
 def _upto(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import TableSpec
-from fairlead.store.folder import sync_folder
+from fairlead.store.lake_folder import sync_lake_folder
 from fairlead.store.part_files import Part
-from fairlead.store.tables import DAY, build_stored_schema
+from fairlead.store.stored_tables import DAY, build_stored_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -42,7 +42,7 @@ def open_delta(folder: Path) -> DeltaTable | None:
         raise _broken(folder, error) from error
 
 
-def has_grown(folder: Path, table: DeltaTable) -> bool:
+def has_newer_delta_version(folder: Path, table: DeltaTable) -> bool:
     """Whether there is a newer version, told by looking at one or two names."""
     log = folder / "_delta_log"
     if (log / f"{table.version() + 1:020d}.json").exists():
@@ -65,7 +65,7 @@ def refresh_table(table: DeltaTable) -> None:
         raise _broken(Path(table.table_uri), error) from error
 
 
-def create_or_grow(folder: Path, spec: TableSpec, known: DeltaTable | None = None) -> DeltaTable:
+def prepare_delta_table(folder: Path, spec: TableSpec, known: DeltaTable | None = None) -> DeltaTable:
     """The table in `folder`, made if there is none, with every column of `spec`; opening is spared when it is `known`
     from before. Raises LakeError when a column of the same name has another type."""
     from deltalake import DeltaTable, Field, Schema
@@ -99,13 +99,13 @@ def create_or_grow(folder: Path, spec: TableSpec, known: DeltaTable | None = Non
     return table
 
 
-def find_carried_segment(table: DeltaTable | None) -> int:
+def find_delta_segment(table: DeltaTable | None) -> int:
     """The highest write-ahead segment whose rows are in `table`; 0 for none."""
     version = table.transaction_version(APP) if table is not None else None
     return version or 0
 
 
-def find_version_before(folder: Path, table: DeltaTable, segment: int) -> DeltaTable:
+def find_delta_version_before(folder: Path, table: DeltaTable, segment: int) -> DeltaTable:
     """The newest version of `table` that holds no rows of write-ahead `segment` or a later one. Raises LakeError."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -113,14 +113,14 @@ def find_version_before(folder: Path, table: DeltaTable, segment: int) -> DeltaT
     try:
         for version in range(table.version() - 1, -1, -1):
             older = DeltaTable(str(folder), version=version)
-            if find_carried_segment(older) < segment:
+            if find_delta_segment(older) < segment:
                 return older
     except (DeltaError, OSError) as error:
         raise _broken(folder, error) from error
     raise LakeError("no version of the table is as old as the write-ahead log", where=str(folder))
 
 
-def commit_parts(
+def commit_delta_parts(
     folder: Path, table: DeltaTable, spec: TableSpec, parts: Sequence[Part], segment: int, now_ns: int
 ) -> None:
     """Adds `parts` as the rows of write-ahead `segment`, durably. Raises LakeError."""
@@ -130,7 +130,7 @@ def commit_parts(
     _transact(folder, table, spec, parts, [], properties, changes_data=True, now_ns=now_ns)
 
 
-def swap_parts(
+def swap_delta_parts(
     folder: Path,
     table: DeltaTable,
     spec: TableSpec,
@@ -194,10 +194,10 @@ def _make_durable(folder: Path, table: DeltaTable) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    sync_folder(log)
+    sync_lake_folder(log)
 
 
-def list_active_parts(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
+def list_delta_parts(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
     """The files of the table's current version, sorted by path. Their times are known when `spec` is given."""
     import pyarrow as pa
 
@@ -226,7 +226,7 @@ def list_active_parts(table: DeltaTable, spec: TableSpec | None = None) -> list[
     return sorted(parts, key=lambda part: part.path)
 
 
-def explain_damaged(path: Path | str, error: Exception) -> LakeError:
+def explain_damaged_delta(path: Path | str, error: Exception) -> LakeError:
     """The error for a file of a table that is not what the table's log says."""
     what = "is gone" if isinstance(error, FileNotFoundError) else "is damaged"
     return LakeError(
@@ -238,7 +238,7 @@ def _broken(folder: Path, error: Exception) -> LakeError:
     return LakeError(f"the Delta table cannot be used: {error}", where=str(folder))
 
 
-def vacuum_files(table: DeltaTable, keep_hours: int) -> int:
+def vacuum_delta_files(table: DeltaTable, keep_hours: int) -> int:
     """Removes files that no version younger than `keep_hours` lists, those of killed writers included, and old log
     entries; returns how many files. Raises LakeError."""
     from deltalake.exceptions import DeltaError

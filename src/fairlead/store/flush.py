@@ -26,9 +26,9 @@ from fairlead.store import delta_table as delta
 from fairlead.store import received_batches as taken
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
-from fairlead.store.folder import Place, write_durably
-from fairlead.store.part_files import Part, measure_bytes, write_parts
-from fairlead.store.tables import BATCHES, SPECS, compute_days, conform_table
+from fairlead.store.lake_folder import Place, write_lake_folder_file
+from fairlead.store.part_files import Part, measure_part_file, write_part_files
+from fairlead.store.stored_tables import BATCHES, SPECS, compute_days, conform_stored_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -78,7 +78,7 @@ class Carrier:
         reads or commits it meanwhile. Raises LakeError."""
         with self._turn:
             known = self._tables.get(spec.name)
-            self._tables[spec.name] = delta.create_or_grow(self.place.table(self.shard, spec.name), spec, known)
+            self._tables[spec.name] = delta.prepare_delta_table(self.place.table(self.shard, spec.name), spec, known)
             yield self._tables[spec.name]
 
     def carry(self, number: int, loads: Sequence[hot.Load]) -> None:
@@ -86,17 +86,17 @@ class Carrier:
         plan = self._planned(number)
         if plan is None:
             plan = self._written(number, loads)
-            write_durably(wal.plan_path(self._folder, number), msgspec.json.encode(plan))
-        for spec in hot.sort_for_commit(plan):
+            write_lake_folder_file(wal.build_wal_plan_path(self._folder, number), msgspec.json.encode(plan))
+        for spec in hot.sort_wal_specs(plan):
             with self.table(spec) as table:
-                if delta.find_carried_segment(table) < number:
+                if delta.find_delta_segment(table) < number:
                     folder = self.place.table(self.shard, spec.name)
-                    delta.commit_parts(folder, table, spec, plan[spec.name], number, self._now_ns())
+                    delta.commit_delta_parts(folder, table, spec, plan[spec.name], number, self._now_ns())
 
     def remove_finished_plans(self) -> None:
         """Removes plans whose segment is gone: they have been followed."""
-        left = {number for number, _ in wal.list_segments(self._folder)}
-        for number, path in wal.list_plans(self._folder):
+        left = {number for number, _ in wal.list_wal_segments(self._folder)}
+        for number, path in wal.list_wal_plans(self._folder):
             if number not in left:
                 path.unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ class Carrier:
             self._pool.shutdown()
 
     def _planned(self, number: int) -> Plan | None:
-        path = wal.plan_path(self._folder, number)
+        path = wal.build_wal_plan_path(self._folder, number)
         try:
             plan = msgspec.json.decode(path.read_bytes(), type=Plan)
         except FileNotFoundError:
@@ -115,7 +115,7 @@ class Carrier:
             raise LakeError("the plan of a segment cannot be read", where=str(path)) from error
         unknown = sorted(plan.keys() - SPECS.keys())
         if unknown:
-            raise explain_newer(unknown[0], path)
+            raise explain_newer_flush(unknown[0], path)
         return plan
 
     def _written(self, number: int, loads: Sequence[hot.Load]) -> Plan:
@@ -125,7 +125,7 @@ class Carrier:
         derived: dict[str, list[pa.Table]] = {}
         held: dict[str, hot.Rows] = {}
         for name in sorted(names - {BATCHES.name}):
-            rows = hot.gather_rows([piece for load in loads for piece in load.pieces.get(name, [])], SPECS[name])
+            rows = hot.gather_wal_rows([piece for load in loads for piece in load.pieces.get(name, [])], SPECS[name])
             if rows is not None:
                 held[name] = rows
         derived = self._derived(held, plan)
@@ -140,24 +140,24 @@ class Carrier:
                 plan[name] += self._files(spec, left)
         for name, tables in derived.items():
             spec = SPECS[name]
-            made = hot.gather_rows(
-                [hot.build_piece(conform_table(t, spec, strict=True), spec, None) for t in tables], spec
+            made = hot.gather_wal_rows(
+                [hot.build_wal_rows_piece(conform_stored_table(t, spec, strict=True), spec, None) for t in tables], spec
             )
             if made is not None and made[0].num_rows and not self._has(spec, number):
                 plan.setdefault(name, []).extend(self._files(spec, made))
         if not self._has(BATCHES, number):
-            noted = taken.merge_rows(hot.build_notes_table(loads))
+            noted = taken.merge_received_rows(hot.build_wal_rows_notes(loads))
             plan[BATCHES.name] += self._files(BATCHES, (noted, compute_days(noted, BATCHES, None)))
         return plan
 
     def _has(self, spec: TableSpec, number: int) -> bool:
         with self.table(spec) as table:
-            return delta.find_carried_segment(table) >= number
+            return delta.find_delta_segment(table) >= number
 
     def _files(self, spec: TableSpec, rows: hot.Rows) -> list[Part]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(2, "lake-files")
-        return write_parts(self.place.table(self.shard, spec.name), spec, *rows, pool=self._pool)
+        return write_part_files(self.place.table(self.shard, spec.name), spec, *rows, pool=self._pool)
 
     def _derived(self, held: Mapping[str, hot.Rows], plan: Plan) -> dict[str, list[pa.Table]]:
         derived: dict[str, list[pa.Table]] = {}
@@ -193,7 +193,7 @@ class Carrier:
         for part in parts:
             with parquet.ParquetFile(folder / part.path) as file:
                 for batch in file.iter_batches(_STRETCH):
-                    yield conform_table(pa.Table.from_batches([batch]), spec, strict=True)
+                    yield conform_stored_table(pa.Table.from_batches([batch]), spec, strict=True)
 
     def _regrouped(self, rows: hot.Rows, derived: dict[str, list[pa.Table]]) -> hot.Rows | None:
         assert self._regroup is not None  # noqa: S101  (asked before)
@@ -206,7 +206,7 @@ class Carrier:
         derived.setdefault(OP_GROUPS.name, []).append(groups)
         if not rest.num_rows:
             return None
-        rest = conform_table(rest, OPS, strict=True)
+        rest = conform_stored_table(rest, OPS, strict=True)
         return rest, compute_days(rest, OPS, None)
 
     def _may_pay(self, table: pa.Table, regroup: Regroup) -> bool:
@@ -219,10 +219,10 @@ class Carrier:
         self._looks += 1
         some = _of_some_jobs(table, self._looks)
         rest, groups = regroup(some)
-        size = measure_bytes(OPS, conform_table(rest, OPS, strict=True)) + measure_bytes(
-            OP_GROUPS, conform_table(groups, OP_GROUPS, strict=True)
+        size = measure_part_file(OPS, conform_stored_table(rest, OPS, strict=True)) + measure_part_file(
+            OP_GROUPS, conform_stored_table(groups, OP_GROUPS, strict=True)
         )
-        pays = size <= (1 - _PAYS) * measure_bytes(OPS, some)
+        pays = size <= (1 - _PAYS) * measure_part_file(OPS, some)
         self._paused = 0 if pays else min(_MOST_PAUSE, 2 * self._paused or 1)
         self._pause = self._paused
         return pays
@@ -247,7 +247,7 @@ def _or_none(derive: Derive, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.
         return None
 
 
-def explain_newer(table: str, where: Path) -> LakeError:
+def explain_newer_flush(table: str, where: Path) -> LakeError:
     """The error for rows of a table this fairlead does not know."""
     return LakeError(
         f"a newer fairlead left rows of the table {table!r} in the write-ahead log",
@@ -264,7 +264,7 @@ def _trim() -> Callable[[int], int] | None:
         return None
 
 
-def give_back_memory() -> None:
+def release_flushed_memory() -> None:
     """Returns freed memory to the system: rows come and go by the hundred MiB, in small pieces that would stay."""
     pa.default_memory_pool().release_unused()
     trim = _trim()

@@ -8,9 +8,9 @@ from pathlib import Path
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
-from fairlead.store.folder import FORMAT, Place
+from fairlead.store.lake_folder import FORMAT, Place
 from fairlead.store.part_files import Part
-from fairlead.store.tables import BATCHES, DAY_NS, SPECS, format_day
+from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS, format_day
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def take_inventory(place: Place) -> Inventory:
         frames, size = _waiting(place.wal(shard))
         log_bytes += size
         first, batches_before = len(holdings), batches
-        damaged += [str(path) for path in wal.list_damaged_segments(place.wal(shard))]
+        damaged += [str(path) for path in wal.list_damaged_wal_segments(place.wal(shard))]
         for name in sorted({*place.tables(shard), *_named(frames)}):
             holding = _holding(place, shard, name, frames)
             if name == BATCHES.name:
@@ -99,7 +99,7 @@ def take_inventory(place: Place) -> Inventory:
     )
 
 
-def count_carried(place: Place, now_ns: int) -> tuple[list[Holding], int, float | None]:
+def take_stored_inventory(place: Place, now_ns: int) -> tuple[list[Holding], int, float | None]:
     """What is in the tables, without reading the log (`waiting_rows` are 0); bytes of the log; bytes of one day, as the
     mean of the last week's whole days that have any (None: there is none). Raises LakeError."""
     today = now_ns // DAY_NS
@@ -107,7 +107,7 @@ def count_carried(place: Place, now_ns: int) -> tuple[list[Holding], int, float 
     holdings: list[Holding] = []
     log_bytes, by_day = 0, dict.fromkeys(week, 0)
     for shard in place.shards():
-        for _, path in wal.list_segments(place.wal(shard)):
+        for _, path in wal.list_wal_segments(place.wal(shard)):
             try:
                 log_bytes += path.stat().st_size
             except FileNotFoundError:  # carried over meanwhile
@@ -117,7 +117,7 @@ def count_carried(place: Place, now_ns: int) -> tuple[list[Holding], int, float 
                 continue
             holdings.append(_holding(place, shard, name, {}))
             table = delta.open_delta(place.table(shard, name))
-            for part in delta.list_active_parts(table) if table is not None else []:
+            for part in delta.list_delta_parts(table) if table is not None else []:
                 if part.day in week:
                     by_day[str(part.day)] += part.size
     some = [size for size in by_day.values() if size]
@@ -127,9 +127,9 @@ def count_carried(place: Place, now_ns: int) -> tuple[list[Holding], int, float 
 def _waiting(folder: Path) -> tuple[dict[int, list[wal.Frame]], int]:
     frames: dict[int, list[wal.Frame]] = {}
     size = 0
-    for number, path in wal.list_segments(folder):
+    for number, path in wal.list_wal_segments(folder):
         try:
-            frames[number] = wal.read_segment(path).frames
+            frames[number] = wal.read_wal_segment(path).frames
             size += path.stat().st_size
         except FileNotFoundError:
             continue
@@ -138,18 +138,18 @@ def _waiting(folder: Path) -> tuple[dict[int, list[wal.Frame]], int]:
 
 def _named(frames: dict[int, list[wal.Frame]]) -> set[str]:
     """Tables that frames hold rows of, `_batches` among them when there is any frame."""
-    names = {name for held in frames.values() for frame in held for name in hot.count_rows(frame)[0]}
+    names = {name for held in frames.values() for frame in held for name in hot.count_wal_rows(frame)[0]}
     return names | ({BATCHES.name} if any(frames.values()) else set())
 
 
 def _holding(place: Place, shard: str, name: str, frames: dict[int, list[wal.Frame]]) -> Holding:
     table = delta.open_delta(place.table(shard, name))
-    parts: list[Part] = delta.list_active_parts(table) if table is not None else []
-    carried = delta.find_carried_segment(table)
+    parts: list[Part] = delta.list_delta_parts(table) if table is not None else []
+    carried = delta.find_delta_segment(table)
     waiting = 0
     for number, held in frames.items():
         for frame in held if number > carried else []:
-            rows, count = hot.count_rows(frame)
+            rows, count = hot.count_wal_rows(frame)
             waiting += count if name == BATCHES.name else rows.get(name, 0)
     days = sorted({part.day for part in parts if part.day is not None})
     return Holding(

@@ -14,9 +14,9 @@ import pyarrow as pa
 from fairlead.core.errors import LakeError, UsageError
 from fairlead.store import query
 from fairlead.store.flush import Derive, Regroup
-from fairlead.store.folder import Place, create_place, open_place
+from fairlead.store.lake_folder import Place, create_lake_folder, open_lake_folder
 from fairlead.store.snapshot import Snapshots, WantedRows
-from fairlead.store.tables import DAY_NS, SPECS, conform_table, format_day
+from fairlead.store.stored_tables import DAY_NS, SPECS, conform_stored_table, format_day
 from fairlead.store.writer import REMEMBER_NS, Writer
 
 DEFAULT_SHARD = "main"
@@ -40,7 +40,7 @@ class Lake:
         cls, root: Path, *, create: bool = False, memory: str | None = None, timeout_s: float | None = None
     ) -> Lake:
         """The lake in `root`. Raises LakeError when there is none (unless `create`) or it is of a newer format."""
-        return cls(create_place(root) if create else open_place(root), memory=memory, timeout_s=timeout_s)
+        return cls(create_lake_folder(root) if create else open_lake_folder(root), memory=memory, timeout_s=timeout_s)
 
     def writer(
         self,
@@ -57,7 +57,7 @@ class Lake:
     @property
     def engine(self) -> query.Engine:
         """The query engine this lake shares with everyone in the process."""
-        return query.open_engine(self.place.root, self._memory)
+        return query.open_query_engine(self.place.root, self._memory)
 
     def query(
         self,
@@ -82,9 +82,9 @@ class Lake:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         wanted = WantedRows(between, began, numbers)
         for attempt in range(_NO_COMMON_SIGHT):
-            views = self._snapshots.take(query.find_mentioned(sql), wanted)
+            views = self._snapshots.take(query.find_query_tables(sql), wanted)
             try:
-                return query.run(self.engine, views.values(), sql, parameters, timeout_s=timeout_s, tables=tables)
+                return query.run_query(self.engine, views.values(), sql, parameters, timeout_s=timeout_s, tables=tables)
             except LakeError:
                 # A file may have been vacuumed between the look and the read when vacuum was told not to wait.
                 if attempt + 1 == _NO_COMMON_SIGHT or not _lost_files(views.values()):
@@ -113,16 +113,18 @@ class Lake:
         if unknown:
             raise UsageError(f"{table} has no column {sorted(unknown)[0]!r}", remedy="fairlead lake info --columns")
         where, parameters = _conditions(table, job_id, from_ns, to_ns)
-        chosen = ", ".join(query.quote_name(name) for name in wanted)
+        chosen = ", ".join(query.quote_query_name(name) for name in wanted)
         # Operations that begin together keep a fixed order too.
-        order = ", ".join(f"{query.quote_name(name)} NULLS LAST" for name in (*spec.sort_by, *_TIES.get(table, ())))
-        sql = f"SELECT {chosen} FROM {query.quote_name(table)}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608
+        order = ", ".join(
+            f"{query.quote_query_name(name)} NULLS LAST" for name in (*spec.sort_by, *_TIES.get(table, ()))
+        )
+        sql = f"SELECT {chosen} FROM {query.quote_query_name(table)}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608
         between = (-(1 << 63) if from_ns is None else from_ns, (1 << 63) - 1 if to_ns is None else to_ns)
         found = self.query(sql, parameters, between=None if from_ns is None and to_ns is None else between)
         if columns is not None:
             schema = pa.schema([spec.schema.field(name) for name in wanted], metadata=spec.schema.metadata)
             return pa.Table.from_arrays([_as(found.column(f.name), f.type) for f in schema], schema=schema)
-        return conform_table(found, spec, strict=True)
+        return conform_stored_table(found, spec, strict=True)
 
 
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ from fairlead.store import compaction, retention
 from fairlead.store.compaction import MergeResult
 from fairlead.store.lake import Lake
 from fairlead.store.retention import ExpiryResult, Policy
-from fairlead.store.tables import SPECS
+from fairlead.store.stored_tables import SPECS
 from fairlead.store.writer import Writer
 
 KEEP_HOURS = 6
@@ -44,20 +44,20 @@ class MaintenanceResult:
 _memories: weakref.WeakKeyDictionary[Writer, _Memory] = weakref.WeakKeyDictionary()
 
 
-def maintain_lake(
+def run_lake_maintenance(
     lake: Lake, writer: Writer, policy: Policy | None = None, *, keep_hours: int = KEEP_HOURS
 ) -> MaintenanceResult:
     """Does what is due in the writer's shard; call it every minute or so, from one thread. Files no reader can need
     any more are removed once an hour. Raises LakeError; nothing is half done then."""
     memory = _memories.setdefault(writer, _Memory())
-    expired = retention.expire_by(writer, policy or Policy())
-    forgotten = retention.forget_batches(writer, memory.looked_at)
-    merged = compaction.merge_due(lake, writer, most=MERGES_AT_ONCE)
+    expired = retention.apply_retention(writer, policy or Policy())
+    forgotten = retention.expire_batch_numbers(writer, memory.looked_at)
+    merged = compaction.compact_due_files(lake, writer, most=MERGES_AT_ONCE)
     removed = 0
     now_ns = writer.now_ns()
     if memory.removed_ns is None or now_ns - memory.removed_ns >= REMOVE_EVERY_NS:
         memory.removed_ns = now_ns
         for name in writer.place.tables(writer.shard):
             if name in SPECS:
-                removed += compaction.vacuum_table(writer, SPECS[name], keep_hours)
+                removed += compaction.vacuum_after_compaction(writer, SPECS[name], keep_hours)
     return MaintenanceResult([m for m in merged if m.files_before != m.files_after], expired, forgotten, removed)

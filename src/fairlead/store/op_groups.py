@@ -1,15 +1,16 @@
-"""Groups of operations (`op_groups`) as rows of `ops`, in SQL: what `compression.nodes.split_nodes` does, for queries.
+"""Groups of operations (`op_groups`) as rows of `ops`, in SQL: what `compression.node_groups.split_node_groups` does,
+for queries.
 
-Not here: how groups are made (`compression.nodes`), when they are (`carrying`).
+Not here: how groups are made (`compression.node_groups`), when they are (`flush`).
 """
 
 from __future__ import annotations
 
 from fairlead.core.model.tables import OP_GROUPS
-from fairlead.store.tables import DAY
+from fairlead.store.stored_tables import DAY
 
 
-def select_expanded(groups: str = OP_GROUPS.name) -> str:
+def select_op_groups(groups: str = OP_GROUPS.name) -> str:
     """A SELECT with the columns of `ops` and `day`, in their order: every row of every group."""
     start = f"start_ns + {_member('starts_ns')}"
     length = _member("lengths_ns")

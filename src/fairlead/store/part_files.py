@@ -22,8 +22,15 @@ from numpy.typing import NDArray
 from fairlead.core import clock
 from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import TableSpec
-from fairlead.store.folder import sync_folder
-from fairlead.store.tables import DAY, flatten_type, format_day, sort_by_day, split_by_day, split_by_tier
+from fairlead.store.lake_folder import sync_lake_folder
+from fairlead.store.stored_tables import (
+    DAY,
+    flatten_stored_table_type,
+    format_day,
+    sort_by_day,
+    split_by_day,
+    split_by_tier,
+)
 
 ROW_GROUP = 122_880
 """Rows a row group: what DuckDB hands one thread, and small enough that a job's page reads little."""
@@ -45,19 +52,19 @@ class Part(msgspec.Struct, frozen=True):
     last_ns: int | None = None
 
 
-def parse_version(path: str) -> str:
+def parse_part_version(path: str) -> str:
     """The schema version a file says in its name (`v1-...`), "" when it says none (written by another engine)."""
     head, dash, _ = Path(path).name.partition("-")
     return head if dash and head[:1] == "v" and head[1:].isdigit() else ""
 
 
-def parse_tier(path: str) -> str:
+def parse_part_tier(path: str) -> str:
     """The tier a file says in its name (`v1-i60-...`: intervals of 60 s), "" when its table has none."""
     pieces = Path(path).name.split("-", 2)
     return pieces[1] if len(pieces) == 3 and re.fullmatch(r"i\d+", pieces[1]) else ""
 
 
-def write_parts(
+def write_part_files(
     folder: Path, spec: TableSpec, rows: pa.Table, days: NDArray[np.int32], *, pool: Executor | None = None
 ) -> list[Part]:
     """Sorts `rows`, whose days are given, and writes durable files of one day and tier each into `folder`; many rows
@@ -76,12 +83,12 @@ def write_parts(
     def write(one: tuple[str, str | None, pa.Table]) -> Part:
         tier, day, piece = one
         version = f"v{spec.version}" + (f"-{tier}" if tier else "")
-        return write_part(folder, spec, version, day, piece.schema, piece.to_batches())
+        return write_part_file(folder, spec, version, day, piece.schema, piece.to_batches())
 
     return list(pool.map(write, wanted)) if pool is not None and len(wanted) > 1 else [write(one) for one in wanted]
 
 
-def measure_bytes(spec: TableSpec, rows: pa.Table) -> int:
+def measure_part_file(spec: TableSpec, rows: pa.Table) -> int:
     """What `rows`, sorted, take as one file; nothing is written."""
     from pyarrow import parquet
 
@@ -94,7 +101,7 @@ def measure_bytes(spec: TableSpec, rows: pa.Table) -> int:
     return int(sink.getvalue().size)
 
 
-def write_part(
+def write_part_file(
     folder: Path,
     spec: TableSpec,
     version: str,
@@ -111,9 +118,9 @@ def write_part(
         below.mkdir(parents=True, exist_ok=True)
         bounds = _write(path, schema, batches, spec.time_column)
         size = path.stat().st_size
-        sync_folder(below)
+        sync_lake_folder(below)
         if new:
-            sync_folder(folder)
+            sync_lake_folder(folder)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise LakeError(
@@ -181,6 +188,6 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def flatten_schema(schema: pa.Schema) -> pa.Schema:
+def flatten_part_file_schema(schema: pa.Schema) -> pa.Schema:
     """`schema` with strings for dictionaries."""
-    return pa.schema([f.with_type(flatten_type(f.type)) for f in schema])
+    return pa.schema([f.with_type(flatten_stored_table_type(f.type)) for f in schema])

@@ -22,7 +22,7 @@ from fairlead.store import op_groups as grouped
 from fairlead.store import spill_folder as spilling
 from fairlead.store.delta_table import RESTORE
 from fairlead.store.snapshot import Group, View
-from fairlead.store.tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, flatten_type
+from fairlead.store.stored_tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, flatten_stored_table_type
 
 DEFAULT_MEMORY = "2GB"
 Parameters = Sequence[object] | Mapping[str, object] | None
@@ -97,7 +97,7 @@ class Engine:
             one.close()
 
 
-def open_engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
+def open_query_engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
     """The engine of this process for the lake in `root`; `memory` counts when it is the first call."""
     with _engines_turn:
         key = (os.getpid(), root)
@@ -106,7 +106,7 @@ def open_engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
         return _engines[key]
 
 
-def find_mentioned(sql: str) -> list[str]:
+def find_query_tables(sql: str) -> list[str]:
     """Tables a query may read: those whose name occurs in it as a word."""
     words = {word.lower() for word in _WORD.findall(sql)}
     if OPS_STORED in words:
@@ -116,7 +116,7 @@ def find_mentioned(sql: str) -> list[str]:
     return [name for name in SPECS if name in words]
 
 
-def run(
+def run_query(
     engine: Engine,
     views: Iterable[View],
     sql: str,
@@ -144,7 +144,7 @@ def run(
     try:
         _refuse_writing(cursor, sql)
         if not defined:
-            define_all(cursor, views)
+            _define_all(cursor, views)
         for name, table in (tables or {}).items():
             cursor.register(name, table)
         if watch is not None:
@@ -206,44 +206,47 @@ def _refuse_writing(cursor: Any, sql: str) -> None:
         raise UsageError("a query is one SELECT: the lake is only read", remedy="write one SELECT")
 
 
-def define_all(cursor: Any, views: Iterable[View]) -> None:
+def _define_all(cursor: Any, views: Iterable[View]) -> None:
     """Makes tables known to `cursor`. `ops` has the rows that lie in groups too; `ops_stored` has the others."""
     known = {view.spec.name: view for view in views}
     for name, view in known.items():
         if name != OPS.name:
-            define_view(cursor, view, name)
+            define_query_view(cursor, view, name)
     if OPS.name not in known:
         return
-    define_view(cursor, known[OPS.name], OPS_STORED)
+    define_query_view(cursor, known[OPS.name], OPS_STORED)
     groups = known.get(OP_GROUPS.name)
     rows = f"SELECT * FROM {OPS_STORED}"  # noqa: S608 (our own names)
     if groups is not None and (groups.groups or groups.waiting):
-        rows += f" UNION ALL {grouped.select_expanded()}"
+        rows += f" UNION ALL {grouped.select_op_groups()}"
     cursor.execute(f"CREATE TEMP VIEW {OPS.name} AS {rows}")
 
 
-def define_view(cursor: Any, view: View, called: str) -> None:
+def define_query_view(cursor: Any, view: View, called: str) -> None:
     """Makes the table of `view` known to `cursor` as `called`."""
     sources = [_files(view.spec, group) for group in view.groups]
     for number, table in enumerate(view.waiting):
         name = f"waiting_{view.spec.name}_{number}"
         cursor.register(name, table)
         columns = ", ".join(
-            f"{quote_name(f.name)}::{find_sql_type(f.type)} AS {quote_name(f.name)}" for f in view.spec.schema
+            f"{quote_query_name(f.name)}::{find_query_type(f.type)} AS {quote_query_name(f.name)}"
+            for f in view.spec.schema
         )
         sources.append(f"SELECT {columns}, {DAY} FROM {name}")  # noqa: S608 (our own names)
     if not sources:
-        nothing = ", ".join(f"NULL::{find_sql_type(f.type)} AS {quote_name(f.name)}" for f in view.spec.schema)
+        nothing = ", ".join(f"NULL::{find_query_type(f.type)} AS {quote_query_name(f.name)}" for f in view.spec.schema)
         sources.append(f"SELECT {nothing}, NULL::DATE AS {DAY} WHERE false")
-    cursor.execute(f"CREATE TEMP VIEW {quote_name(called)} AS {select_once(view.spec, ' UNION ALL '.join(sources))}")
+    cursor.execute(
+        f"CREATE TEMP VIEW {quote_query_name(called)} AS {_select_once(view.spec, ' UNION ALL '.join(sources))}"
+    )
 
 
-def select_once(spec: TableSpec, select: str) -> str:
+def _select_once(spec: TableSpec, select: str) -> str:
     """`select`, and of rows about the same thing only the one that counts."""
     if spec.name not in IDENTITY:
         return select
     same, best = IDENTITY[spec.name]
-    keys = ", ".join(quote_name(name) for name in same)
+    keys = ", ".join(quote_query_name(name) for name in same)
     return f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY {best}) = 1"  # noqa: S608 (our own names)
 
 
@@ -252,21 +255,21 @@ def _files(spec: TableSpec, group: Group) -> str:
     if group.tier:
         # Said as a constant: a question about another interval does not open these files.
         fixed = {TIERS[spec.name]: f"{group.tier[1:]}000000000::BIGINT"}
-    chosen = ", ".join(
-        f"{fixed.get(f.name) or (quote_name(f.name) if f.name in group.columns else f'NULL::{find_sql_type(f.type)}')}"
-        f" AS {quote_name(f.name)}"
-        for f in spec.schema
-    )
-    return f"SELECT {chosen}, {DAY} FROM {scan_files(group.paths)}"  # noqa: S608 (our own names)
+    chosen = []
+    for column in spec.schema:
+        name = quote_query_name(column.name)
+        known = name if column.name in group.columns else f"NULL::{find_query_type(column.type)}"
+        chosen.append(f"{fixed.get(column.name) or known} AS {name}")
+    return f"SELECT {', '.join(chosen)}, {DAY} FROM {build_query_scan(group.paths)}"  # noqa: S608 (our own names)
 
 
-def scan_files(paths: Sequence[str]) -> str:
+def build_query_scan(paths: Sequence[str]) -> str:
     """The table function over files of equal columns, `day` from their folders."""
     listed = ", ".join(_text(path) for path in paths)
     return f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'{DAY}': DATE}})"
 
 
-def quote_name(name: str) -> str:
+def quote_query_name(name: str) -> str:
     """An identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -275,13 +278,13 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def find_sql_type(kind: pa.DataType) -> str:
+def find_query_type(kind: pa.DataType) -> str:
     """DuckDB's name of an Arrow type a record table uses."""
-    kind = flatten_type(kind)
+    kind = flatten_stored_table_type(kind)
     if pa.types.is_list(kind):
-        return f"{find_sql_type(kind.value_type)}[]"
+        return f"{find_query_type(kind.value_type)}[]"
     if pa.types.is_map(kind):
-        return f"MAP({find_sql_type(kind.key_type)}, {find_sql_type(kind.item_type)})"
+        return f"MAP({find_query_type(kind.key_type)}, {find_query_type(kind.item_type)})"
     named = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
     return {**named, pa.bool_(): "BOOLEAN"}[kind]
 

@@ -25,12 +25,12 @@ Rows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 NOTHING: Rows = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def stream_key(stream: str) -> int:
+def hash_received_stream(stream: str) -> int:
     """int64 of blake2b-8 over the name of a stream."""
     return int.from_bytes(blake2b(stream.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def sort_rows(keys: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Rows:
+def sort_received_rows(keys: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Rows:
     """Rows in the order `ReceivedRanges` wants them."""
     order = np.lexsort((first, keys))
     return keys[order], first[order], last[order]
@@ -40,7 +40,7 @@ class ReceivedRanges:
     """Ranges by stream: those of before as arrays (24 bytes a range), those heard of since as short lists."""
 
     def __init__(self, before: Rows = NOTHING) -> None:
-        """`before` as `sort_rows` gives them; ranges of a stream may overlap."""
+        """`before` as `sort_received_rows` gives them; ranges of a stream may overlap."""
         self._before = before
         self._heard: dict[int, list[int]] = {}
 
@@ -83,11 +83,11 @@ class ReceivedRanges:
             keys, firsts, lasts = self._before
             low, high = int(np.searchsorted(keys, key, "left")), int(np.searchsorted(keys, key, "right"))
             pairs = zip(firsts[low:high].tolist(), lasts[low:high].tolist(), strict=True)
-            self._heard[key] = ranges = [edge for first, last in join_ranges(pairs) for edge in (first, last + 1)]
+            self._heard[key] = ranges = [edge for first, last in _join_ranges(pairs) for edge in (first, last + 1)]
         return ranges
 
 
-def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Disjoint ranges in order from any; neighbours become one."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
@@ -98,7 +98,7 @@ def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def merge_rows(rows: pa.Table) -> pa.Table:
+def merge_received_rows(rows: pa.Table) -> pa.Table:
     """Rows of `_batches` with the ranges of each stream joined where they touch, sorted by key: what is known stays
     the same. Rows, batches add up; the latest time, source and path count. Columns of a newer fairlead stay as the
     latest row has them. Raises LakeError when a needed column is missing."""
@@ -107,7 +107,7 @@ def merge_rows(rows: pa.Table) -> pa.Table:
     if not {"key", "seq", "taken_ns"} <= set(rows.column_names):
         raise LakeError("rows of _batches without key, seq or taken_ns")
     key, last, heard = (rows.column(name).to_numpy() for name in ("key", "seq", "taken_ns"))
-    first = read_first(rows)
+    first = read_received_firsts(rows)
     order = np.lexsort((last, first, key))
     key, first, last = key[order], first[order], last[order]
     # The furthest end so far within each stream; streams are told apart by their place.
@@ -137,7 +137,7 @@ def merge_rows(rows: pa.Table) -> pa.Table:
     return kept
 
 
-def read_first(rows: pa.Table) -> NDArray[np.int64]:
+def read_received_firsts(rows: pa.Table) -> NDArray[np.int64]:
     """int64[rows]: where each range begins."""
     if "first_seq" not in rows.column_names:
         return np.full(rows.num_rows, EVERYTHING)

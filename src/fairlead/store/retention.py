@@ -2,7 +2,7 @@
 
 Their files stay a while for readers of older versions; `compaction` removes them. What the lake has taken in
 (`_batches`) is kept, so an expired trace that is offered again does not come back; only what nodes sent is forgotten
-there, once it is too old to be taken anyway (`forget_batches`).
+there, once it is too old to be taken anyway (`expire_batch_numbers`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ import pyarrow.compute as pc
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import TABLES
 from fairlead.store import delta_table as delta
-from fairlead.store.part_files import Part, flatten_schema, parse_tier, parse_version, write_part
-from fairlead.store.tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE, format_day, format_tier
+from fairlead.store.part_files import (
+    Part,
+    flatten_part_file_schema,
+    parse_part_tier,
+    parse_part_version,
+    write_part_file,
+)
+from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE, format_day, format_tier
 from fairlead.store.writer import Writer
 
 FOR_EVER = ("jobs", "job_summary", "mapping", "events", "phase", "profile", "finding", "incident")
@@ -59,7 +65,7 @@ class ExpiryResult:
     tier: str = field(default="")
 
 
-def expire_days(
+def expire_retained_days(
     writer: Writer,
     *,
     before_ns: int,
@@ -78,7 +84,7 @@ def expire_days(
     return [_expire(writer, name, before_ns, tier, dry_run=dry_run) for name in names]
 
 
-def expire_by(writer: Writer, policy: Policy) -> list[ExpiryResult]:
+def apply_retention(writer: Writer, policy: Policy) -> list[ExpiryResult]:
     """Removes every day the policy no longer keeps. Raises LakeError."""
     done = []
     for name in writer.place.tables(writer.shard):
@@ -97,10 +103,10 @@ def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_
     cutoff = str(format_day(before_ns // DAY_NS))
     folder = writer.place.table(writer.shard, name)
     with writer.table(spec) as table:
-        parts = [part for part in delta.list_active_parts(table) if tier is None or parse_tier(part.path) == tier]
+        parts = [part for part in delta.list_delta_parts(table) if tier is None or parse_part_tier(part.path) == tier]
         old = [part for part in parts if part.day is not None and part.day < cutoff]
         if old and not dry_run:
-            delta.swap_parts(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
+            delta.swap_delta_parts(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
     return ExpiryResult(
         table=name,
         days=len({part.day for part in old}),
@@ -111,14 +117,14 @@ def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_
     )
 
 
-def forget_batches(writer: Writer, looked_at: set[str] | None = None) -> int:
+def expire_batch_numbers(writer: Writer, looked_at: set[str] | None = None) -> int:
     """Forgets which batches nodes sent so long ago that they would be refused now; returns how many rows of `_batches`
     went. Files found without any are noted in `looked_at` and not read again. Raises LakeError."""
     looked_at = set() if looked_at is None else looked_at
     before_ns = writer.now_ns() - writer.remember_ns - _MARGIN_NS
     folder = writer.place.table(writer.shard, BATCHES.name)
     with writer.table(BATCHES) as table:
-        old = [p for p in delta.list_active_parts(table, BATCHES) if p.last_ns is not None and p.last_ns < before_ns]
+        old = [p for p in delta.list_delta_parts(table, BATCHES) if p.last_ns is not None and p.last_ns < before_ns]
         removed, added, gone = [], [], 0
         for part in old:
             if part.path in looked_at:
@@ -130,12 +136,14 @@ def forget_batches(writer: Writer, looked_at: set[str] | None = None) -> int:
             gone += part.rows - kept.num_rows
             removed.append(part)
             if kept.num_rows:
-                version = parse_version(part.path) or f"v{BATCHES.version}"
+                version = parse_part_version(part.path) or f"v{BATCHES.version}"
                 added.append(
-                    write_part(folder, BATCHES, version, part.day, flatten_schema(kept.schema), kept.to_batches())
+                    write_part_file(
+                        folder, BATCHES, version, part.day, flatten_part_file_schema(kept.schema), kept.to_batches()
+                    )
                 )
         if removed:
-            delta.swap_parts(folder, table, BATCHES, removed, added, changes_data=True, now_ns=writer.now_ns())
+            delta.swap_delta_parts(folder, table, BATCHES, removed, added, changes_data=True, now_ns=writer.now_ns())
     if removed:
         writer.recall()
     return gone

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 
 I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -48,7 +48,7 @@ class Amounts:
     known: Flags | None = None
 
 
-def read_names(column: pa.ChunkedArray | pa.Array) -> Names:
+def read_cell_names(column: pa.ChunkedArray | pa.Array) -> Names:
     """A dictionary or string column as codes."""
     if isinstance(column, pa.ChunkedArray):
         if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
@@ -63,7 +63,7 @@ def read_names(column: pa.ChunkedArray | pa.Array) -> Names:
     return Names(plain.to_numpy(zero_copy_only=False).astype(np.int64), column.dictionary)
 
 
-def read_amounts(column: pa.ChunkedArray | pa.Array) -> Amounts:
+def read_cell_amounts(column: pa.ChunkedArray | pa.Array) -> Amounts:
     """An integer column; a null counts nothing and is not known."""
     if column.null_count == 0:
         return Amounts(np.asarray(column.to_numpy(), np.int64))
@@ -71,7 +71,7 @@ def read_amounts(column: pa.ChunkedArray | pa.Array) -> Amounts:
     return Amounts(np.asarray(column.fill_null(0).to_numpy(), np.int64), known)
 
 
-def drop_impossible(column: Amounts) -> Amounts:
+def drop_impossible_cells(column: Amounts) -> Amounts:
     """Amounts of intervals; one that no interval can have is not known: added up with others, it would spoil theirs."""
     strange = (column.values < 0) | (column.values > MOST_OF_ONE)
     if not strange.any():
@@ -79,7 +79,7 @@ def drop_impossible(column: Amounts) -> Amounts:
     return Amounts(np.where(strange, 0, column.values), ~strange if column.known is None else column.known & ~strange)
 
 
-def join_names(left: Names, right: Names, mark: str) -> Names:
+def join_cell_names(left: Names, right: Names, mark: str) -> Names:
     """`left`, `mark` and `right` as one word; null where either is."""
     key = np.where((left.codes < 0) | (right.codes < 0), -1, left.codes * max(len(right.words), 1) + right.codes)
     distinct, codes = np.unique(key, return_inverse=True)
@@ -89,7 +89,7 @@ def join_names(left: Names, right: Names, mark: str) -> Names:
     return Names(np.where(key < 0, -1, codes).astype(np.int64), pa.array(words, pa.string()))
 
 
-def prefer_left(left: Names, right: Names) -> Names:
+def prefer_left_cells(left: Names, right: Names) -> Names:
     """`left` where it is known, else `right`."""
     if not (left.codes < 0).any():
         return left
@@ -98,7 +98,9 @@ def prefer_left(left: Names, right: Names) -> Names:
     return Names(np.where(left.codes < 0, other, left.codes), words)
 
 
-def spread_rows(start_ns: I64, end_ns: I64, amounts: Sequence[I64]) -> tuple[NDArray[np.intp] | None, I64, list[I64]]:
+def spread_over_cells(
+    start_ns: I64, end_ns: I64, amounts: Sequence[I64]
+) -> tuple[NDArray[np.intp] | None, I64, list[I64]]:
     """Rows cut at the borders of seconds: (row each piece is of, its second, its part of every amount).
 
     The row index is None when no row crosses a border. An amount is shared in proportion to time and rounded so that
@@ -133,7 +135,7 @@ def spread_rows(start_ns: I64, end_ns: I64, amounts: Sequence[I64]) -> tuple[NDA
     return np.concatenate([inside, source]), np.concatenate([first[inside], second]), out
 
 
-def group_rows(keys: Sequence[I64]) -> tuple[I64, NDArray[np.intp]]:
+def group_cell_rows(keys: Sequence[I64]) -> tuple[I64, NDArray[np.intp]]:
     """(group of each row, a row of each group) of rows alike in all `keys` (any integers)."""
     count = len(keys[0])
     codes: I64 = np.zeros(count, np.int64)
@@ -164,14 +166,14 @@ def _dense(values: I64) -> tuple[I64, int]:
     return np.asarray(coded.indices.to_numpy(), np.int64), len(coded.dictionary)
 
 
-def add_groups(amount: Amounts, groups: I64, count: int) -> Amounts:
+def add_cell_groups(amount: Amounts, groups: I64, count: int) -> Amounts:
     """Sums by group; not known where nothing in the group is."""
     total = np.zeros(count, np.int64)
     np.add.at(total, groups, amount.values)
     return Amounts(total, _any(amount.known, groups, count))
 
 
-def find_largest(amount: Amounts, groups: I64, count: int) -> Amounts:
+def _find_largest(amount: Amounts, groups: I64, count: int) -> Amounts:
     """The largest known value by group."""
     low = np.iinfo(np.int64).min
     values = amount.values if amount.known is None else np.where(amount.known, amount.values, low)
@@ -191,7 +193,7 @@ def _any(known: Flags | None, groups: I64, count: int) -> Flags | None:
 
 @dataclass(frozen=True)
 class Cells:
-    """Sums by second and names: what is left of the raw rows. `find_largest` columns are combined by their maximum."""
+    """Sums by second and names: what is left of the raw rows. `_find_largest` columns are combined by their maximum."""
 
     second: I64
     names: Mapping[str, Names]
@@ -217,12 +219,12 @@ class Cells:
         if self.apart and interval_s == 1 and len(wanted) == len(self.names):
             return self
         second = self.second // interval_s * interval_s
-        groups, one = group_rows([second, *(self.names[name].codes for name in wanted)])
+        groups, one = group_cell_rows([second, *(self.names[name].codes for name in wanted)])
         count = len(one)
         return Cells(
             second[one],
             {name: self.names[name].take(one) for name in wanted},
-            {name: add_groups(column, groups, count) for name, column in self.sums.items()},
-            {name: find_largest(column, groups, count) for name, column in self.largest.items()},
+            {name: add_cell_groups(column, groups, count) for name, column in self.sums.items()},
+            {name: _find_largest(column, groups, count) for name, column in self.largest.items()},
             apart=True,
         )

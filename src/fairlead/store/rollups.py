@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.histogram_bins import OCTAVES_NS, compute_middles_ns
+from fairlead.core.model.histogram_bins import OCTAVES_NS, compute_bin_middles_ns
 from fairlead.core.model.operation_words import DATA_WORDS
 from fairlead.core.model.tables import PART_SOURCES, ROLLUP
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.store import rollup_cells as rc
 from fairlead.store.rollup_cells import I64, Amounts, Cells, Flags, Names
 
@@ -151,13 +151,13 @@ def _client_plans(layer: str) -> tuple[_Plan, ...]:
 
 
 def _op_groups(groups: pa.Table) -> _Sums:
-    from fairlead.core.compression.nodes import split_nodes
+    from fairlead.core.compression.node_groups import split_node_groups
 
-    yield from _ops(split_nodes(groups))
+    yield from _ops(split_node_groups(groups))
 
 
 def _ops(ops: pa.Table) -> _Sums:
-    interface = rc.read_names(ops["interface"])
+    interface = rc.read_cell_names(ops["interface"])
     words = interface.words.to_pylist()
     upper, mount = np.isin(words, UPPER_INTERFACES), np.isin(words, MOUNT_INTERFACES)
     for layer, chosen in ((CLIENT, ~upper & ~mount), (MOUNT, mount)):
@@ -170,23 +170,23 @@ def _ops(ops: pa.Table) -> _Sums:
 def _of_layer(ops: pa.Table, layer: str) -> _Sums:
     if not ops.num_rows:
         return
-    kind = _kinds(rc.read_names(ops["op"]))
+    kind = _kinds(rc.read_cell_names(ops["op"]))
     count = ops["count"].to_numpy()
-    size = rc.read_amounts(ops["size"])
+    size = rc.read_cell_amounts(ops["size"])
     data = (kind == _READ) | (kind == _WRITE)
     size = _believable(size, count)
     moved = np.where(data, size.values * count, 0)
     unsized = None if size.known is None else data & ~size.known
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     ones = np.ones(len(kind), np.int64)
-    row, second, (count, moved, busy, samples) = rc.spread_rows(
+    row, second, (count, moved, busy, samples) = rc.spread_over_cells(
         start, end, (count, moved, ops["busy_ns"].to_numpy(), ones)
     )
-    keys = {name: rc.read_names(ops[name]) for name in ("node", "job_id", "fs")}
+    keys = {name: rc.read_cell_names(ops[name]) for name in ("node", "job_id", "fs")}
     if row is not None:
         keys = {name: column.take(row) for name, column in keys.items()}
         kind, unsized = kind[row], None if unsized is None else unsized[row]
-    groups, one = rc.group_rows([second, *(column.codes for column in keys.values())])
+    groups, one = rc.group_cell_rows([second, *(column.codes for column in keys.values())])
     amounts = {"count": count, "moved": moved, "busy_ns": busy, "samples": samples}
     named = {name: column.take(one) for name, column in keys.items()}
     yield _op_cells(second[one], named, groups, kind, unsized, amounts), _client_plans(layer)
@@ -224,8 +224,8 @@ def _op_cells(
         "read_ops": Amounts(by_count[:, _READ].copy()),
         "write_ops": Amounts(by_count[:, _WRITE].copy()),
         "metadata_ops": Amounts(by_count[:, _METADATA].copy()),
-        "busy_ns": rc.add_groups(Amounts(amounts["busy_ns"]), groups, cells),
-        "samples": rc.add_groups(Amounts(amounts["samples"]), groups, cells),
+        "busy_ns": rc.add_cell_groups(Amounts(amounts["busy_ns"]), groups, cells),
+        "samples": rc.add_cell_groups(Amounts(amounts["samples"]), groups, cells),
     }
     return Cells(second, names, sums, {}, apart=True)
 
@@ -247,10 +247,10 @@ def _of_intervals(table: pa.Table, names: Mapping[str, Names], columns: Mapping[
     end = table["ts_ns"].to_numpy()
     interval = np.maximum(pc.fill_null(table["interval_ns"], 0).to_numpy(), 0)
     start = end - np.where(interval > rc.LONGEST_NS, 0, interval)
-    columns = {name: rc.drop_impossible(column) for name, column in columns.items()}
+    columns = {name: rc.drop_impossible_cells(column) for name, column in columns.items()}
     sums = {**columns, "samples": Amounts(np.ones(len(end), np.int64))}
     tops = {name: sums.pop(name) for name in _LARGEST if name in sums}
-    row, second, parts = rc.spread_rows(start, end, [column.values for column in sums.values()])
+    row, second, parts = rc.spread_over_cells(start, end, [column.values for column in sums.values()])
 
     def placed(known: Flags | None) -> Flags | None:
         return known if row is None or known is None else known[row]
@@ -267,12 +267,12 @@ def _column(table: pa.Table, *names: str) -> Amounts:
     there = [table[name] for name in names if name in table.schema.names]
     if not there:
         return Amounts(np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.bool_))
-    return rc.read_amounts(there[0] if len(there) == 1 else pc.coalesce(*there))
+    return rc.read_cell_amounts(there[0] if len(there) == 1 else pc.coalesce(*there))
 
 
 def _words(table: pa.Table, name: str) -> Names:
     if name in table.schema.names:
-        return rc.read_names(table[name])
+        return rc.read_cell_names(table[name])
     return Names(np.full(table.num_rows, -1, np.int64), pa.array([], pa.string()))
 
 
@@ -295,7 +295,7 @@ def _traffic(table: pa.Table) -> dict[str, Amounts]:
 
 def _forwarder(table: pa.Table) -> _Sums:
     """Rows are of one class of one job; those of class `all` tell the queue's length only."""
-    op_class = rc.read_names(table["op_class"])
+    op_class = rc.read_cell_names(table["op_class"])
     words = op_class.words.to_pylist()
     is_read, is_write, is_metadata = (
         np.array([word == name for word in words], np.bool_)[op_class.codes] for name in ("read", "write", "metadata")
@@ -320,7 +320,7 @@ def _forwarder(table: pa.Table) -> _Sums:
         "waits": waits,
         "queue_len_max": _column(table, "queue_len_max"),
     }
-    names = {"node": rc.read_names(table["node"]), "job_id": _words(table, "job_id")}
+    names = {"node": rc.read_cell_names(table["node"]), "job_id": _words(table, "job_id")}
     yield (
         _of_intervals(table, names, columns),
         (
@@ -339,7 +339,7 @@ def _timed(table: pa.Table, name: str) -> tuple[Amounts, Amounts]:
     values = pc.fill_null(column.filter(pa.array(known)).flatten(), 0).to_numpy(zero_copy_only=False)
     histograms = values.reshape(-1, len(OCTAVES_NS) - 1)
     total, count = np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.int64)
-    total[known] = np.rint(histograms @ compute_middles_ns(OCTAVES_NS))
+    total[known] = np.rint(histograms @ compute_bin_middles_ns(OCTAVES_NS))
     count[known] = histograms.sum(axis=1)
     return Amounts(total, known), Amounts(count, known)
 
@@ -353,7 +353,7 @@ def _pfs_client(table: pa.Table) -> _Sums:
 
 def _client_cells(table: pa.Table) -> Cells:
     columns = {**_traffic(table), "cache_hit": _column(table, "cache_hit"), "cache_miss": _column(table, "cache_miss")}
-    names = {"node": rc.read_names(table["node"]), "job_id": _words(table, "job_id"), "fs": _words(table, "fs")}
+    names = {"node": rc.read_cell_names(table["node"]), "job_id": _words(table, "job_id"), "fs": _words(table, "fs")}
     return _of_intervals(table, names, columns)
 
 
@@ -362,7 +362,7 @@ def _target(table: pa.Table) -> _Sums:
     if own.any():
         rows = table.filter(pa.array(own))
         yield (
-            _of_intervals(rows, {"device": rc.read_names(rows["target"])}, _room(rows)),
+            _of_intervals(rows, {"device": rc.read_cell_names(rows["target"])}, _room(rows)),
             (_Plan("device", "device", "device"),),
         )
         table = table.filter(pa.array(~own))
@@ -370,18 +370,18 @@ def _target(table: pa.Table) -> _Sums:
     by_job = (_Plan("target", "target", "target", "job_id"), _Plan("job", "target", "job_id"))
     for rows, plans in _whole_and_by_job(table, whole, by_job):
         columns = {**_traffic(rows), **_room(rows), "busy_ns": _timed(rows, "service_ns_histogram")[0]}
-        names = {"target": rc.read_names(rows["target"]), "job_id": _words(rows, "job_id")}
+        names = {"target": rc.read_cell_names(rows["target"]), "job_id": _words(rows, "job_id")}
         yield _of_intervals(rows, names, columns), plans
 
 
 def _metadata(table: pa.Table) -> _Sums:
-    op = rc.read_names(table["op"])
+    op = rc.read_cell_names(table["op"])
     counted = ~np.isin(op.words.to_pylist(), list(NO_OPERATIONS))[op.codes]
     whole = _Plan("mds", "metadata", "mds")
     by_job = (_Plan("mds", "metadata", "mds", "job_id"), _Plan("job", "metadata", "job_id"))
     for rows, plans in _whole_and_by_job(table.filter(pa.array(counted)), whole, by_job):
         names = {
-            "mds": rc.prefer_left(_words(rows, "target"), _words(rows, "server")),
+            "mds": rc.prefer_left_cells(_words(rows, "target"), _words(rows, "server")),
             "job_id": _words(rows, "job_id"),
         }
         yield _of_intervals(rows, names, {"metadata_ops": _column(rows, "count")}), plans
@@ -405,7 +405,7 @@ def _port(table: pa.Table) -> _Sums:
         "write_ops": _column(table, "tx_packets"),
         "waits": _column(table, "waits"),
     }
-    names = {"port": rc.join_names(rc.read_names(table["switch"]), rc.read_names(table["port"]), "/")}
+    names = {"port": rc.join_cell_names(rc.read_cell_names(table["switch"]), rc.read_cell_names(table["port"]), "/")}
     yield _of_intervals(table, names, columns), (_Plan("port", "port", "port"),)
 
 
@@ -420,7 +420,7 @@ def _device(table: pa.Table) -> _Sums:
         "wait_ns": _column(table, "queue_ns"),
         **_room(table),
     }
-    names = {"device": rc.join_names(rc.read_names(table["node"]), rc.read_names(table["device"]), "/")}
+    names = {"device": rc.join_cell_names(rc.read_cell_names(table["node"]), rc.read_cell_names(table["device"]), "/")}
     yield _of_intervals(table, names, columns), (_Plan("device", "device", "device"),)
 
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
-from fairlead.store.folder import Place
 from fairlead.store.job_files import JobFiles
-from fairlead.store.part_files import Part, parse_tier, parse_version
-from fairlead.store.tables import DAY_NS, OF_JOBS, REACH_NS, SERIES, SPECS
+from fairlead.store.lake_folder import Place
+from fairlead.store.part_files import Part, parse_part_tier, parse_part_version
+from fairlead.store.stored_tables import DAY_NS, OF_JOBS, REACH_NS, SERIES, SPECS
 from fairlead.store.wal_follower import Span, Tail
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Snapshots:
                 views = self._look(specs, growing, wanted)
                 # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
                 # it keeps one, so this looks twice at most.
-                if not any(last is None and wal.list_segments(self._place.wal(s)) for s, last in growing.items()):
+                if not any(last is None and wal.list_wal_segments(self._place.wal(s)) for s, last in growing.items()):
                     return views
 
     def _look(self, specs: list[TableSpec], growing: dict[str, int | None], wanted: WantedRows) -> dict[str, View]:
@@ -144,7 +144,7 @@ class Snapshots:
     def _open(self, folder: Path) -> DeltaTable | None:
         table = self._tables.get(folder)
         if table is not None:
-            if delta.has_grown(folder, table):
+            if delta.has_newer_delta_version(folder, table):
                 delta.refresh_table(table)
             return table
         if not (folder / "_delta_log").is_dir():
@@ -163,7 +163,7 @@ class Snapshots:
             self._listed[folder] = held
         if bound is not None and held.carried >= bound:
             # Carried over since the log was read: other tables may not know that segment yet.
-            return _listing(folder, delta.find_version_before(folder, table, bound), spec)
+            return _listing(folder, delta.find_delta_version_before(folder, table, bound), spec)
         return held
 
     def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:
@@ -174,18 +174,18 @@ class Snapshots:
             try:
                 self._columns[key] = frozenset(parquet.read_schema(path).names)
             except (OSError, ArrowException) as error:
-                raise delta.explain_damaged(path, error) from error
+                raise delta.explain_damaged_delta(path, error) from error
         return self._columns[key]
 
 
 def _listing(folder: Path, table: DeltaTable, spec: TableSpec) -> _TableVersion:
-    files = [_file(folder, part) for part in delta.list_active_parts(table, spec)]
-    return _TableVersion(table.version(), delta.find_carried_segment(table), files)
+    files = [_file(folder, part) for part in delta.list_delta_parts(table, spec)]
+    return _TableVersion(table.version(), delta.find_delta_segment(table), files)
 
 
 def _file(folder: Path, part: Part) -> _File:
     # Files of unknown making may differ among themselves: each is its own group.
-    return part, f"{folder}/{part.path}", (parse_version(part.path) or part.path, parse_tier(part.path))
+    return part, f"{folder}/{part.path}", (parse_part_version(part.path) or part.path, parse_part_tier(part.path))
 
 
 def _overlaps(part: Part, between: Span, reach_ns: int, before_ns: int = 0) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from fairlead.core.errors import LakeError
-from fairlead.store.folder import sync_folder
+from fairlead.store.lake_folder import sync_lake_folder
 
 MAGIC = b"FLWAL\x00\x00\x01"
 _HEADER = struct.Struct("<IIQ")
@@ -44,12 +44,12 @@ class Contents:
     damaged: int = 0
 
 
-def build_segment_path(folder: Path, number: int) -> Path:
+def _build_segment_path(folder: Path, number: int) -> Path:
     """Where segment `number` of a shard lies."""
     return folder / f"{number:016d}.wal"
 
 
-def list_segments(folder: Path) -> list[tuple[int, Path]]:
+def list_wal_segments(folder: Path) -> list[tuple[int, Path]]:
     """The segments in `folder` by number. The last one may be growing, the others never change."""
     try:
         names = [path.name for path in folder.iterdir()]
@@ -58,27 +58,27 @@ def list_segments(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(m[1]), folder / name) for name in names if (m := _NAME.fullmatch(name)))
 
 
-def plan_path(folder: Path, number: int) -> Path:
+def build_wal_plan_path(folder: Path, number: int) -> Path:
     """Where it is written down which files hold the rows of segment `number`, once they are on disk."""
     return folder / f"{number:016d}.plan"
 
 
-def list_plans(folder: Path) -> list[tuple[int, Path]]:
+def list_wal_plans(folder: Path) -> list[tuple[int, Path]]:
     """The plans in `folder` by number."""
     return sorted((int(path.stem), path) for path in folder.glob("*.plan") if path.stem.isdigit())
 
 
-def list_damaged_segments(folder: Path) -> list[Path]:
+def list_damaged_wal_segments(folder: Path) -> list[Path]:
     """Segments set aside because a frame in them failed its checksum."""
     return sorted(folder.glob("*.wal.damaged"))
 
 
-def read_segment(path: Path) -> Contents:
+def read_wal_segment(path: Path) -> Contents:
     """Every whole frame of a segment. FileNotFoundError when it has been carried over meanwhile."""
-    return read_frames(memoryview(path.read_bytes()), 0)
+    return read_wal_frames(memoryview(path.read_bytes()), 0)
 
 
-def has_hidden_frames(path: Path, torn: int) -> bool:
+def has_hidden_wal_frames(path: Path, torn: int) -> bool:
     """Whether a whole frame lies in the last `torn` bytes of a segment, behind one whose length is damaged. Raises
     LakeError."""
     try:
@@ -102,7 +102,7 @@ def has_hidden_frames(path: Path, torn: int) -> bool:
     return False
 
 
-def read_frames(data: memoryview, offset: int) -> Contents:
+def read_wal_frames(data: memoryview, offset: int) -> Contents:
     """Every whole frame in `data`, which begins at `offset` of its segment: 0, or where a frame ended."""
     contents = Contents()
     at = 0
@@ -148,7 +148,7 @@ class Segment:
     def __init__(self, folder: Path, number: int) -> None:
         """Creates segment `number`, durably. Raises LakeError."""
         self.number = number
-        self.path = build_segment_path(folder, number)
+        self.path = _build_segment_path(folder, number)
         self.frames = 0
         self._turn = threading.Condition()
         self._syncing = False
@@ -158,7 +158,7 @@ class Segment:
             self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
             os.write(self._handle, MAGIC)
             os.fsync(self._handle)
-            sync_folder(folder)
+            sync_lake_folder(folder)
         except OSError as error:
             raise _unwritable(self.path, error) from error
         self.size = len(MAGIC)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
 from fairlead.store.part_files import Part
-from fairlead.store.tables import BATCHES, SPECS, compute_days, with_days
+from fairlead.store.stored_tables import BATCHES, SPECS, compute_days, with_days
 
 KEPT_BYTES = 512 << 20
 """Decoded rows a process keeps of one shard; beyond that frames are decoded again at every query that needs them."""
@@ -53,7 +53,7 @@ class Tail:
 
     def look(self) -> int | None:
         """Reads what is new; returns the number of the growing segment, None when there is none. Raises LakeError."""
-        listed = wal.list_segments(self._folder)
+        listed = wal.list_wal_segments(self._folder)
         for number in self._segments.keys() - {number for number, _ in listed}:
             self._forget(self._segments.pop(number))
         for number, path in listed:
@@ -71,7 +71,7 @@ class Tail:
             if number > after:
                 for entry in followed.entries:
                     if table in entry.tables:
-                        found += hot.list_named_parts(entry.frame).get(table, [])
+                        found += hot.list_wal_parts(entry.frame).get(table, [])
         return found
 
     def rows(self, table: str, after: int, between: Span | None) -> list[pa.Table]:
@@ -105,8 +105,8 @@ class Tail:
             load = self._load(entry)
             spec = SPECS[table]
             if table == BATCHES.name:
-                noted = hot.build_notes_table([load])
-                pieces = [hot.build_piece(noted, BATCHES, None)]
+                noted = hot.build_wal_rows_notes([load])
+                pieces = [hot.build_wal_rows_piece(noted, BATCHES, None)]
             else:
                 pieces = load.pieces.get(table, [])
             held = [(p, with_days(p.rows, compute_days(p.rows, spec, p.fallback_ns))) for p in pieces]
@@ -117,7 +117,7 @@ class Tail:
     def _load(self, entry: _Entry) -> hot.Load:
         if entry.load is not None:
             return entry.load
-        load = hot.load_of_frame(entry.frame, strict=False)
+        load = hot.load_wal_frame(entry.frame, strict=False)
         if self._kept < KEPT_BYTES:
             entry.load = load
             self._kept += load.nbytes
@@ -132,9 +132,9 @@ class Tail:
             return
         with path.open("rb") as file:
             data = memoryview(os.pread(file.fileno(), size - followed.offset, followed.offset))
-        contents = wal.read_frames(data, followed.offset)
+        contents = wal.read_wal_frames(data, followed.offset)
         for frame in contents.frames:
-            tables = frozenset((*hot.count_rows(frame)[0], BATCHES.name, *hot.list_job_tables(frame)))
+            tables = frozenset((*hot.count_wal_rows(frame)[0], BATCHES.name, *hot.list_job_wal_rows(frame)))
             followed.entries.append(_Entry(frame, tables))
         followed.offset += len(data) - contents.torn
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from fairlead.core.batches import bulk
 from fairlead.core.batches.bulk import Small
-from fairlead.core.batches.decoding import split_headers
-from fairlead.core.batches.rows import DecodedBatch, decode_body
+from fairlead.core.batches.decoding import decode_body_headers
+from fairlead.core.batches.rows import DecodedBatch, decode_batch_rows
 from fairlead.core.model.job import Job
-from fairlead.core.model.tables import JOBS, TableSpec, batch_of
+from fairlead.core.model.tables import JOBS, TableSpec, build_table_batch
 from fairlead.store.part_files import Part
-from fairlead.store.received_batches import stream_key
-from fairlead.store.tables import BATCHES, SPECS, WIRE, compute_days, conform_table
+from fairlead.store.received_batches import hash_received_stream
+from fairlead.store.stored_tables import BATCHES, SPECS, WIRE, compute_days, conform_stored_table
 from fairlead.store.wal import Frame
 
 _NOTE_BYTES = 512
@@ -88,7 +88,7 @@ class Load:
     nbytes: int = 0
 
 
-def pack_batch(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], list[memoryview]]:
+def pack_wal_batch(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], list[memoryview]]:
     """Meta and bodies of the frame that carries `batch` with these rows."""
     held, bodies = [], []
     for name, table in tables.items():
@@ -102,23 +102,25 @@ def pack_batch(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, 
     return msgspec.to_builtins(msgspec.structs.replace(batch, held=held)), bodies
 
 
-def build_wire_meta(taken_ns: int) -> dict[str, Any]:
+def build_wal_rows_meta(taken_ns: int) -> dict[str, Any]:
     """Meta of a frame whose body is batches as they were sent: all else they say themselves."""
     return {WIRE: 1, "taken_ns": taken_ns}
 
 
-def load_of_tables(batch: Batch, tables: Mapping[str, pa.Table], *, nbytes: int | None = None) -> Load:
+def load_wal_tables(batch: Batch, tables: Mapping[str, pa.Table], *, nbytes: int | None = None) -> Load:
     """One input with these rows."""
     rows = sum(t.num_rows for t in tables.values()) + sum(p.rows for parts in batch.parts.values() for p in parts)
     note = Note(batch.stream, batch.seq, batch.key, batch.taken_ns, batch.source, batch.path, rows)
     pieces = {
-        name: [build_piece(table, SPECS[name], batch.fallback_ns)] for name, table in tables.items() if name in SPECS
+        name: [build_wal_rows_piece(table, SPECS[name], batch.fallback_ns)]
+        for name, table in tables.items()
+        if name in SPECS
     }
     size = sum(table.nbytes for table in tables.values()) if nbytes is None else nbytes
     return Load([note], pieces, dict(batch.parts), size)
 
 
-def load_of_small(
+def load_wal_small_batches(
     batches: Sequence[Small], keys: Sequence[int], tables: Mapping[str, pa.RecordBatch], taken_ns: int
 ) -> Load:
     """Small batches whose rows are `tables`: a piece a table, however many they are."""
@@ -131,12 +133,12 @@ def load_of_small(
         if header.job is not None:
             _note_job(header.job, jobs)
     for name, rows in tables.items():
-        load.pieces[name] = [build_piece(pa.Table.from_batches([rows]), SPECS[name], None)]
+        load.pieces[name] = [build_wal_rows_piece(pa.Table.from_batches([rows]), SPECS[name], None)]
     _add_jobs(jobs, load)
     return load
 
 
-def load_of_wire(batches: Iterable[DecodedBatch], taken_ns: int) -> Load:
+def load_wal_wire_batches(batches: Iterable[DecodedBatch], taken_ns: int) -> Load:
     """Batches from the wire. Those of a table this fairlead does not know are noted and have no rows. The jobs they
     say they are of become rows of `jobs`."""
     load = Load([])
@@ -144,12 +146,14 @@ def load_of_wire(batches: Iterable[DecodedBatch], taken_ns: int) -> Load:
     for one in batches:
         header = one.header
         load.notes.append(
-            Note(one.stream, header.seq, stream_key(one.stream), taken_ns, WIRE, header.writer, header.rows)
+            Note(one.stream, header.seq, hash_received_stream(one.stream), taken_ns, WIRE, header.writer, header.rows)
         )
         load.nbytes += _NOTE_BYTES + one.raw_bytes
         if one.rows is not None and one.rows.num_rows:
             table = pa.Table.from_batches([one.rows])
-            load.pieces.setdefault(header.table, []).append(build_piece(table, SPECS[header.table], header.first_ns))
+            load.pieces.setdefault(header.table, []).append(
+                build_wal_rows_piece(table, SPECS[header.table], header.first_ns)
+            )
         if header.job is not None:
             _note_job(header.job, jobs)
     _add_jobs(jobs, load)
@@ -160,7 +164,7 @@ def _add_jobs(jobs: Mapping[bytes, Job], load: Load) -> None:
     if jobs:
         columns = {name: [getattr(job, name) for job in jobs.values()] for name in JOBS.schema.names}
         load.pieces.setdefault(JOBS.name, []).append(
-            build_piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
+            build_wal_rows_piece(pa.Table.from_batches([build_table_batch(JOBS, dict(columns))]), JOBS, None)
         )
 
 
@@ -173,7 +177,7 @@ def _note_job(said: Mapping[str, object], jobs: dict[bytes, Job]) -> None:
         return  # a job told wrongly takes nothing away from the rows
 
 
-def build_piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
+def build_wal_rows_piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
     """A piece of these rows."""
     if spec.time_column is None:
         return Piece(table, fallback_ns, None, None)
@@ -186,39 +190,39 @@ def build_piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Pi
     return Piece(table, fallback_ns, int(values.min()), int(values.max()))
 
 
-def load_of_frame(frame: Frame, *, strict: bool) -> Load:
+def load_wal_frame(frame: Frame, *, strict: bool) -> Load:
     """What `frame` holds, decoded. `strict` refuses columns of a newer fairlead (LakeError), else they are left out."""
     if WIRE in frame.meta:
         taken_ns = int(frame.meta["taken_ns"])
         small = _small(frame)
         if small is not None:
-            keys = [stream_key(one.stream) for one in small[0]]
-            return load_of_small(small[0], keys, small[1], taken_ns)
-        return load_of_wire(decode_body(frame.body, "the write-ahead log", 1 << 40), taken_ns)
+            keys = [hash_received_stream(one.stream) for one in small[0]]
+            return load_wal_small_batches(small[0], keys, small[1], taken_ns)
+        return load_wal_wire_batches(decode_batch_rows(frame.body, "the write-ahead log", 1 << 40), taken_ns)
     batch = msgspec.convert(frame.meta, Batch)
     tables: dict[str, pa.Table] = {}
     at = 0
     for held in batch.held:
         if held.table in SPECS:
             with pa.ipc.open_stream(pa.py_buffer(frame.body[at : at + held.length])) as reader:
-                tables[held.table] = conform_table(reader.read_all(), SPECS[held.table], strict=strict)
+                tables[held.table] = conform_stored_table(reader.read_all(), SPECS[held.table], strict=strict)
         at += held.length
-    return load_of_tables(batch, tables)
+    return load_wal_tables(batch, tables)
 
 
 def _small(frame: Frame) -> tuple[list[Small], dict[str, pa.RecordBatch]] | None:
     """Small batches and their rows, when the frame holds nothing else."""
-    batches = bulk.parse_small(bytes(frame.body)) if len(frame.body) <= _SMALL_FRAME else None
-    tables = bulk.build_rows(batches) if batches else None
+    batches = bulk.parse_bulk_batches(bytes(frame.body)) if len(frame.body) <= _SMALL_FRAME else None
+    tables = bulk.build_bulk_rows(batches) if batches else None
     return (batches, tables) if batches and tables is not None else None
 
 
-def count_rows(frame: Frame) -> tuple[dict[str, int], int]:
+def count_wal_rows(frame: Frame) -> tuple[dict[str, int], int]:
     """Rows by table in `frame`, whatever table they are of, and how many batches it is; nothing is decoded."""
     rows: dict[str, int] = {}
     if WIRE in frame.meta:
         batches = 0
-        for header, _, _ in split_headers(frame.body, "the write-ahead log"):
+        for header, _, _ in decode_body_headers(frame.body, "the write-ahead log"):
             rows[header.table] = rows.get(header.table, 0) + header.rows
             batches += 1
         return rows, batches
@@ -230,36 +234,36 @@ def count_rows(frame: Frame) -> tuple[dict[str, int], int]:
     return rows, 1
 
 
-def is_wire(frame: Frame) -> bool:
+def _is_wire(frame: Frame) -> bool:
     """Whether a frame holds batches as they were sent."""
     return WIRE in frame.meta
 
 
-def list_named_parts(frame: Frame) -> dict[str, list[Part]]:
+def list_wal_parts(frame: Frame) -> dict[str, list[Part]]:
     """Files of its rows that a frame names, by table."""
-    return {} if is_wire(frame) else msgspec.convert(frame.meta, Batch).parts
+    return {} if _is_wire(frame) else msgspec.convert(frame.meta, Batch).parts
 
 
-def list_job_tables(frame: Frame) -> tuple[str, ...]:
+def list_job_wal_rows(frame: Frame) -> tuple[str, ...]:
     """The table of jobs, when batches in the frame say whose they are."""
-    if not is_wire(frame):
+    if not _is_wire(frame):
         return ()
-    said = any(header.job is not None for header, _, _ in split_headers(frame.body, "the write-ahead log"))
+    said = any(header.job is not None for header, _, _ in decode_body_headers(frame.body, "the write-ahead log"))
     return (JOBS.name,) if said else ()
 
 
-def build_notes_table(loads: Sequence[Load]) -> pa.Table:
+def build_wal_rows_notes(loads: Sequence[Load]) -> pa.Table:
     """Rows of `_batches`, a row a batch."""
     notes = [note for load in loads for note in load.notes]
     names = ("stream", "seq", "key", "taken_ns", "source", "path", "rows")
     columns: dict[str, object] = dict(zip(names, zip(*notes, strict=True), strict=True)) if notes else {}
     columns = {name: list(values) for name, values in columns.items()}  # type: ignore[call-overload]
     return pa.Table.from_batches(
-        [batch_of(BATCHES, columns | {"first_seq": columns.get("seq", []), "batches": [1] * len(notes)})]
+        [build_table_batch(BATCHES, columns | {"first_seq": columns.get("seq", []), "batches": [1] * len(notes)})]
     )
 
 
-def gather_rows(pieces: Sequence[Piece], spec: TableSpec) -> Rows | None:
+def gather_wal_rows(pieces: Sequence[Piece], spec: TableSpec) -> Rows | None:
     """All rows of `pieces` and the day of each; None when there are none."""
     if not pieces:
         return None
@@ -267,7 +271,7 @@ def gather_rows(pieces: Sequence[Piece], spec: TableSpec) -> Rows | None:
     return pa.concat_tables([piece.rows for piece in pieces]), np.concatenate(days)
 
 
-def sort_for_commit(names: Iterable[str]) -> list[TableSpec]:
+def sort_wal_specs(names: Iterable[str]) -> list[TableSpec]:
     """The specs of `names` that this fairlead knows, `_batches` last: it is what says that the rest has arrived."""
     specs = [SPECS[name] for name in sorted(names) if name in SPECS]
     return sorted(specs, key=lambda spec: spec.name == BATCHES.name)

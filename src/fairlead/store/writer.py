@@ -26,10 +26,17 @@ from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
 from fairlead.store.batch_writer import BatchWriter
-from fairlead.store.flush import Carrier, Derive, Regroup, explain_newer, give_back_memory
-from fairlead.store.folder import Place, ShardLock
-from fairlead.store.received_batches import NOTHING, ReceivedRanges, Rows, read_first, sort_rows, stream_key
-from fairlead.store.tables import BATCHES, DAY_NS, SPECS
+from fairlead.store.flush import Carrier, Derive, Regroup, explain_newer_flush, release_flushed_memory
+from fairlead.store.lake_folder import Place, ShardLock
+from fairlead.store.received_batches import (
+    NOTHING,
+    ReceivedRanges,
+    Rows,
+    hash_received_stream,
+    read_received_firsts,
+    sort_received_rows,
+)
+from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -122,16 +129,16 @@ class Writer:
     def batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> BatchWriter:
         """A batch to fill and commit. `stream` and `seq` identify it for ever: each number of a stream is taken once,
         in whatever order (an agent's boot counts up; a file's content is a stream of one batch)."""
-        key = stream_key(stream)
+        key = hash_received_stream(stream)
         return BatchWriter(self, hot.Batch(stream=stream, seq=seq, key=key, taken_ns=0, source=source, path=path))
 
     def known(self, stream: str, seq: int = 0) -> bool:
         """Whether this batch has been taken in."""
         with self._turn:
-            return self._taken.has(stream_key(stream), seq)
+            return self._taken.has(hash_received_stream(stream), seq)
 
     def take_batches(self, data: bytes | memoryview, decoded: Sequence[DecodedBatch]) -> tuple[int, int]:
-        """Takes in a body of batches, which `batches.rows.decode_body` made `decoded` of: (taken, known before).
+        """Takes in a body of batches, which `batches.rows.decode_batch_rows` made `decoded` of: (taken, known before).
 
         Returns when it is on disk, and every reader will see it; one sync serves all threads that wait. All new
         batches of the body are taken or none. Raises TooOldError for a batch that is older than what is remembered,
@@ -145,8 +152,8 @@ class Writer:
         """`take_batches` without waiting for the disk: that is `settle`'s."""
         now_ns = self.now_ns()
         self._check_wire(decoded, now_ns)
-        keys = [stream_key(one.stream) for one in decoded]
-        load = hot.load_of_wire(decoded, now_ns)
+        keys = [hash_received_stream(one.stream) for one in decoded]
+        load = hot.load_wal_wire_batches(decoded, now_ns)
         body = memoryview(data)
         with self._turn:
             segment, full = self._usable()
@@ -155,8 +162,8 @@ class Writer:
                 whole = len(new) == len(decoded)
                 bodies = [body] if whole else [body[decoded[n].begin : decoded[n].end] for n in new]
                 if not whole:
-                    load = hot.load_of_wire([decoded[n] for n in new], now_ns)
-                offset = segment.append(hot.build_wire_meta(now_ns), bodies)
+                    load = hot.load_wal_wire_batches([decoded[n] for n in new], now_ns)
+                offset = segment.append(hot.build_wal_rows_meta(now_ns), bodies)
                 self._note(load)
             else:
                 offset = segment.size
@@ -168,22 +175,22 @@ class Writer:
         """Appends small bodies as one frame: which of them, a ticket to `settle`, and their rows by table. Those left
         out (something of them is known or cannot be) are to be taken with `take_batches`. Raises LakeError."""
         now_ns = self.now_ns()
-        keys = [[stream_key(one.stream) for one in batches] for _, batches in bodies]
+        keys = [[hash_received_stream(one.stream) for one in batches] for _, batches in bodies]
         with self._turn:
             chosen = [n for n, (_, batches) in enumerate(bodies) if self._all_new(keys[n], batches)]
         batches = [one for n in chosen for one in bodies[n][1]]
         chosen_keys = [key for n in chosen for key in keys[n]]
-        tables = bulk.build_rows(batches) if batches else None
+        tables = bulk.build_bulk_rows(batches) if batches else None
         if tables is None or not self._of_now(batches, tables, now_ns):
             return [], None, {}
-        load = hot.load_of_small(batches, chosen_keys, tables, now_ns)
+        load = hot.load_wal_small_batches(batches, chosen_keys, tables, now_ns)
         # A value told once for a thousand rows is short on the wire only.
         load.nbytes = max(load.nbytes, sum(rows.nbytes for rows in tables.values()))
         with self._turn:
             segment, full = self._usable()
             if not self._all_new(chosen_keys, batches):  # taken by another thread since, or twice among these
                 return [], None, {}
-            offset = segment.append(hot.build_wire_meta(now_ns), [b"".join([bodies[n][0] for n in chosen])])
+            offset = segment.append(hot.build_wal_rows_meta(now_ns), [b"".join([bodies[n][0] for n in chosen])])
             self._note(load)
         return chosen, Ticket(segment, offset, full), tables
 
@@ -195,8 +202,8 @@ class Writer:
 
     def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
         """Appends one batch and returns when it is on disk: True, or False when it was known. Raises LakeError."""
-        meta, bodies = hot.pack_batch(batch, tables)
-        load = hot.load_of_tables(batch, tables)
+        meta, bodies = hot.pack_wal_batch(batch, tables)
+        load = hot.load_wal_tables(batch, tables)
         with self._turn:
             segment, full = self._usable()
             known = self._taken.has(batch.key, batch.seq)
@@ -343,7 +350,7 @@ class Writer:
 
         folder = self.place.table(self.shard, BATCHES.name)
         table = delta.open_delta(folder)
-        parts = delta.list_active_parts(table) if table is not None else []
+        parts = delta.list_delta_parts(table) if table is not None else []
         read = []
         for part in parts:
             path = folder / part.path
@@ -351,20 +358,20 @@ class Writer:
                 names = set(parquet.read_schema(path).names) & {"key", "seq", "first_seq"}
                 read.append(parquet.read_table(path, columns=sorted(names), partitioning=None))
             except (OSError, pa.ArrowException) as error:
-                raise delta.explain_damaged(path, error) from error
+                raise delta.explain_damaged_delta(path, error) from error
         if not read:
             return NOTHING
-        return sort_rows(
+        return sort_received_rows(
             np.concatenate([rows.column("key").to_numpy() for rows in read]),
-            np.concatenate([read_first(rows) for rows in read]),
+            np.concatenate([read_received_firsts(rows) for rows in read]),
             np.concatenate([rows.column("seq").to_numpy() for rows in read]),
         )
 
     def _next_segment(self) -> wal.Segment:
         """A new segment. Its number exceeds every number ever used, even if the log's folder was deleted by hand."""
-        numbers = [number for number, _ in (*wal.list_segments(self._folder), *wal.list_plans(self._folder))]
+        numbers = [number for number, _ in (*wal.list_wal_segments(self._folder), *wal.list_wal_plans(self._folder))]
         folders = [self.place.table(self.shard, name) for name in self.place.tables(self.shard)]
-        numbers += [delta.find_carried_segment(delta.open_delta(folder)) for folder in folders]
+        numbers += [delta.find_delta_segment(delta.open_delta(folder)) for folder in folders]
         return wal.Segment(self._folder, max(numbers, default=0) + 1)
 
     def _roll(self) -> None:
@@ -404,7 +411,7 @@ class Writer:
 
     def _carry_over_older(self) -> None:
         """Oldest first, never one before its predecessor: tables remember the highest number only."""
-        for number, path in wal.list_segments(self._folder):
+        for number, path in wal.list_wal_segments(self._folder):
             if number < self._segment.number:
                 self._carry_over(number, path)
 
@@ -412,12 +419,12 @@ class Writer:
         loads = self._loads.get(number)
         damaged = False
         if loads is None:
-            contents = wal.read_segment(path)
+            contents = wal.read_wal_segment(path)
             # What looks torn off may be whole behind a damaged length: that is kept, too.
-            damaged = bool(contents.damaged) or (contents.torn > 0 and wal.has_hidden_frames(path, contents.torn))
+            damaged = bool(contents.damaged) or (contents.torn > 0 and wal.has_hidden_wal_frames(path, contents.torn))
             for frame in contents.frames:
-                _all_known(set(hot.count_rows(frame)[0]), path)
-            loads = [hot.load_of_frame(frame, strict=True) for frame in contents.frames]
+                _all_known(set(hot.count_wal_rows(frame)[0]), path)
+            loads = [hot.load_wal_frame(frame, strict=True) for frame in contents.frames]
         if loads:
             self._carrier.carry(number, loads)
         if damaged:
@@ -426,14 +433,14 @@ class Writer:
             self.damaged.append(aside)
         else:
             path.unlink()
-        wal.plan_path(self._folder, number).unlink(missing_ok=True)
+        wal.build_wal_plan_path(self._folder, number).unlink(missing_ok=True)
         with self._turn:
             self._loads.pop(number, None)
             self._bytes.pop(number, None)
             if self._doubtful is not None and self._doubtful[0] == number:
                 self._doubtful = None
         del loads
-        give_back_memory()
+        release_flushed_memory()
 
 
 def _times(rows: pa.RecordBatch, spec: TableSpec) -> tuple[int, int] | None:
@@ -448,4 +455,4 @@ def _times(rows: pa.RecordBatch, spec: TableSpec) -> tuple[int, int] | None:
 def _all_known(names: set[str], path: Path) -> None:
     unknown = sorted(names - SPECS.keys())
     if unknown:
-        raise explain_newer(unknown[0], path)
+        raise explain_newer_flush(unknown[0], path)

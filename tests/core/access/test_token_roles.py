@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.core.access.tokens import Claims, check_token, make_key, read_key
+from fairlead.core.access.tokens import Claims, check_token, make_token_key, read_token_key
 from fairlead.core.clock import now_ns
 
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    make_key(tmp_path / "key")
+    make_token_key(tmp_path / "key")
     return tmp_path / "key"
 
 
 def _issued(key: Path, capsys: pytest.CaptureFixture[str], *options: str) -> Claims:
     assert main(["token", "issue", "--key", str(key), *options]) == 0
     token = capsys.readouterr().out.strip()
-    return check_token(read_key(key), token, now_ns(), roles=("", "agent", "reader", "operator"))
+    return check_token(read_token_key(key), token, now_ns(), roles=("", "agent", "reader", "operator"))
 
 
 def test_each_role_has_its_limits(key: Path, capsys: pytest.CaptureFixture[str]) -> None:

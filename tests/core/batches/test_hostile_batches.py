@@ -16,7 +16,7 @@ from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
     Header,
-    compute_checksum,
+    compute_encoding_checksum,
     encode_batch,
     encode_fractions,
     encode_lists,
@@ -24,7 +24,7 @@ from fairlead.core.batches.encoding import (
     encode_same_word,
     encode_words,
 )
-from fairlead.core.batches.rows import decode_body
+from fairlead.core.batches.rows import decode_batch_rows
 from fairlead.core.errors import CorruptInputError, InputError, OversizeError, TooOldError, UnfitError
 from fairlead.see.collector.batch_checks import check_batches
 from fairlead.see.collector.refusal import Refusal
@@ -55,7 +55,7 @@ def batch_as_told(told: dict[str, Any], raw: bytes) -> bytes:
         "job": None,
         "columns": [],
         "raw_bytes": len(raw),
-        "checksum": compute_checksum(payload),
+        "checksum": compute_encoding_checksum(payload),
         **told,
     }
     text = json.dumps(about).encode()
@@ -144,7 +144,7 @@ def test_few_bytes_do_not_become_much_memory(make: Callable[[], bytes], fault: t
     body = make()
     assert len(body) < 1 << 20
     with pytest.raises(fault):
-        decode_body(body, limit=LIMIT)
+        decode_batch_rows(body, limit=LIMIT)
 
 
 def test_constants_of_few_rows_are_counted_and_keep_no_more_alive_than_they_say() -> None:
@@ -163,7 +163,7 @@ def test_a_body_of_too_many_batches_is_refused_before_all_are_read(monkeypatch: 
     with pytest.raises(Refusal) as refused:
         check_batches(body, raw_bytes=LIMIT, node="")
     assert refused.value.status == 413
-    assert len(decode_body(body, "the log", 1 << 40)) == 12, "the log may hold bodies that were joined"
+    assert len(decode_batch_rows(body, "the log", 1 << 40)) == 12, "the log may hold bodies that were joined"
 
 
 def test_headers_of_megabytes_and_deep_nesting_are_refused() -> None:
@@ -289,7 +289,7 @@ def test_small_batches_of_constants_are_counted_as_what_they_take(tmp_path: Path
     body = b"".join(of_table("ops", columns, 1024, seq=seq, last_ns=NOW) for seq in range(50))
     lake = Lake.open(tmp_path / "lake", create=True)
     with Writer(lake.place, "main", now_ns=lambda: NOW) as writer:
-        batches = bulk.parse_small(body)
+        batches = bulk.parse_bulk_batches(body)
         assert batches is not None
         chosen, ticket, tables = writer.append_small([(body, batches)])
         assert chosen == [0]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.batches import bulk
-from fairlead.core.batches.decoding import split_headers
+from fairlead.core.batches.decoding import decode_body_headers
 from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
@@ -24,7 +24,7 @@ from fairlead.core.batches.encoding import (
     encode_numbers,
     encode_words,
 )
-from fairlead.core.batches.rows import decode_body
+from fairlead.core.batches.rows import decode_batch_rows
 from fairlead.core.errors import InputError
 
 _INT = st.integers(-(1 << 62), 1 << 62)
@@ -91,7 +91,7 @@ def _batches(draw: st.DrawFn) -> list[bytes]:
 def _tables(body: bytes) -> dict[str, pa.Table]:
     """The rows of a body by table, read one by one; words as strings."""
     found: dict[str, list[pa.RecordBatch]] = {}
-    for one in decode_body(body):
+    for one in decode_batch_rows(body):
         assert one.rows is not None
         found.setdefault(one.header.table, []).append(one.rows)
     return {name: pa.Table.from_batches(some) for name, some in found.items()}
@@ -105,10 +105,10 @@ def _same(one: pa.Table, other: pa.RecordBatch) -> bool:
 @given(_batches())
 def test_together_they_are_what_they_are_one_by_one(parts: list[bytes]) -> None:
     body = b"".join(parts)
-    found = bulk.parse_small(body)
+    found = bulk.parse_bulk_batches(body)
     assert found is not None
-    assert [(one.header, one.begin, one.end) for one in found] == list(split_headers(body, "here"))
-    together = bulk.build_rows(found)
+    assert [(one.header, one.begin, one.end) for one in found] == list(decode_body_headers(body, "here"))
+    together = bulk.build_bulk_rows(found)
     try:
         wanted = _tables(body)
     except InputError:
@@ -131,8 +131,8 @@ def test_nothing_damaged_is_taken_together(parts: list[bytes], data: st.DataObje
         del body[at:]
     else:  # a header that is well-formed and says something else of the same payload
         body = bytearray(_told_otherwise(bytes(body), data))
-    found = bulk.parse_small(bytes(body))
-    together = bulk.build_rows(found) if found else None
+    found = bulk.parse_bulk_batches(bytes(body))
+    together = bulk.build_bulk_rows(found) if found else None
     if together is not None:
         wanted = _tables(bytes(body))  # must not raise
         assert all(_same(wanted[name], together[name]) for name in wanted)
@@ -167,11 +167,11 @@ def test_words_are_joined_by_word_not_by_code() -> None:
         }
         return encode_batch(Header("health", 1, "n", "b", seq, len(codes)), columns)
 
-    found = bulk.parse_small(one(1, [0, 1], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
+    found = bulk.parse_bulk_batches(one(1, [0, 1], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
     assert found is not None
-    together = bulk.build_rows(found)
+    together = bulk.build_bulk_rows(found)
     assert together is not None
     assert together["health"].column("probe").to_pylist() == ["a", "b", "a", "c"]
-    beyond = bulk.parse_small(one(1, [0, 2], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
+    beyond = bulk.parse_bulk_batches(one(1, [0, 2], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))
     assert beyond is not None
-    assert bulk.build_rows(beyond) is None  # a code without a word must not reach the words of the next batch
+    assert bulk.build_bulk_rows(beyond) is None  # a code without a word must not reach the words of the next batch

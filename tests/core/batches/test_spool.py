@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.batches import spool as spooling
-from fairlead.core.batches.decoding import Batch, read_batches
+from fairlead.core.batches.decoding import Batch, decode_stream_batches
 from fairlead.core.batches.encoding import encode_batch, encode_numbers, encode_words
-from fairlead.core.batches.spool import Spool, count_batches
+from fairlead.core.batches.spool import Spool, count_spool_batches
 from fairlead.core.errors import ForwardingError
 from fairlead.steer.forwarding.record_spool import spool_in
 
@@ -31,7 +31,7 @@ def _all(folder: Path) -> list[Batch]:
     found = []
     for path in sorted(folder.glob("*.batch")):
         with path.open("rb") as stream:
-            found += read_batches(stream, str(path))
+            found += decode_stream_batches(stream, str(path))
     return found
 
 
@@ -99,7 +99,7 @@ def test_a_file_is_whole_when_it_is_seen(tmp_path: Path) -> None:
                     if path.name not in seen:
                         seen.add(path.name)
                         with path.open("rb") as stream:
-                            assert sum(1 for _ in read_batches(stream, str(path))) == 2
+                            assert sum(1 for _ in decode_stream_batches(stream, str(path))) == 2
         except BaseException as fault:  # noqa: BLE001  (told to the test)
             faults.append(fault)
 
@@ -135,14 +135,14 @@ def test_batches_of_a_file_are_counted_and_a_cut_is_seen(tmp_path: Path) -> None
     path = spool.write([_batch(spool), _batch(spool, 5), _batch(spool)])
     assert path is not None
     data = Path(path).read_bytes()
-    assert count_batches(path) == (3, True)
+    assert count_spool_batches(path) == (3, True)
     for cut in (1, 10, len(data) // 2, len(data) - 1):
         Path(path).write_bytes(data[:cut])
-        count, whole = count_batches(path)
+        count, whole = count_spool_batches(path)
         assert count < 3
         assert not whole
     Path(path).write_bytes(data + b"x")
-    assert count_batches(path) == (3, False)
+    assert count_spool_batches(path) == (3, False)
 
 
 def test_what_had_to_go_is_counted_by_batch(tmp_path: Path) -> None:

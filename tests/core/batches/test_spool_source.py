@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairlead.cli.main import cli
-from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
@@ -34,8 +34,8 @@ from fairlead.core.errors import CorruptInputError, InputError, UnsupportedVersi
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import TABLES
-from fairlead.see.ingest import find_traces, ingest_jobs
-from fairlead.see.sources.inputs import detect_source
+from fairlead.see.ingest import find_ingest_traces, ingest_jobs
+from fairlead.see.sources.inputs import detect_input_source
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.store.lake import Lake
 
@@ -127,7 +127,7 @@ def test_what_is_encoded_is_decoded(
         (encode_numbers(integers), len(integers)),
         (encode_lists(nested), len(nested)),
     ):
-        (batch,) = read_batches(io.BytesIO(encode_batch(_header("ops", rows), {"c": column})), "memory")
+        (batch,) = decode_stream_batches(io.BytesIO(encode_batch(_header("ops", rows), {"c": column})), "memory")
         decoded = batch.columns.get("c")
         if decoded is None:  # a column of nulls is left out
             assert rows
@@ -305,7 +305,7 @@ def test_a_run_of_no_operation_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_is_found_by_its_content(tmp_path: Path) -> None:
-    assert detect_source(_file(tmp_path, _ops(), name="anything.txt")).name == "spool"
+    assert detect_input_source(_file(tmp_path, _ops(), name="anything.txt")).name == "spool"
 
 
 def test_a_spool_is_taken_in_once(tmp_path: Path) -> None:
@@ -316,10 +316,10 @@ def test_a_spool_is_taken_in_once(tmp_path: Path) -> None:
     _file(spool, _forwarder(), name="9.batch")
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer("main") as writer:
-        states = [outcome.state for outcome in ingest_jobs(writer, find_traces([spool])[0])]
+        states = [outcome.state for outcome in ingest_jobs(writer, find_ingest_traces([spool])[0])]
         assert states == ["added"] * 4
         (spool / "copy.batch").write_bytes((spool / "1.batch").read_bytes())
-        assert [outcome.state for outcome in ingest_jobs(writer, find_traces([spool])[0])] == ["known"] * 5
+        assert [outcome.state for outcome in ingest_jobs(writer, find_ingest_traces([spool])[0])] == ["known"] * 5
     assert lake.query("SELECT sum(count) AS n FROM ops").to_pylist() == [{"n": 18}]
     assert lake.query("SELECT count(*) AS n FROM jobs").to_pylist() == [{"n": 1}]
     assert lake.query("SELECT count(*) AS n FROM forwarder").to_pylist() == [{"n": 2}]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.compression.merger import Merger
-from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, expand_runs, merge_runs
+from fairlead.core.compression.operation_runs import BOUNDARY_NS, GAP_NS, expand_operation_runs, merge_operation_runs
 from fairlead.core.model.tables import OPS
 from fairlead.see.sources.darshan import DarshanSource
 
@@ -55,10 +55,10 @@ def test_every_log_comes_back(shared_data: Path) -> None:
     seen = 0
     for _, ops in logs(shared_data):
         seen += len(ops)
-        runs = merge_runs(ops)
+        runs = merge_operation_runs(ops)
         # DXT lies record by record, so runs in the order of their first operations expand to the log itself.
-        same(expand_runs(runs), ops, WORDS + NUMBERS)
-        exact = expand_runs(merge_runs(ops, exact_times=True))
+        same(expand_operation_runs(runs), ops, WORDS + NUMBERS)
+        exact = expand_operation_runs(merge_operation_runs(ops, exact_times=True))
         same(exact, ops, WORDS + NUMBERS + ("start_ns", "end_ns", "busy_ns"))
         assert per_second(runs) == per_second(ops)
         merged = runs.filter(pa.compute.greater(runs["count"], 1))
@@ -69,7 +69,7 @@ def test_every_log_comes_back(shared_data: Path) -> None:
 
 def test_no_gap_inside_a_run(shared_data: Path) -> None:
     for _, ops in logs(shared_data):
-        exact = merge_runs(ops, exact_times=True)
+        exact = merge_operation_runs(ops, exact_times=True)
         gaps = exact["gaps_ns"].combine_chunks().flatten().to_numpy()
         assert ((gaps >= 0) & (gaps < GAP_NS)).all()
 
@@ -83,10 +83,10 @@ def by_stream(ops: pa.Table) -> pa.Table:
 def test_order_of_starts_comes_back(shared_data: Path) -> None:
     """What a store sorted by start needs: a file's reads and writes in the order they happened, not apart as in DXT."""
     for _, ops in logs(shared_data):
-        runs = merge_runs(ops, by_time=True)
+        runs = merge_operation_runs(ops, by_time=True)
         assert (np.diff(runs["start_ns"].to_numpy()) >= 0).all()
         by_start = ops.take(pa.array(np.argsort(ops["start_ns"].to_numpy(), kind="stable")))
-        same(by_stream(expand_runs(runs)), by_stream(by_start), WORDS + NUMBERS)
+        same(by_stream(expand_operation_runs(runs)), by_stream(by_start), WORDS + NUMBERS)
 
 
 def test_a_log_in_batches_merges_as_the_whole(shared_data: Path) -> None:
@@ -94,5 +94,5 @@ def test_a_log_in_batches_merges_as_the_whole(shared_data: Path) -> None:
         merger = Merger()
         parts = [merger.push(batch) for batch in ops.to_batches(max_chunksize=10_000)]
         got = pa.concat_tables([*parts, merger.flush()])
-        assert len(got) == len(merge_runs(ops))
+        assert len(got) == len(merge_operation_runs(ops))
         assert per_second(got) == per_second(ops)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.compression.nodes import merge_nodes, split_nodes
+from fairlead.core.compression.node_groups import merge_node_groups, split_node_groups
 from fairlead.core.model.tables import OP_GROUPS, OPS
 
 EPOCH = 1_700_000_000_000_000_000
@@ -81,9 +81,9 @@ def blocks(nodes: int, per_node: int, step: int) -> pa.Table:
 @given(st.lists(ROW, max_size=40), st.booleans())
 def test_every_row_comes_back(rows: list[dict[str, object]], always: bool) -> None:
     ops = table_of(rows)
-    rest, groups = merge_nodes(ops, always=always)
+    rest, groups = merge_node_groups(ops, always=always)
     assert groups.schema.equals(OP_GROUPS.schema)
-    back = split_nodes(groups)
+    back = split_node_groups(groups)
     assert back.schema.equals(OPS.schema)
     assert counted(rest) + counted(back) == counted(ops)
     for row in groups.to_pylist():
@@ -97,8 +97,8 @@ def test_laws_are_written_short(nodes: int, per_node: int, step: int, random: ob
     ops = blocks(nodes, per_node, (step + 2**63) % 2**64 - 2**63 if abs(step) < 2**60 else 8)
     order = list(range(ops.num_rows))
     random.shuffle(order)  # type: ignore[attr-defined]
-    rest, groups = merge_nodes(ops.take(order), always=True)
-    assert counted(rest) + counted(split_nodes(groups)) == counted(ops)
+    rest, groups = merge_node_groups(ops.take(order), always=True)
+    assert counted(rest) + counted(split_node_groups(groups)) == counted(ops)
     if nodes * per_node < 4:
         assert groups.num_rows == 0
         return
@@ -117,26 +117,26 @@ def test_groups_survive_parquet() -> None:
     from pyarrow import parquet
 
     ops = blocks(4, 3, 10)
-    _, groups = merge_nodes(ops, always=True)
+    _, groups = merge_node_groups(ops, always=True)
     out = pa.BufferOutputStream()
     parquet.write_table(groups, out, store_schema=False)
     back = parquet.read_table(pa.BufferReader(out.getvalue()))
-    assert counted(split_nodes(back)) == counted(ops)
+    assert counted(split_node_groups(back)) == counted(ops)
 
 
 def test_a_group_too_small_to_pay_is_left_alone() -> None:
     ops = blocks(4, 1, 10)
-    rest, groups = merge_nodes(ops)
+    rest, groups = merge_node_groups(ops)
     assert groups.num_rows == 0
     assert counted(rest) == counted(ops)
 
 
 def test_many_nodes_alike_pay() -> None:
     ops = blocks(128, 8, 10)
-    rest, groups = merge_nodes(ops)
+    rest, groups = merge_node_groups(ops)
     assert groups.num_rows == 1
     assert rest.num_rows == 0
-    assert counted(split_nodes(groups)) == counted(ops)
+    assert counted(split_node_groups(groups)) == counted(ops)
 
 
 def test_random_offsets_merge_and_groups_of_the_first_version_are_read() -> None:
@@ -161,11 +161,11 @@ def test_random_offsets_merge_and_groups_of_the_first_version_are_read() -> None
         for rank in range(16)
     ]
     ops = table_of(rows)
-    rest, groups = merge_nodes(ops, always=True)
+    rest, groups = merge_node_groups(ops, always=True)
     assert (rest.num_rows, groups.num_rows) == (0, 1)
-    assert counted(split_nodes(groups)) == counted(ops)
+    assert counted(split_node_groups(groups)) == counted(ops)
     same = table_of([{**row, "stride": 10} for row in rows])
-    rest, groups = merge_nodes(same, always=True)
+    rest, groups = merge_node_groups(same, always=True)
     assert (groups["stride"].to_pylist(), groups["strides"].to_pylist()) == ([10], [None])
     old = groups.drop_columns(["strides"])
-    assert counted(split_nodes(old)) == counted(same)
+    assert counted(split_node_groups(old)) == counted(same)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.compression.merger import Merger
-from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, expand_runs, merge_runs
+from fairlead.core.compression.operation_runs import BOUNDARY_NS, GAP_NS, expand_operation_runs, merge_operation_runs
 from fairlead.core.compression.streams import STREAM_KEY
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 
 EPOCH = 1_700_000_000_000_000_000
 COLUMNS = ["start_ns", "end_ns", "busy_ns", "op", "offset", "size", "stride", "count", "gaps_ns", "durations_ns"]
@@ -117,7 +117,7 @@ def fewest_runs(rows: list[dict[str, int]]) -> int:
 @settings(max_examples=150, deadline=None)
 @given(operations())
 def test_expansion_returns_every_operation_of_every_stream_in_order(ops: pa.Table) -> None:
-    back = expand_runs(merge_runs(ops))
+    back = expand_operation_runs(merge_operation_runs(ops))
     assert by_stream(back, ["op", "offset", "size", "count"]) == by_stream(ops, ["op", "offset", "size", "count"])
     assert pc.sum(back["busy_ns"]).as_py() == pc.sum(ops["busy_ns"]).as_py()
 
@@ -125,15 +125,15 @@ def test_expansion_returns_every_operation_of_every_stream_in_order(ops: pa.Tabl
 @settings(max_examples=150, deadline=None)
 @given(operations())
 def test_bandwidth_per_second_is_unchanged(ops: pa.Table) -> None:
-    runs = merge_runs(ops)
+    runs = merge_operation_runs(ops)
     assert bytes_by_second(runs) == bytes_by_second(ops)
-    assert bytes_by_second(expand_runs(runs)) == bytes_by_second(ops)
+    assert bytes_by_second(expand_operation_runs(runs)) == bytes_by_second(ops)
 
 
 @settings(max_examples=150, deadline=None)
 @given(operations())
 def test_runs_keep_their_bounds_and_are_as_few_as_can_be(ops: pa.Table) -> None:
-    runs = merge_runs(ops)
+    runs = merge_operation_runs(ops)
     rows = ops.to_pylist()
     for key, merged in by_stream(runs, ["start_ns", "end_ns", "count", "busy_ns", "stride", "offset"]).items():
         originals = [row for row in rows if tuple(row[name] for name in STREAM_KEY) == key]
@@ -154,16 +154,16 @@ def test_runs_keep_their_bounds_and_are_as_few_as_can_be(ops: pa.Table) -> None:
 @settings(max_examples=150, deadline=None)
 @given(operations(), st.booleans())
 def test_merging_twice_is_merging_once(ops: pa.Table, exact: bool) -> None:
-    once = merge_runs(ops, exact_times=exact)
-    assert merge_runs(once, exact_times=exact).to_pylist() == once.to_pylist()
+    once = merge_operation_runs(ops, exact_times=exact)
+    assert merge_operation_runs(once, exact_times=exact).to_pylist() == once.to_pylist()
 
 
 @settings(max_examples=150, deadline=None)
 @given(operations(), st.integers(0, 30), st.booleans())
 def test_rows_that_are_runs_already_lose_nothing(ops: pa.Table, cut: int, exact: bool) -> None:
-    mixed = pa.concat_tables([merge_runs(ops[:cut], exact_times=exact), ops[cut:]])
-    runs = merge_runs(mixed, exact_times=exact)
-    assert by_stream(expand_runs(runs), ["op", "offset", "size"]) == by_stream(ops, ["op", "offset", "size"])
+    mixed = pa.concat_tables([merge_operation_runs(ops[:cut], exact_times=exact), ops[cut:]])
+    runs = merge_operation_runs(mixed, exact_times=exact)
+    assert by_stream(expand_operation_runs(runs), ["op", "offset", "size"]) == by_stream(ops, ["op", "offset", "size"])
     assert len(runs) <= len(mixed)
     assert bytes_by_second(runs) == bytes_by_second(ops)
 
@@ -171,7 +171,7 @@ def test_rows_that_are_runs_already_lose_nothing(ops: pa.Table, cut: int, exact:
 @settings(max_examples=150, deadline=None)
 @given(operations())
 def test_exact_times_come_back(ops: pa.Table) -> None:
-    back = expand_runs(merge_runs(ops, exact_times=True))
+    back = expand_operation_runs(merge_operation_runs(ops, exact_times=True))
     columns = ["start_ns", "end_ns", "busy_ns", "op", "offset", "size"]
     assert by_stream(back, columns) == by_stream(ops, columns)
 
@@ -179,7 +179,7 @@ def test_exact_times_come_back(ops: pa.Table) -> None:
 @settings(max_examples=100, deadline=None)
 @given(operations(busy_throughout=True))
 def test_exact_times_cost_no_run(ops: pa.Table) -> None:
-    assert len(merge_runs(ops, exact_times=True)) == len(merge_runs(ops))
+    assert len(merge_operation_runs(ops, exact_times=True)) == len(merge_operation_runs(ops))
 
 
 @settings(max_examples=250, deadline=None)
@@ -191,7 +191,7 @@ def test_a_merger_gives_what_merging_at_once_gives(ops: pa.Table, cuts: list[int
     assert merger.open_rows <= 9
     got = pa.concat_tables([*parts, merger.flush()])
     assert merger.open_rows == 0
-    assert by_stream(got, COLUMNS) == by_stream(merge_runs(ops, exact_times=exact), COLUMNS)
+    assert by_stream(got, COLUMNS) == by_stream(merge_operation_runs(ops, exact_times=exact), COLUMNS)
 
 
 @settings(max_examples=100, deadline=None)
@@ -203,7 +203,7 @@ def test_a_merger_short_of_room_loses_nothing(ops: pa.Table, cuts: list[int], ro
     for a, b in pairwise(edges):
         parts.append(merger.push(ops[a:b]))
         assert merger.open_rows <= 3 * room
-    got = expand_runs(pa.concat_tables([*parts, merger.flush()]))
+    got = expand_operation_runs(pa.concat_tables([*parts, merger.flush()]))
     assert by_stream(got, ["op", "offset", "size"]) == by_stream(ops, ["op", "offset", "size"])
 
 
@@ -214,7 +214,7 @@ def test_a_merger_by_time_loses_nothing(ops: pa.Table, cuts: list[int], exact: b
     parts = [merger.push(ops[a:b]) for a, b in pairwise([0, *sorted(cuts), len(ops)])]
     runs = pa.concat_tables([*parts, merger.flush()])
     columns = ["op", "offset", "size"] + (["start_ns", "end_ns", "busy_ns"] if exact else [])
-    got, wanted = by_stream(expand_runs(runs), columns), by_stream(ops, columns)
+    got, wanted = by_stream(expand_operation_runs(runs), columns), by_stream(ops, columns)
     assert {key: Counter(rows) for key, rows in got.items()} == {key: Counter(rows) for key, rows in wanted.items()}
     assert bytes_by_second(runs) == bytes_by_second(ops)
 
@@ -224,7 +224,7 @@ def test_a_merger_by_time_loses_nothing(ops: pa.Table, cuts: list[int], exact: b
 def test_runs_come_in_the_order_of_their_first_operations(ops: pa.Table) -> None:
     numbered = ops.set_column(ops.schema.get_field_index("busy_ns"), "busy_ns", pa.array(1 << np.arange(len(ops))))
     # Each busy time is a power of two: the lowest bit of a sum tells the first operation of the run.
-    firsts = [busy & -busy for busy in merge_runs(numbered.cast(OPS.schema))["busy_ns"].to_pylist()]
+    firsts = [busy & -busy for busy in merge_operation_runs(numbered.cast(OPS.schema))["busy_ns"].to_pylist()]
     assert firsts == sorted(firsts)
 
 
@@ -233,10 +233,10 @@ def test_runs_come_in_the_order_of_their_first_operations(ops: pa.Table) -> None
 def test_by_time_restores_the_order_of_starts(ops: pa.Table) -> None:
     columns = ["start_ns", "op", "offset", "size"]
     wanted = {key: sorted(rows, key=lambda row: row[0]) for key, rows in by_stream(ops, columns).items()}
-    runs = merge_runs(ops, by_time=True, exact_times=True)
+    runs = merge_operation_runs(ops, by_time=True, exact_times=True)
     assert runs["start_ns"].to_pylist() == sorted(runs["start_ns"].to_pylist())
-    assert by_stream(expand_runs(runs), columns) == wanted
-    timed = expand_runs(merge_runs(ops, exact_times=True), by_time=True)
+    assert by_stream(expand_operation_runs(runs), columns) == wanted
+    timed = expand_operation_runs(merge_operation_runs(ops, exact_times=True), by_time=True)
     assert timed["start_ns"].to_pylist() == sorted(ops["start_ns"].to_pylist())
 
 
@@ -256,7 +256,9 @@ def test_batches_of_any_size_give_the_same(chunk: int) -> None:
         "size": [512] * rows,
         "count": [1] * rows,
     }
-    ops = pa.Table.from_batches([batch_of(OPS, columns)])
+    ops = pa.Table.from_batches([build_table_batch(OPS, columns)])
     merger = Merger()
     parts = [merger.push(ops[at : at + chunk]) for at in range(0, rows, chunk)]
-    assert by_stream(pa.concat_tables([*parts, merger.flush()]), COLUMNS) == by_stream(merge_runs(ops), COLUMNS)
+    assert by_stream(pa.concat_tables([*parts, merger.flush()]), COLUMNS) == by_stream(
+        merge_operation_runs(ops), COLUMNS
+    )

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.compression.merger import Merger
-from fairlead.core.compression.runs import expand_runs, merge_runs
+from fairlead.core.compression.operation_runs import expand_operation_runs, merge_operation_runs
 from fairlead.core.errors import UsageError
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 
 T0 = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -34,7 +34,7 @@ def ops(offsets: list[int | None], **columns: object) -> pa.Table:
         "size": [10] * rows,
         "count": [1] * rows,
     }
-    return pa.Table.from_batches([batch_of(OPS, filled | columns)])
+    return pa.Table.from_batches([build_table_batch(OPS, filled | columns)])
 
 
 def shapes(table: pa.Table) -> list[tuple[int | None, int | None, int]]:
@@ -65,13 +65,13 @@ def shapes(table: pa.Table) -> list[tuple[int | None, int | None, int]]:
     ],
 )
 def test_what_becomes_a_run(offsets: list[int | None], runs: list[tuple[int | None, int | None, int]]) -> None:
-    merged = merge_runs(ops(offsets))
+    merged = merge_operation_runs(ops(offsets))
     assert shapes(merged) == runs
-    assert expand_runs(merged)["offset"].to_pylist() == offsets
+    assert expand_operation_runs(merged)["offset"].to_pylist() == offsets
 
 
 def test_a_run_says_when_it_began_ended_and_how_long_it_was_busy() -> None:
-    [row] = merge_runs(ops([0, 10, 20], took=[100, 200, 50])).to_pylist()
+    [row] = merge_operation_runs(ops([0, 10, 20], took=[100, 200, 50])).to_pylist()
     assert (row["start_ns"], row["end_ns"], row["busy_ns"]) == (T0, T0 + 2050, 350)
     assert row["gaps_ns"] is None
     assert row["durations_ns"] is None
@@ -93,15 +93,15 @@ def test_a_run_says_when_it_began_ended_and_how_long_it_was_busy() -> None:
 )
 def test_time_bounds(starts: list[int], took: int, runs: int) -> None:
     table = ops([0, 10], start_ns=T0 + np.array(starts), took=[took, took])
-    assert len(merge_runs(table)) == runs
-    assert expand_runs(merge_runs(table))["offset"].to_pylist() == [0, 10]
+    assert len(merge_operation_runs(table)) == runs
+    assert expand_operation_runs(merge_operation_runs(table))["offset"].to_pylist() == [0, 10]
 
 
 def test_other_bounds_can_be_asked_for() -> None:
     table = ops([0, 10], start_ns=[T0, T0 + 5000])
-    assert len(merge_runs(table, gap_ns=4900)) == 2
-    assert len(merge_runs(table, gap_ns=4901)) == 1
-    assert len(merge_runs(table, boundary_ns=5000)) == 2
+    assert len(merge_operation_runs(table, gap_ns=4900)) == 2
+    assert len(merge_operation_runs(table, gap_ns=4901)) == 1
+    assert len(merge_operation_runs(table, boundary_ns=5000)) == 2
 
 
 @pytest.mark.parametrize(
@@ -123,21 +123,23 @@ def test_other_bounds_can_be_asked_for() -> None:
     ],
 )
 def test_only_like_operations_of_one_stream_merge(other: dict[str, list[object]]) -> None:
-    assert len(merge_runs(ops([0, 10], **other))) == 2
+    assert len(merge_operation_runs(ops([0, 10], **other))) == 2
     same = {name: [values[0]] * 2 for name, values in other.items()}
-    assert len(merge_runs(ops([0, 10], **same))) == 1
+    assert len(merge_operation_runs(ops([0, 10], **same))) == 1
 
 
 def test_interleaved_streams_merge_apart_and_come_in_the_order_they_began() -> None:
     table = ops([0, 1000, 10, 1100, 20, 1200], rank=[1, 0, 1, 0, 1, 0])
-    merged = merge_runs(table)
+    merged = merge_operation_runs(table)
     assert shapes(merged) == [(0, 10, 3), (1000, 100, 3)]
     assert merged["rank"].to_pylist() == [1, 0]
-    assert expand_runs(merged)["offset"].to_pylist() == [0, 10, 20, 1000, 1100, 1200]
+    assert expand_operation_runs(merged)["offset"].to_pylist() == [0, 10, 20, 1000, 1100, 1200]
 
 
 def test_without_exact_times_operations_are_spread_evenly() -> None:
-    back = expand_runs(merge_runs(ops([0, 10, 20], start_ns=[T0, T0 + 700, T0 + 1000], took=[50, 100, 150])))
+    back = expand_operation_runs(
+        merge_operation_runs(ops([0, 10, 20], start_ns=[T0, T0 + 700, T0 + 1000], took=[50, 100, 150]))
+    )
     assert back["start_ns"].to_pylist() == [T0, T0 + 525, T0 + 1050]
     assert back["end_ns"].to_pylist() == [T0 + 100, T0 + 625, T0 + 1150]
     assert back["busy_ns"].to_pylist() == [100, 100, 100]
@@ -145,20 +147,20 @@ def test_without_exact_times_operations_are_spread_evenly() -> None:
 
 def test_exact_times_follow_their_runs_when_runs_change_places() -> None:
     table = ops([0, 10, 5, 15], rank=[0, 0, 1, 1], start_ns=T0 + np.array([5000, 6000, 1000, 3000]))
-    runs = merge_runs(table, by_time=True, exact_times=True)
+    runs = merge_operation_runs(table, by_time=True, exact_times=True)
     assert [(row["rank"], row["gaps_ns"]) for row in runs.to_pylist()] == [(1, [1900]), (0, [900])]
 
 
 def test_exact_times_are_kept_and_extended() -> None:
     table = ops([0, 10, 20, 30], start_ns=[T0, T0 + 700, T0 + 1000, T0 + 5000], took=[50, 100, 150, 7])
-    run = merge_runs(table[:3], exact_times=True)
+    run = merge_operation_runs(table[:3], exact_times=True)
     assert run["gaps_ns"].to_pylist() == [[650, 200]]
     assert run["durations_ns"].to_pylist() == [[50, 100, 150]]
-    longer = merge_runs(pa.concat_tables([run, table[3:]]), exact_times=True)
+    longer = merge_operation_runs(pa.concat_tables([run, table[3:]]), exact_times=True)
     assert longer["gaps_ns"].to_pylist() == [[650, 200, 3850]]
     assert longer["durations_ns"].to_pylist() == [[50, 100, 150, 7]]
     assert (
-        expand_runs(longer)
+        expand_operation_runs(longer)
         .select(["start_ns", "end_ns", "offset"])
         .equals(table.select(["start_ns", "end_ns", "offset"]).combine_chunks())
     )
@@ -166,42 +168,49 @@ def test_exact_times_are_kept_and_extended() -> None:
 
 def test_a_run_without_exact_times_is_not_extended_under_exact_times() -> None:
     table = ops([0, 10, 20])
-    assert shapes(merge_runs(pa.concat_tables([merge_runs(table[:2]), table[2:]]), exact_times=True)) == [
+    assert shapes(
+        merge_operation_runs(pa.concat_tables([merge_operation_runs(table[:2]), table[2:]]), exact_times=True)
+    ) == [
         (0, 10, 2),
         (20, None, 1),
     ]
     idle_inside = table.set_column(2, OPS.schema.field("busy_ns"), pa.array([60, 60, 60]))
-    assert len(merge_runs(idle_inside, exact_times=True)) == 3
+    assert len(merge_operation_runs(idle_inside, exact_times=True)) == 3
 
 
 def test_runs_are_extended_by_the_same_law_but_never_split() -> None:
     table = ops([0, 10, 20, 30, 130, 230])
-    first = merge_runs(table[:4])
+    first = merge_operation_runs(table[:4])
     assert shapes(first) == [(0, 10, 4)]
-    assert shapes(merge_runs(pa.concat_tables([first, table[4:]]))) == [(0, 10, 4), (130, 100, 2)]
-    assert shapes(merge_runs(pa.concat_tables([merge_runs(table[:2]), merge_runs(table[2:4])]))) == [(0, 10, 4)]
+    assert shapes(merge_operation_runs(pa.concat_tables([first, table[4:]]))) == [(0, 10, 4), (130, 100, 2)]
+    assert shapes(
+        merge_operation_runs(pa.concat_tables([merge_operation_runs(table[:2]), merge_operation_runs(table[2:4])]))
+    ) == [(0, 10, 4)]
 
 
 def test_a_chance_pair_takes_nothing_from_a_run_that_is_there() -> None:
     table = ops([900, 0, 10, 20])
-    assert shapes(merge_runs(pa.concat_tables([table[:2], merge_runs(table[2:])]))) == [(900, None, 1), (0, 10, 3)]
+    assert shapes(merge_operation_runs(pa.concat_tables([table[:2], merge_operation_runs(table[2:])]))) == [
+        (900, None, 1),
+        (0, 10, 3),
+    ]
 
 
 def test_a_run_of_unknown_stride_is_left_alone() -> None:
     odd = ops([0, 10], count=[3, 1])
-    assert shapes(merge_runs(odd)) == [(0, None, 3), (10, None, 1)]
-    assert expand_runs(merge_runs(odd))["offset"].to_pylist() == [0, None, None, 10]
+    assert shapes(merge_operation_runs(odd)) == [(0, None, 3), (10, None, 1)]
+    assert expand_operation_runs(merge_operation_runs(odd))["offset"].to_pylist() == [0, None, None, 10]
 
 
 def test_batches_with_dictionaries_of_their_own_are_one_table() -> None:
     later = T0 + 100_000 + np.arange(2) * 1000
     table = pa.concat_tables([ops([0, 0], node=["a", "b"]), ops([10, 10], node=["b", "a"], start_ns=later)])
-    assert [(row["node"], row["count"]) for row in merge_runs(table).to_pylist()] == [("a", 2), ("b", 2)]
+    assert [(row["node"], row["count"]) for row in merge_operation_runs(table).to_pylist()] == [("a", 2), ("b", 2)]
 
 
 def test_nothing_merges_to_nothing() -> None:
-    assert merge_runs(OPS.schema.empty_table()).equals(OPS.schema.empty_table())
-    assert expand_runs(OPS.schema.empty_table()).equals(OPS.schema.empty_table())
+    assert merge_operation_runs(OPS.schema.empty_table()).equals(OPS.schema.empty_table())
+    assert expand_operation_runs(OPS.schema.empty_table()).equals(OPS.schema.empty_table())
     merger = Merger()
     assert merger.push(OPS.schema.empty_table()).num_rows == 0
     assert merger.flush().num_rows == 0
@@ -209,14 +218,14 @@ def test_nothing_merges_to_nothing() -> None:
 
 def test_tables_of_an_older_schema_are_read() -> None:
     older = ops([0, 10]).drop_columns(["gaps_ns", "durations_ns", "handle"])
-    assert shapes(merge_runs(older)) == [(0, 10, 2)]
+    assert shapes(merge_operation_runs(older)) == [(0, 10, 2)]
 
 
 def test_what_is_no_table_of_operations_is_refused() -> None:
     with pytest.raises(UsageError, match="it lacks busy_ns"):
-        merge_runs(ops([0]).drop_columns(["busy_ns"]))
+        merge_operation_runs(ops([0]).drop_columns(["busy_ns"]))
     with pytest.raises(UsageError, match="fewer than one"):
-        expand_runs(ops([0], count=[0]))
+        expand_operation_runs(ops([0], count=[0]))
 
 
 def test_a_merger_closes_what_ended_before_a_time() -> None:

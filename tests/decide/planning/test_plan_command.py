@@ -15,7 +15,7 @@ from fairlead.cli.main import cli
 from fairlead.core.errors import ConfigError, InputError, UnsoundPlanError, UsageError
 from fairlead.core.model.diagnosis import build_incident_rows
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import MAPPING, batch_of
+from fairlead.core.model.tables import MAPPING, build_table_batch
 from fairlead.decide.planning import plan_jobs as planning
 from fairlead.decide.planning.live_site import find_live_site
 from fairlead.decide.planning.site_components import read_site
@@ -365,7 +365,7 @@ def test_a_component_may_be_kept_for_a_job(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=60)
     site_file(tmp_path)
     kept = {"from_ns": [NOW - DAY], "to_ns": [None], "kind": ["reserved"], "a": ["fwd06"], "b": ["4711"]}
-    put(lake, batch_of(MAPPING, kept), stream="kept")
+    put(lake, build_table_batch(MAPPING, kept), stream="kept")
     job = ("--user", "ada", "--program", "cast", "--nodes", "16", "--policy", "tcpu+greedy-clairvoyant", "--json")
     [other] = plans(run(tmp_path, "--job", "1", *job))
     [owner] = plans(run(tmp_path, "--job", "4711", *job))

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.errors import FairleadError
-from fairlead.core.model.plan import Plan, Plans, read_plans
-from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.plan import Plan, Plans, read_plan_document
+from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.planning.expectations import Arriving
 from fairlead.decide.planning.live_site import Live, RunningJob
 from fairlead.decide.planning.plan_jobs import plan_on_state
@@ -34,7 +34,7 @@ def layer(draw: st.DrawFn, kind: str, names: list[str]) -> Layer:
     def column(*values: float) -> np.ndarray:
         return np.array(draw(st.lists(st.sampled_from(values), min_size=n, max_size=n)), np.float64)
 
-    made = build_layer(kind, tuple(names), 1.0)
+    made = build_site_layer(kind, tuple(names), 1.0)
     return replace(
         made,
         bandwidth=column(1e9, 2.5e9, 1e6, np.nan),
@@ -173,7 +173,7 @@ def holds(state: Live, runs: Past, seed: int, policy: str) -> None:
     again = plan_on_state(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)
     assert again.plans == made.plans, "the same question has the same answer, and nothing was changed by it"
     content = msgspec.json.encode(made.plans)
-    assert read_plans(content, "here") == made.plans
+    assert read_plan_document(content, "here") == made.plans
 
 
 NAMES = st.sampled_from([*FORWARDERS, *TARGETS, "nope", "", "-x"])
@@ -188,7 +188,7 @@ def test_documents_from_elsewhere_end_in_words_or_in_violations(changes: dict[st
     told = msgspec.to_builtins(Plans(policy="aiot", state_ns=NOW, made_ns=NOW, plans=[plan()]))
     told["plans"][0] |= changes
     try:
-        found = read_plans(json.dumps(told).encode(), "here")
+        found = read_plan_document(json.dumps(told).encode(), "here")
     except FairleadError:
         return
     [one] = found.plans
@@ -207,4 +207,4 @@ def test_documents_from_elsewhere_end_in_words_or_in_violations(changes: dict[st
 @given(content=st.binary(max_size=200))
 def test_bytes_are_refused_in_words(content: bytes) -> None:
     with pytest.raises(FairleadError):
-        read_plans(content, "here")
+        read_plan_document(content, "here")

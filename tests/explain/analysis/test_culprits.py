@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import FORWARDER, JOBS, TARGET, batch_of, build_empty
+from fairlead.core.model.tables import FORWARDER, JOBS, TARGET, build_empty_table, build_table_batch
 from fairlead.explain.analysis.culprits import Judgement, judge_culprits
 from path_simulation import EDGES_NS, MIB, Plane, Process, checkpoints, flood, metadata
 
@@ -132,13 +132,13 @@ def test_loads_without_a_job_are_not_accused_but_may_suffer() -> None:
 def test_costs_of_a_run_need_the_number_of_processes() -> None:
     tables = _slowed("t1", 6, 14).run(_jobs(), 20)
     assert not _judged(tables).verdicts[0].cost_s
-    jobs = pa.Table.from_batches([batch_of(JOBS, {"job_id": ["101"], "processes": [2]})])
+    jobs = pa.Table.from_batches([build_table_batch(JOBS, {"job_id": ["101"], "processes": [2]})])
     (verdict,) = _judged(tables | {"jobs": jobs}).verdicts
     assert verdict.cost_s == {"101": pytest.approx(verdict.lost_s["101"] / 2, abs=1e-3)}
 
 
 def test_no_records_accuse_nobody() -> None:
-    for tables in ({}, {"forwarder": build_empty(FORWARDER), "target": build_empty(TARGET)}):
+    for tables in ({}, {"forwarder": build_empty_table(FORWARDER), "target": build_empty_table(TARGET)}):
         judgement = _judged(tables)
         assert not judgement.verdicts
         assert judgement.nobody

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.core.model.tables import PHASE, ROLLUP, batch_of
+from fairlead.core.model.tables import PHASE, ROLLUP, build_table_batch
 from fairlead.store.lake import Lake
 
 MINUTE_NS, DAY_NS = 60_000_000_000, 86_400_000_000_000
@@ -26,7 +26,7 @@ def history(folder: Path) -> Path:
     at = np.sort(rng.choice(np.arange(1, MINUTES // 5 - 1), 390, replace=False)) * 5 + 1
     rate = 50e6 * np.where(others[at] > 5e9, 0.33, 1.0) * rng.lognormal(0, 0.04, len(at))
     count = len(at)
-    phases = batch_of(
+    phases = build_table_batch(
         PHASE,
         {
             "cluster": ["c"] * count,
@@ -50,7 +50,7 @@ def history(folder: Path) -> Path:
     own[at] += rate * 60
     own[at + 1] += rate * 60
     loads = [
-        batch_of(
+        build_table_batch(
             ROLLUP,
             {
                 "ts_ns": ts,

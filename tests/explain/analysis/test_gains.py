@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.gains import estimate_gains, estimate_usual_gain
 
 MIB = 1 << 20
@@ -39,7 +39,7 @@ def history(*groups: dict[str, list[object]]) -> pa.Table:
         "made_ns": [0] * count,
         "analysis_version": [1] * count,
     }
-    return pa.Table.from_batches([batch_of(PHASE, dict(columns))])
+    return pa.Table.from_batches([build_table_batch(PHASE, dict(columns))])
 
 
 ROW = {name: values[0] for name, values in runs(1, 1e8).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fairlead.core.model.identity import compute_file_id
+from fairlead.core.model.identity import compute_file_identity
 from fairlead.core.model.tables import LAYOUTS
 from fairlead.explain.analysis.file_targets import build_layout_rows, match_file_targets
 from fairlead.see.probes.layouts import Component, Parser
@@ -83,7 +83,7 @@ def test_layouts_become_rows() -> None:
     batch = build_layout_rows(Parser().files(COMPOSITE.splitlines()), "/scratch")
     assert batch.schema.equals(LAYOUTS.schema)
     rows = batch.to_pylist()
-    assert {row["file_id"] for row in rows} == {compute_file_id("/scratch", "/scratch/pfl")}
+    assert {row["file_id"] for row in rows} == {compute_file_identity("/scratch", "/scratch/pfl")}
     assert [(r["extent_start"], r["extent_end"], r["targets"]) for r in rows] == [
         (0, 100, [4]),
         (100, None, [5, 6]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.site_file import build_mapping, parse_site
+from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
 from fairlead.explain.analysis.network import (
     average_device_hours,
@@ -77,8 +77,8 @@ def test_volumes_of_ports_go_to_the_jobs_on_their_nodes() -> None:
 
 
 def test_ports_may_be_told_by_the_site_file_and_others_are_between_switches() -> None:
-    site = parse_site('[[links]]\nswitch="s"\nports="[1-2]"\nnodes="n[1-2]"')
-    links = pa.Table.from_batches([build_mapping(site, expand_hostlist)])
+    site = parse_site_file('[[links]]\nswitch="s"\nports="[1-2]"\nnodes="n[1-2]"')
+    links = pa.Table.from_batches([build_site_file_mapping(site, expand_hostlist)])
     found = sum_switch_ports_by_job(seconds(ports([("1", 1, 1), ("3", 9, 9)]), "port", "port"), links, jobs())
     assert {r["port"] for r in found.to_pylist()} == {"s/1"}
 

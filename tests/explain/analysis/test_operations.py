@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 from fairlead.explain.analysis.operations import OperationReducer, OperationTotals
 
 
@@ -30,7 +30,7 @@ def batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
             "count",
         )
     }
-    return batch_of(OPS, columns)
+    return build_table_batch(OPS, columns)
 
 
 def op(

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import JOBS, OPS, batch_of
+from fairlead.core.model.tables import JOBS, OPS, build_table_batch
 from fairlead.explain.analysis.culprits import judge_culprits
 from fairlead.explain.analysis.job_path import build_job_paths, list_job_path_differences
 from fairlead.explain.analysis.path_charts import build_path_charts
@@ -37,7 +37,7 @@ def _ops() -> pa.Table:
         "stride": [MIB] * 20,
         "count": [4] * 20,
     }
-    return pa.Table.from_batches([batch_of(OPS, rows)])
+    return pa.Table.from_batches([build_table_batch(OPS, rows)])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def tables() -> dict[str, pa.Table]:
         *metadata("103", "f0", 1, seed=2),
         *flood("102", "f0", 12, seed=9, start=9, end=14),
     ]
-    named = batch_of(JOBS, {"job_id": ["101"], "name": ["checkpoint"], "processes": [2]})
+    named = build_table_batch(JOBS, {"job_id": ["101"], "name": ["checkpoint"], "processes": [2]})
     return plane.run(jobs, SECONDS) | {"ops": _ops(), "jobs": pa.Table.from_batches([named])}
 
 

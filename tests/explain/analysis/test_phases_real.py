@@ -13,7 +13,7 @@ import pytest
 from fairlead.explain.analysis.byte_series import AdaptiveSeries, spread_bytes
 from fairlead.explain.analysis.period import find_period
 from fairlead.explain.analysis.phases import split_phases
-from fairlead.see.sources.darshan import read_log
+from fairlead.see.sources.darshan import read_darshan_source
 
 pytestmark = pytest.mark.shared_data
 
@@ -35,7 +35,7 @@ def grid(start_s, end_s, nbytes, target: int) -> tuple[np.ndarray, int, int]:
 
 
 def dxt(log: Path, kind: str, target: int) -> tuple[np.ndarray, int, int]:
-    ops = read_log(log).tables["ops"]
+    ops = read_darshan_source(log).tables["ops"]
     mine = ops.filter(
         pc.and_(pc.equal(pc.cast(ops["op"], "string"), kind), pc.equal(pc.cast(ops["interface"], "string"), "POSIX"))
     )
@@ -174,7 +174,7 @@ def test_a_single_burst_has_no_period(shared_data: Path) -> None:
 def test_a_stream_of_operations_gives_the_same_phases(shared_data: Path) -> None:
     """As a report makes it: power-of-two bins on the epoch's grid, grown while the operations come."""
     folder = shared_data / "own" / "darshan_labelled"
-    ops = read_log(folder / "phases_nn_4x3.darshan").tables["ops"]
+    ops = read_darshan_source(folder / "phases_nn_4x3.darshan").tables["ops"]
     ops = ops.filter(pc.equal(pc.cast(ops["interface"], "string"), "POSIX"))
     stream = AdaptiveSeries(2)
     writes = pc.equal(pc.cast(ops["op"], "string"), "write").to_numpy().astype(np.int64)

@@ -24,8 +24,8 @@ import pytest
 from deltalake import DeltaTable
 
 from fairlead.cli.main import main
-from fairlead.core.access.tokens import make_key
-from fairlead.core.batches.rows import decode_body
+from fairlead.core.access.tokens import make_token_key
+from fairlead.core.batches.rows import decode_batch_rows
 from fairlead.core.errors import LakeBusyError, ServerError
 from fairlead.explain.batch import reanalysis
 from fairlead.explain.batch.pieces import split_span_into_pieces
@@ -42,7 +42,7 @@ from fairlead.kit.testing.machine import play_small_machine
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.wire import Body, build_wire_bodies
 from fairlead.store.lake import Lake
-from fairlead.store.retention import expire_days
+from fairlead.store.retention import expire_retained_days
 from fairlead.store.rollups import derive_rollups
 from serving import Up, until
 from slurm_cluster import lacking, slurm_cluster
@@ -78,7 +78,7 @@ def beside(first: Up, folder: Path, shard: str) -> Up:
 def two(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Path:
     """A lake that two servers wrote at the same time, each its shard: each node is sent to one of them."""
     first = Up(tmp_path_factory.mktemp("a"), SETTINGS.format(shard="a"))
-    make_key(first.state / "server.key")
+    make_token_key(first.state / "server.key")
     second = beside(first, tmp_path_factory.mktemp("b"), "b")
     with first, second:
         token = first.token()
@@ -109,7 +109,7 @@ def one(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Lake:
     lake = Lake.open(tmp_path_factory.mktemp("one") / "lake", create=True)
     with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
-            writer.take_batches(body.data, decode_body(body.data))
+            writer.take_batches(body.data, decode_batch_rows(body.data))
     with lake.writer("analysis") as writer:
         assert not summarise_ended_jobs(lake, writer, NOW_NS).more
     return lake
@@ -163,7 +163,7 @@ def test_a_lost_collector_is_replaced_elsewhere(tmp_path: Path, sent: list[Body]
     for name in ("a", "elsewhere"):
         (tmp_path / name).mkdir()
     first = Up(tmp_path / "a", SETTINGS.format(shard="a").replace("every_s = 1", "every_s = 600"))
-    make_key(first.state / "server.key")
+    make_token_key(first.state / "server.key")
     bodies_of_first = [body for body in sent if body.ops_rows][:12]
     rows = sum(body.ops_rows for body in bodies_of_first)
     with first:
@@ -306,11 +306,11 @@ def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
-            writer.take_batches(body.data, decode_body(body.data))
+            writer.take_batches(body.data, decode_batch_rows(body.data))
     first = run_reanalysis(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS)
     before = summaries(lake)
     with lake.writer("main") as writer:
-        expire_days(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
+        expire_retained_days(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
     again = run_reanalysis(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
     doing = sum(row["io_processes"] is not None for row in before)
     assert doing > 0

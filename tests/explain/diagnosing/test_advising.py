@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import JOBS, PHASE, batch_of
+from fairlead.core.model.tables import JOBS, PHASE, build_table_batch
 from fairlead.explain.diagnosing.job_advice import Advising
 from fairlead.explain.questions.past_phases import History
 from fairlead.explain.rules.advice_set import load_advice_set
@@ -19,7 +19,7 @@ NOW = 1_700_000_000 * 10**9
 def phases(jobs: list[str], *, user: str, program: str, mode: str, rate: float, first_ns: int) -> pa.RecordBatch:
     n = len(jobs)
     starts = [first_ns + k * H for k in range(n)]
-    return batch_of(
+    return build_table_batch(
         PHASE,
         {
             "cluster": ["c"] * n,
@@ -53,7 +53,7 @@ def test_the_culprits_owner_is_told_what_his_own_other_runs_reached(tmp_path: Pa
         ),
         phases([f"d{name}" for name in names], user="bob", program="nto1", mode="N-N", rate=9e9, first_ns=NOW + H),
     ]
-    job = batch_of(
+    job = build_table_batch(
         JOBS,
         {
             "cluster": ["c"],

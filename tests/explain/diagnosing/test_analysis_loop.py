@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from fairlead.core.errors import InputError
-from fairlead.core.model.tables import JOBS, PFS_CLIENT, batch_of
+from fairlead.core.model.tables import JOBS, PFS_CLIENT, build_table_batch
 from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
 from fairlead.explain.analysis.node_intervals import build_node_intervals, build_node_placements
 from fairlead.explain.diagnosing.analysis_loop import (
@@ -428,7 +428,7 @@ def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play:
             "read_bytes": [0, 0, 0],
         }
     )
-    client = pa.Table.from_batches([batch_of(PFS_CLIENT, {name: rows[name] for name in rows.column_names})])
+    client = pa.Table.from_batches([build_table_batch(PFS_CLIENT, {name: rows[name] for name in rows.column_names})])
     early = {**job, "start_ns": start}
     fill(
         lake,
@@ -551,7 +551,7 @@ def test_a_job_of_which_records_told_too_is_the_schedulers_job(play: Tables, lak
     columns = {name: [row[name] for row in [*bare, alone]] for name in alone}
     with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch("records")
-        batch.add(batch_of(JOBS, columns, len(bare) + 1))
+        batch.add(build_table_batch(JOBS, columns, len(bare) + 1))
         batch.commit()
     assert steps(lake, later(play)) == told.num_rows + 1
     found = lake.query('SELECT job_id, "user" FROM job_summary').to_pylist()

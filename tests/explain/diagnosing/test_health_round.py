@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.core.model.tables import ROLLUP, batch_of
+from fairlead.core.model.tables import ROLLUP, build_table_batch
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.diagnosing.health_round import compute_health_learning_end, run_health_round
@@ -56,7 +56,7 @@ def lake_with(root: Path, forwarders: int) -> Lake:
         loads(NOON, NOON + 3 * HOUR, {**well, SICK: 1e8}, {SICK: 6.0}),
         loads(NOON + 3 * HOUR, NOON + 3 * HOUR + 30 * MINUTE, well, {}),
     ]
-    put(lake, *(batch_of(ROLLUP, part) for part in parts))
+    put(lake, *(build_table_batch(ROLLUP, part) for part in parts))
     return lake
 
 
@@ -91,7 +91,7 @@ def test_who_looks_for_the_first_time_hours_later_still_knows_the_peak(tmp_path:
     now = NOON + 2 * HOUR
     alone = Lake.open(tmp_path / "alone", create=True)
     parts = (loads(NOON - 2 * HOUR, NOON, {SICK: 1e9}, {}), loads(NOON, now, {SICK: 1e8}, {SICK: 6.0}))
-    put(alone, *(batch_of(ROLLUP, part) for part in parts))
+    put(alone, *(build_table_batch(ROLLUP, part) for part in parts))
     for one in (lake, alone):
         known = read_past_peaks(one, compute_health_learning_end(now, Diagnosis()))
         assert known["forwarder", SICK] == Peak(bytes_per_s=pytest.approx(1e9), basis="learnt")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import JOB_SUMMARY, JOBS, ROLLUP, batch_of
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, ROLLUP, build_table_batch
 from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.diagnosing import system_round as rounds
 from fairlead.explain.diagnosing.system_round import RoundResult, run_system_round
@@ -54,9 +54,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake.open(tmp_path_factory.mktemp("system") / "lake", create=True)
     put(
         lake,
-        batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
-        batch_of(JOBS, columns([account("7", "zoe"), account("8", "yves")])),
-        batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
+        build_table_batch(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
+        build_table_batch(JOBS, columns([account("7", "zoe"), account("8", "yves")])),
+        build_table_batch(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
     )
     with lake.writer("analysis") as writer:
         assert run_system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(1, 0)
@@ -108,7 +108,7 @@ def test_after_an_outage_of_days_missed_windows_are_caught_up_with(tmp_path: Pat
     """A bounded number a round, the latest first; quiet windows are looked at once, too."""
     count = 50
     lake = Lake.open(tmp_path / "lake", create=True)
-    put(lake, batch_of(ROLLUP, columns(hours(count))))
+    put(lake, build_table_batch(ROLLUP, columns(hours(count))))
     now, looks = HOUR_0 + count * HOUR + 30 * MINUTE, []
     with lake.writer("analysis") as writer:
         while not looks or looks[-1].left:
@@ -125,8 +125,8 @@ def test_what_was_too_much_to_read_is_told(tmp_path: Path, monkeypatch: pytest.M
     lake = Lake.open(tmp_path / "lake", create=True)
     put(
         lake,
-        batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
-        batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 80)])),
+        build_table_batch(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
+        build_table_batch(JOB_SUMMARY, columns([small(job) for job in range(7, 80)])),
     )
     monkeypatch.setattr(rounds, "MOST_ROWS", 50)
     with lake.writer("analysis") as writer:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.core.model.tables import FINDING, JOB_SUMMARY, PHASE, batch_of
+from fairlead.core.model.tables import FINDING, JOB_SUMMARY, PHASE, build_table_batch
 from fairlead.explain.questions.answers_behaviour import Behaviour
 from fairlead.explain.questions.behaviour import MOST_POINTS, describe_behaviour
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
@@ -98,9 +98,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = Lake.open(root, create=True)
     put(
         lake,
-        batch_of(JOB_SUMMARY, columns(ROWS)),
-        batch_of(FINDING, columns([finding("f", "1", "n_to_one")])),
-        batch_of(PHASE, columns([phase("1"), phase("3")])),
+        build_table_batch(JOB_SUMMARY, columns(ROWS)),
+        build_table_batch(FINDING, columns([finding("f", "1", "n_to_one")])),
+        build_table_batch(PHASE, columns([phase("1"), phase("3")])),
     )
     return root
 
@@ -157,7 +157,7 @@ def test_a_name_nobody_has_is_told_with_names_like_it(root: Path) -> None:
 
 def test_many_points_are_thinned_and_counted(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    put(lake, batch_of(JOB_SUMMARY, columns([summary(str(k), "ada") for k in range(MOST_POINTS + 500)])))
+    put(lake, build_table_batch(JOB_SUMMARY, columns([summary(str(k), "ada") for k in range(MOST_POINTS + 500)])))
     found = describe_behaviour(lake, SPAN, ALL, NOW + DAY)
     assert found.points_of == MOST_POINTS + 500
     assert MOST_POINTS / 2 <= len(found.points) <= MOST_POINTS

@@ -9,7 +9,7 @@ import pytest
 
 import questions_site as site
 from fairlead.core.errors import UsageError
-from fairlead.core.model.tables import PORT, batch_of
+from fairlead.core.model.tables import PORT, build_table_batch
 from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
@@ -23,7 +23,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Asking:
     minutes = 5
     site.put(
         lake,
-        batch_of(
+        build_table_batch(
             PORT,
             {
                 "ts_ns": [site.NOW - (k + 2) * 60 * site.S for k in range(minutes)],

@@ -220,9 +220,11 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
 
 def _of(rows: list[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
     from fairlead.core.model.tables import TABLES
-    from fairlead.store.tables import conform_table
+    from fairlead.store.stored_tables import conform_stored_table
 
-    return conform_table(pa.Table.from_pylist(rows), TABLES[schema.metadata[b"fairlead.table"].decode()], strict=True)
+    return conform_stored_table(
+        pa.Table.from_pylist(rows), TABLES[schema.metadata[b"fairlead.table"].decode()], strict=True
+    )
 
 
 def test_made_again_the_findings_are_the_same_and_a_second_run_adds_nothing(tables: Tables, tmp_path: Path) -> None:

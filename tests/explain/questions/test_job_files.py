@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
-from fairlead.core.model.tables import JOB_SUMMARY, JOBS, batch_of
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, build_table_batch
 from fairlead.explain.questions.findings import list_job_findings
 from fairlead.explain.questions.lake_queries import Sight, query_lake
 from fairlead.explain.questions.scheduler_jobs import read_all_accounts, read_run_accounts
@@ -29,7 +29,7 @@ def told(lake: Lake, name: str, *rows: object) -> None:
 
 
 def job(number: str, start: int, end: int | None) -> object:
-    return batch_of(
+    return build_table_batch(
         JOBS,
         {
             "cluster": ["c"],
@@ -113,7 +113,7 @@ def test_the_latest_telling_counts_across_files(lake: Lake) -> None:
         told(
             lake,
             f"summary{number}",
-            batch_of(
+            build_table_batch(
                 JOB_SUMMARY,
                 {
                     "cluster": ["c"],

@@ -31,8 +31,8 @@ from questions_site import (
     T0,
     S,
     accounts,
-    batch_of,
     build,
+    build_table_batch,
     columns,
     forwarded,
     ops,
@@ -182,7 +182,7 @@ def test_a_gap_event_counts_even_between_words_of_health(tmp_path: Path) -> None
     lake = Lake.open(tmp_path / "lake", create=True)
     from fairlead.core.model.tables import EVENTS
 
-    gap = batch_of(
+    gap = build_table_batch(
         EVENTS,
         {"ts_ns": [T0 + 200 * S], "end_ns": [T0 + 300 * S], "component": ["n1"], "kind": ["gap"], "text": ["silent"]},
     )
@@ -207,7 +207,7 @@ def test_seconds_that_are_forgotten_are_read_as_minutes(tmp_path: Path) -> None:
     minutes = [T0 + k * 60 * S for k in range(30)]
     put(
         lake,
-        batch_of(
+        build_table_batch(
             ROLLUP,
             {
                 "ts_ns": minutes,
@@ -354,7 +354,7 @@ def _shared_forwarder(root: Path) -> Site:
         ),
         ops("1", "n1", 0, 60, 3 * MIB),
         ops("2", "n2", 0, 60, MIB),
-        batch_of(
+        build_table_batch(
             FORWARDER,
             {
                 "ts_ns": ts,
@@ -365,7 +365,7 @@ def _shared_forwarder(root: Path) -> Site:
                 "bytes": [4 * MIB] * n,
             },
         ),
-        batch_of(
+        build_table_batch(
             MAPPING, {"from_ns": [T0 - DAY] * 2, "kind": ["node_forwarder"] * 2, "a": ["n1", "n2"], "b": ["f1", "f1"]}
         ),
     )
@@ -550,7 +550,12 @@ def test_a_nodes_own_devices_are_its_own_and_no_storage_target(tmp_path: Path) -
         "capacity_bytes": 100 * MIB,
         "used_bytes": 40 * MIB,
     }
-    put(lake, batch_of(DEVICE, columns(disks)), batch_of(TARGET, columns([room])), stored("OST0", 560, 580, MIB))
+    put(
+        lake,
+        build_table_batch(DEVICE, columns(disks)),
+        build_table_batch(TARGET, columns([room])),
+        stored("OST0", 560, 580, MIB),
+    )
     site = Site(Asking(lake))
     own = {row.id: row for row in site.ask("node", "n1", last="1h").devices}
     assert own.keys() == {"vda", "/scratch"}

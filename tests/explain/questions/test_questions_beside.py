@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.cli.main import cli
-from fairlead.core.model.site_facts import SiteFacts, find_facts
-from fairlead.core.model.site_file import build_mapping, parse_site
-from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
+from fairlead.core.model.site_facts import SiteFacts, find_site_facts
+from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
+from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, build_table_batch
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.kit.testing.machine import play_two_layer_machine
@@ -76,7 +76,7 @@ def space(lake: Lake) -> Asking:
             "inodes_used": 7,
         },
     ]
-    put(lake, batch_of(USAGE, columns(rows)), stored("lus-OST0000", 0, 600, MIB))
+    put(lake, build_table_batch(USAGE, columns(rows)), stored("lus-OST0000", 0, 600, MIB))
     return Asking(lake)
 
 
@@ -119,7 +119,7 @@ def test_a_reader_of_one_user_sees_own_space(space: Asking) -> None:
 
 # -- ports and devices -------------------------------------------------------------------------------------------------
 
-LINKED = parse_site(
+LINKED = parse_site_file(
     '[[links]]\nswitch="s1"\nports="[1-4]"\nnodes="n[1-4]"\nbandwidth_bytes_per_s=1e6\n'
     '[[nodes]]\nkind="compute"\nnodes="n[1-4]"\n[[nodes]]\nkind="login"\nnodes="login[01-04]"\n'
     '[[addresses]]\nnodes="n[1-2]"\nnids="10.0.0.[1-2]@o2ib"\n'
@@ -155,10 +155,10 @@ def test_ports_of_a_job_and_their_imbalance(lake: Lake, told: str) -> None:
             traffic("s1", "2", 90, 10, peers["2"]),
             traffic("s1", "3", 9, 9, peers["3"]),
         ]
-    put(lake, accounts(TWO), batch_of(PORT, columns(rows)))
+    put(lake, accounts(TWO), build_table_batch(PORT, columns(rows)))
     if told == "site":
-        put(lake, build_mapping(LINKED, expand_hostlist), stream="site-file")
-    asking = Asking(lake, facts=find_facts(LINKED, expand_hostlist))
+        put(lake, build_site_file_mapping(LINKED, expand_hostlist), stream="site-file")
+    asking = Asking(lake, facts=find_site_facts(LINKED, expand_hostlist))
     page = of(asking, "job", "5")
     assert [(p.node, p.sent_bytes, p.received_bytes) for p in page.ports] == [("n1", 300, 0), ("n2", 90, 10)]
     assert page.port_imbalance.highest_over_mean == pytest.approx(1.5)
@@ -183,7 +183,7 @@ def test_devices_by_hour_and_the_pages_of_the_shell(lake: Lake) -> None:
         for day in range(-2, 0)
         for hour, node, size in ((1, "n1", 10), (2, "n1", 30), (1, "n2", 5))
     ]
-    put(lake, batch_of(DEVICE, columns(rows)), accounts(TWO))
+    put(lake, build_table_batch(DEVICE, columns(rows)), accounts(TWO))
     found = of(Asking(lake), "devices", node="n1")
     assert [(d.id, d.hour, d.write_bytes_per_s, d.busy_share, d.hours) for d in found.devices] == [
         ("n1/nvme0n1", 10, 10.0, 0.25, 2),
@@ -215,7 +215,7 @@ def test_the_site_says_what_clients_and_full_loads_are(lake: Lake) -> None:
     put(lake, asked("MDT0", 0, 600, 100), *rows, *(stored("OST0", 0, 600, MIB),), stream="classes")
     plain = of(Asking(lake), "mds")
     assert {c.name for c in plain.classes} == {"login", "n", "@o2ib", "f", "@tcp"}
-    asking = Asking(lake, facts=find_facts(LINKED, expand_hostlist))
+    asking = Asking(lake, facts=find_site_facts(LINKED, expand_hostlist))
     found = of(asking, "mds")
     assert {c.name: round(c.share, 2) for c in found.classes} == {
         "login": 0.7,
@@ -223,7 +223,7 @@ def test_the_site_says_what_clients_and_full_loads_are(lake: Lake) -> None:
         "forwarder": 0.03,
         "unknown class": 0.02,
     }
-    put(lake, build_mapping(LINKED, expand_hostlist), stream="site-file")
+    put(lake, build_site_file_mapping(LINKED, expand_hostlist), stream="site-file")
     told = of(Asking(lake), "mds")  # a lake that a server's site file was taken into
     assert {c.name: c.count for c in told.classes} == {c.name: c.count for c in found.classes}
     assert asking.peaks == {"forwarder": 5e8, "target": 2e8}
@@ -253,7 +253,7 @@ def test_records_of_nodes_whose_clocks_are_off_are_shown_at_their_time(tmp_path:
     put(
         lake,
         accounts(job),
-        batch_of(HEALTH, columns(clocks)),
+        build_table_batch(HEALTH, columns(clocks)),
         ops("9", "a", 420 - 300, 480 - 300, MIB),
         ops("9", "b", 420 + 300, 480 + 300, 2 * MIB),
     )

@@ -8,7 +8,7 @@ import pytest
 from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.health.health_findings import build_health_findings
 from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
@@ -137,7 +137,7 @@ def test_a_guessed_culprit_is_not_confirmed(lake: Lake) -> None:
 
 def test_no_finding_is_no_good_news_where_nothing_of_the_readers_was_judged(lake: Lake) -> None:
     """Phases of others say nothing about hers, nor about a job that left none."""
-    judged = batch_of(
+    judged = build_table_batch(
         PHASE,
         {
             "cluster": ["c"],

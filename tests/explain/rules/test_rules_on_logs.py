@@ -32,8 +32,8 @@ class Expected:
 
 @cache
 def verdict_of(path: Path) -> Verdict:
-    found, failures = inputs.discover_files([path])
-    (one,) = inputs.group_files(found)
+    found, failures = inputs.discover_input_files([path])
+    (one,) = inputs.group_input_files(found)
     report = reporting.build_report(one, reporting.load_setup(), {}, failures)
     assert report is not None
     return report.verdict

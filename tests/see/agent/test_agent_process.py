@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from agent_server import Collector, certificate
-from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.decoding import decode_stream_batches
 from old_interpreter import old_python
 from waiting import PATIENCE_S, wait_until
 
@@ -237,7 +237,7 @@ def test_killed_at_any_moment_nothing_that_was_in_the_spool_is_lost(tmp_path: Pa
                     until(lambda run=run: runs_of(collector) > run)  # type: ignore[misc]
                     time.sleep(drawn.random() * 0.4)
                 for path in node.waiting():
-                    found = list(read_batches(io.BytesIO(path.read_bytes()), str(path)))
+                    found = list(decode_stream_batches(io.BytesIO(path.read_bytes()), str(path)))
                     assert found
                     seen |= {(o.header.node, o.header.boot_id, o.header.table, o.header.seq) for o in found}
             with node.running(collector.url, "--once") as child:

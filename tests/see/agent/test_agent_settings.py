@@ -8,8 +8,8 @@ import click
 import pytest
 
 from fairlead.cli.agent import run_agent
-from fairlead.see.agent import probe_table
-from fairlead.see.agent.settings import _READERS, HELP, SettingError, parse_arguments
+from fairlead.see.agent import probe_names
+from fairlead.see.agent.settings import _READERS, HELP, SettingError, parse_agent_settings
 
 NONE = "/nonexistent/agent.conf"
 
@@ -20,14 +20,14 @@ def test_options_override_the_file(tmp_path: Path) -> None:
         "# a comment\n[agent]\nserver = https://c:9\ntoken = /t\nspool_bytes = 64M\nship_s = 5\nspools = /a, /b\n"
         "[probe lustre_ost]\nperiod_s = 5\n; another\n[probe events]\npaths = /var/log/a /var/log/b\nhistory = yes\n"
     )
-    found = parse_arguments(["--config", str(file), "--ship-s=2.5", "--node", "n7"], NONE)
+    found = parse_agent_settings(["--config", str(file), "--ship-s=2.5", "--node", "n7"], NONE)
     assert (found.server, found.ship_s, found.spool_bytes, found.node) == ("https://c:9", 2.5, 64 << 20, "n7")
     assert found.spools == ("/a", "/b")
     sections = dict(found.probe)
     assert sections["lustre_ost"].period_s == 5
     assert sections["events"].options == (("paths", "/var/log/a /var/log/b"), ("history", "yes"))
-    assert parse_arguments([], str(file)).ship_s == 5
-    assert parse_arguments([], NONE).node
+    assert parse_agent_settings([], str(file)).ship_s == 5
+    assert parse_agent_settings([], NONE).node
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) ->
     file = tmp_path / "agent.conf"
     file.write_text(text)
     with pytest.raises(SettingError, match=said):
-        parse_arguments([], str(file))
+        parse_agent_settings([], str(file))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) ->
 )
 def test_a_wrong_option_is_named(words: list[str]) -> None:
     with pytest.raises(SettingError):
-        parse_arguments(words, NONE)
+        parse_agent_settings(words, NONE)
 
 
 def test_the_command_takes_the_same_options_as_the_single_file() -> None:
@@ -71,16 +71,22 @@ def test_the_command_takes_the_same_options_as_the_single_file() -> None:
 
 
 def test_probes_are_named_and_found() -> None:
-    assert set(probe_table.expand_names(["auto"])) == set(probe_table.PROBES) - set(probe_table.ON_REQUEST)
-    assert probe_table.expand_names(["lustre-client", "lustre_osc"]) == ["lustre_llite", "lustre_osc", "lustre_mdc"]
-    assert probe_table.list_named(["auto", "disks"]) == ["disks"]
+    assert set(probe_names.expand_probe_names(["auto"])) == set(probe_names.PROBES) - set(probe_names.ON_REQUEST)
+    assert probe_names.expand_probe_names(["lustre-client", "lustre_osc"]) == [
+        "lustre_llite",
+        "lustre_osc",
+        "lustre_mdc",
+    ]
+    assert probe_names.list_named_probes(["auto", "disks"]) == ["disks"]
     with pytest.raises(SettingError, match="no probe 'x'"):
-        probe_table.expand_names(["x"])
+        probe_names.expand_probe_names(["x"])
     with pytest.raises(SettingError, match="no such probe"):
-        probe_table.make_probes(["auto"], "/", "n", from_arguments_of("[probe nothing]\nperiod_s = 1\n"))
+        probe_names.make_named_probes(["auto"], "/", "n", from_arguments_of("[probe nothing]\nperiod_s = 1\n"))
     with pytest.raises(SettingError, match="colour"):
-        probe_table.make_probes(["disks"], "/", "n", from_arguments_of("[probe disks]\ncolour = red\n"))
-    ((_, probe),) = probe_table.make_probes(["disks"], "/", "n", from_arguments_of("[probe disks]\nperiod_s = 7\n"))
+        probe_names.make_named_probes(["disks"], "/", "n", from_arguments_of("[probe disks]\ncolour = red\n"))
+    ((_, probe),) = probe_names.make_named_probes(
+        ["disks"], "/", "n", from_arguments_of("[probe disks]\nperiod_s = 7\n")
+    )
     assert probe.period_s == 7
 
 
@@ -90,12 +96,12 @@ def from_arguments_of(text: str) -> tuple:  # type: ignore[type-arg]
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
         file.write(text)
         file.flush()
-        return parse_arguments(["--config", file.name], NONE).probe
+        return parse_agent_settings(["--config", file.name], NONE).probe
 
 
 def test_every_probe_of_the_table_is_there_and_takes_a_root(tmp_path: Path) -> None:
-    made = dict(probe_table.make_probes(list(probe_table.PROBES), str(tmp_path), "n1", ()))
-    assert set(made) == set(probe_table.PROBES)
+    made = dict(probe_names.make_named_probes(list(probe_names.PROBES), str(tmp_path), "n1", ()))
+    assert set(made) == set(probe_names.PROBES)
     for probe in made.values():
         assert probe.period_s > 0
         assert probe.timeout_s > 0

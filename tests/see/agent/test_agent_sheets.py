@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 from agent_server import rows_of
-from fairlead.core.batches.decoding import Batch, read_batches
+from fairlead.core.batches.decoding import Batch, decode_stream_batches
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import build_rows as arrow_rows
+from fairlead.core.batches.rows import build_batch_rows as arrow_rows
 from fairlead.see.agent.row_buffers import Sheets
 from fairlead.see.probes.base import Event, Reading, Service
 
@@ -23,7 +23,7 @@ def sheets(max_rows: int = 100) -> Sheets:
 
 def taken(made: Sheets) -> dict[str, list[Batch]]:
     found: dict[str, list[Batch]] = {}
-    for batch in read_batches(io.BytesIO(b"".join(made.take())), "here"):
+    for batch in decode_stream_batches(io.BytesIO(b"".join(made.take())), "here"):
         assert list(arrow_rows(batch, "here"))
         found.setdefault(batch.header.table, []).append(batch)
     return found

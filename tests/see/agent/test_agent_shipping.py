@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pytest
 
-from fairlead.core.batches.decoding import Batch, read_batches
+from fairlead.core.batches.decoding import Batch, decode_stream_batches
 from fairlead.core.batches.encoding import encode_batch, encode_numbers, encode_words
 from fairlead.core.batches.spool import Spool
 from fairlead.see.agent import spool_sender as shipping
@@ -38,7 +38,7 @@ class Wire(Line):
         body = b"".join(one.read() for one in files)
         assert len(body) == size
         self.bodies.append(body)
-        return self.answer(list(read_batches(io.BytesIO(body), "body")))
+        return self.answer(list(decode_stream_batches(io.BytesIO(body), "body")))
 
     def cut(self) -> None:
         self.cuts += 1
@@ -74,7 +74,7 @@ def drain(shipper: Shipper, now: int = 0, steps: int = 200) -> int:
 
 
 def seqs(wire: Wire) -> list[int]:
-    return [batch.header.seq for body in wire.bodies for batch in read_batches(io.BytesIO(body), "")]
+    return [batch.header.seq for body in wire.bodies for batch in decode_stream_batches(io.BytesIO(body), "")]
 
 
 def left(folder: Path) -> int:
@@ -143,7 +143,7 @@ def test_an_hour_without_a_collector(tmp_path: Path) -> None:
     assert shipper.get_health().failing
     assert shipper.get_health().text == "no route"
     waiting = b"".join(path.read_bytes() for path in sorted(tmp_path.glob("*.batch")))
-    kept = [batch.header.seq for batch in read_batches(io.BytesIO(waiting), "")]
+    kept = [batch.header.seq for batch in decode_stream_batches(io.BytesIO(waiting), "")]
     lost = spool.lost_batches
     assert lost > 50
     away, wire.bodies = False, []
@@ -154,7 +154,7 @@ def test_an_hour_without_a_collector(tmp_path: Path) -> None:
     told = [
         word
         for body in wire.bodies
-        for batch in read_batches(io.BytesIO(body), "")
+        for batch in decode_stream_batches(io.BytesIO(body), "")
         for word in batch.columns["text"].words
     ]  # type: ignore[union-attr]
     assert any("oldest files" in text for text in told)

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent_server import rows_of
-from fairlead.core.batches.decoding import read_batches
-from fairlead.core.batches.rows import build_rows as arrow_rows
+from fairlead.core.batches.decoding import decode_stream_batches
+from fairlead.core.batches.rows import build_batch_rows as arrow_rows
 from fairlead.core.batches.spool import Spool
 from fairlead.core.model.tables import TABLES
 from fairlead.see.agent.health import Cost, SenderHealth
 from fairlead.see.agent.loop import LOOK_AGAIN_NS, Watch
-from fairlead.see.agent.probe_thread import Crew, Outcome, Runs, run_probe
+from fairlead.see.agent.probe_thread import Crew, Outcome, Runs, run_probe_in_thread
 from fairlead.see.agent.row_buffers import VERSIONS
-from fairlead.see.agent.schedule import Grid, align_to_period, find_phase
+from fairlead.see.agent.schedule import Grid, align_schedule, find_schedule_phase
 from fairlead.see.agent.settings import Settings
 from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading
 from waiting import PATIENCE_S
@@ -64,7 +64,7 @@ class AtOnce(Runs):
         self.done: list[Outcome] = []
 
     def start(self, name: str, probe: Probe) -> None:
-        self.done.append(run_probe(name, probe, lambda: self.clock.mono, lambda: self.clock.wall))
+        self.done.append(run_probe_in_thread(name, probe, lambda: self.clock.mono, lambda: self.clock.wall))
 
     def collect(self, now_ns: int) -> list[Outcome]:  # noqa: ARG002
         done, self.done = self.done, []
@@ -118,7 +118,7 @@ class House:
         found: list[dict[str, object]] = []
         for path in sorted(self.folder.glob("*.batch")):
             with path.open("rb") as stream:
-                for batch in read_batches(stream, str(path)):
+                for batch in decode_stream_batches(stream, str(path)):
                     assert list(arrow_rows(batch, "here")), "it fits its table"
                     if batch.header.table == table:
                         found += rows_of(batch)
@@ -132,8 +132,8 @@ def test_ticks_are_steady_and_missed_ones_are_skipped_and_counted() -> None:
     assert (grid.next_ns, grid.missed) == (1100, 0)
     grid.take(1399)
     assert (grid.next_ns, grid.missed) == (1400, 2)
-    assert align_to_period(7, 1_234, 100) == 7 + 66
-    phases = [find_phase(f"node{n}", 10 * SECOND) for n in range(4000)]
+    assert align_schedule(7, 1_234, 100) == 7 + 66
+    phases = [find_schedule_phase(f"node{n}", 10 * SECOND) for n in range(4000)]
     assert all(0 <= one < 10 * SECOND for one in phases)
     assert max(sum(one // SECOND == second for one in phases) for second in range(10)) < 500
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fairlead.core.model.tables import HEALTH, batch_of
+from fairlead.core.model.tables import HEALTH, build_table_batch
 from fairlead.see.collector import source_activity as keeping
 from fairlead.see.collector.source_activity import Sources
 
@@ -25,7 +25,7 @@ def _health(node: str, at: int, *, interval: int | None = 10 * S, state: str = "
         "state": [state],
         "interval_ns": [interval],
     }
-    return batch_of(HEALTH, columns | {name: [value] for name, value in more.items()})
+    return build_table_batch(HEALTH, columns | {name: [value] for name, value in more.items()})
 
 
 def _seen(sources: Sources, node: str, at: int, **more: object) -> None:
@@ -118,7 +118,7 @@ def test_what_a_hostile_agent_says_stays_bounded_and_can_be_told_as_json(monkeyp
             "a", START + number, unknown_lines=most, lost_batches=most, clock_offset_ns=-most, text="x" * 9000
         )
         columns = {name: told.column(name) for name in told.schema.names} | {"probe": [f"p{number}"]}  # type: ignore[attr-defined]
-        sources.heard(batch_of(HEALTH, columns), "a")
+        sources.heard(build_table_batch(HEALTH, columns), "a")
         sources.heard(told, "a")  # type: ignore[arg-type]
         sources.seen(f"n{number}", START, batches=1, rows=5, last_ns=-most)
     shown = sources.all(START + S)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.access.tokens import Claims, issue_token, read_key
-from fairlead.core.batches.encoding import MAGIC, PREFIX, compute_checksum
+from fairlead.core.access.tokens import Claims, issue_token, read_token_key
+from fairlead.core.batches.encoding import MAGIC, PREFIX, compute_encoding_checksum
 from serving import Up, health_batch, now_ns, ops_batch, until
 from waiting import PATIENCE_S
 
@@ -43,7 +43,7 @@ def told(about: dict[str, Any], raw: bytes) -> bytes:
         "job": None,
         "columns": [],
         "raw_bytes": len(raw),
-        "checksum": compute_checksum(payload),
+        "checksum": compute_encoding_checksum(payload),
         **about,
     }
     text = json.dumps(whole).encode()
@@ -154,7 +154,7 @@ def test_a_poisoned_header_stops_nobody(server: Up) -> None:
 
 @pytest.mark.parametrize("role", ["", "reader", "root", "agent\x00", "AGENT"])
 def test_tokens_of_other_roles_open_nothing(server: Up, role: str) -> None:
-    key = read_key(server.state / "server.key")
+    key = read_token_key(server.state / "server.key")
     token = issue_token(key, Claims(expires_s=now_ns() // 10**9 + 60, role=role))
     assert server.post(ops_batch(1, node="x"), token=token).status in (401, 403)
     expired = issue_token(key, Claims(expires_s=now_ns() // 10**9 - 1, role="agent"))

@@ -336,13 +336,13 @@ def test_the_local_user_needs_no_token_on_the_unix_socket(server: Up, capsys: py
 
 
 def test_a_new_key_ends_old_tokens_at_sighup(tmp_path: Path) -> None:
-    from fairlead.core.access.tokens import make_key
+    from fairlead.core.access.tokens import make_token_key
 
     with Up(tmp_path) as server:
         old = server.token()
         assert server.post(ops_batch(1), token=old).status == 200
         (server.state / "server.key").unlink()
-        make_key(server.state / "server.key")
+        make_token_key(server.state / "server.key")
         assert server.process is not None
         server.process.send_signal(signal.SIGHUP)
         assert until(lambda: server.post(ops_batch(2), token=old).status == 401)

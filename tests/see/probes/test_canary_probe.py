@@ -11,17 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import build_rows as arrow_rows
+from fairlead.core.batches.rows import build_batch_rows as arrow_rows
 from fairlead.core.model.tables import PART_SOURCES
-from fairlead.see.agent import probe_table
+from fairlead.see.agent import probe_names
 from fairlead.see.agent.deltas import Deltas
 from fairlead.see.agent.row_buffers import Sheets
-from fairlead.see.agent.settings import SettingError, parse_arguments
+from fairlead.see.agent.settings import SettingError, parse_agent_settings
 from fairlead.see.probes import canary
 from fairlead.see.probes.base import AbsentError
-from fairlead.see.probes.canary import MARKER, Canary, Place, clear_leftover, open_folder, parse_places, parse_size
+from fairlead.see.probes.canary import (
+    MARKER,
+    Canary,
+    Place,
+    clear_canary_leftover,
+    open_canary_folder,
+    parse_canary_places,
+    parse_canary_size,
+)
 from fairlead.store.rollups import derive_rollups
 from waiting import PATIENCE_S
 
@@ -39,8 +47,8 @@ def names(folder: Path) -> list[str]:
 
 
 def test_it_is_off_unless_asked_for_and_says_what_it_lacks(tmp_path: Path) -> None:
-    assert "canary" not in probe_table.expand_names(["auto"])
-    ((_, probe),) = probe_table.make_probes(["canary"], str(tmp_path), "n1", ())
+    assert "canary" not in probe_names.expand_probe_names(["auto"])
+    ((_, probe),) = probe_names.make_named_probes(["canary"], str(tmp_path), "n1", ())
     with pytest.raises(AbsentError, match="no folder"):
         probe.read(0)
 
@@ -116,9 +124,9 @@ def test_only_its_own_leftover_is_removed(folder: Path, tmp_path: Path) -> None:
     assert precious.read_text() == "keep"
     (folder / "canary-n1").unlink()
     os.link(precious, folder / "canary-n1")
-    handle = open_folder(str(folder))
+    handle = open_canary_folder(str(folder))
     with pytest.raises(PermissionError):
-        clear_leftover(handle, "canary-n1")
+        clear_canary_leftover(handle, "canary-n1")
     os.close(handle)
 
 
@@ -130,7 +138,7 @@ def test_a_folder_that_hangs_is_told_left_alone_and_does_not_hold_up_the_others(
         (tmp_path / name / MARKER).touch()
     probe = Canary(str(tmp_path), "n1", targets=("slow=/slow", "fast=/fast"), bytes="4K")
     probe.timeout_s = 0.2
-    opened, free = canary.open_folder, threading.Event()
+    opened, free = canary.open_canary_folder, threading.Event()
     tries: list[str] = []
 
     def hanging(path: str) -> int:
@@ -142,7 +150,7 @@ def test_a_folder_that_hangs_is_told_left_alone_and_does_not_hold_up_the_others(
         return opened(path)
 
     os.mkfifo(tmp_path / "fifo")
-    monkeypatch.setattr(canary, "open_folder", hanging)
+    monkeypatch.setattr(canary, "open_canary_folder", hanging)
     found = probe.read(7)
     (event,) = found.events
     assert (event.kind, event.component) == ("canary_hung", "slow")
@@ -159,28 +167,28 @@ def test_a_folder_that_hangs_is_told_left_alone_and_does_not_hold_up_the_others(
 
 
 def test_settings_are_checked() -> None:
-    assert parse_places(["t=/a"], ["m=/b"]) == [Place("t", "/a", False), Place("m", "/b", True)]
-    assert (parse_size("4K"), parse_size("1M")) == (4096, 1 << 20)
+    assert parse_canary_places(["t=/a"], ["m=/b"]) == [Place("t", "/a", False), Place("m", "/b", True)]
+    assert (parse_canary_size("4K"), parse_canary_size("1M")) == (4096, 1 << 20)
     for wrong in (["t"], ["=/a"], ["t=a"], ["t=/a/../b"], ["t=/a", "t=/b"]):
         with pytest.raises(ValueError, match=r"."):
-            parse_places(wrong, [])
+            parse_canary_places(wrong, [])
     for size in ("0", "5K", "1G", "32M", "x"):
         with pytest.raises(ValueError, match=r"."):
-            parse_size(size)
+            parse_canary_size(size)
 
 
 def test_the_agents_file_configures_it(tmp_path: Path) -> None:
     config = tmp_path / "agent.conf"
     config.write_text("probes = auto, canary\n[probe canary]\ntargets = t0=/a t1=/b\nmds = m0=/c\nbytes = 64K\n")
-    settings = parse_arguments(["--config", str(config)])
-    made = dict(probe_table.make_probes(settings.probes, "/", "n1", settings.probe))["canary"]
+    settings = parse_agent_settings(["--config", str(config)])
+    made = dict(probe_names.make_named_probes(settings.probes, "/", "n1", settings.probe))["canary"]
     assert isinstance(made, Canary)
     assert [place.name for place in made.places] == ["t0", "t1", "m0"]
     assert made.size == 64 << 10
     config.write_text("probes = canary\n[probe canary]\ntargets = /a\n")
-    wrong = parse_arguments(["--config", str(config)])
+    wrong = parse_agent_settings(["--config", str(config)])
     with pytest.raises(SettingError, match="NAME=/FOLDER"):
-        probe_table.make_probes(wrong.probes, "/", "n1", wrong.probe)
+        probe_names.make_named_probes(wrong.probes, "/", "n1", wrong.probe)
 
 
 def test_no_sum_of_ordinary_load_counts_canaries(folder: Path) -> None:
@@ -198,7 +206,7 @@ def test_no_sum_of_ordinary_load_counts_canaries(folder: Path) -> None:
             for row in deltas[2 * (at % 2) + place].advance(reading, at):
                 sheets.add_reading(reading, 10**18 + at * 10**9, row.key, row.values, row.interval_ns)
     tables = {}
-    for batch in read_batches(io.BytesIO(b"".join(sheets.take())), "here"):
+    for batch in decode_stream_batches(io.BytesIO(b"".join(sheets.take())), "here"):
         tables[batch.header.table] = pa.Table.from_batches(list(arrow_rows(batch, "here")))
     assert set(tables) == {"target", "metadata"}
     for table in tables.values():

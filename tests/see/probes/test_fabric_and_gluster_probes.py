@@ -23,15 +23,19 @@ PERFQUERY = {
 def test_perfquery(shared_data: Path, name: str) -> None:
     """Every line is understood; data counters are bytes."""
     text = (shared_data / f"infiniband/fixtures/perfquery/{name}.out").read_text()
-    ports, unknown, _ = infiniband.parse_perfquery(text)
-    assert (ports[0].lid, [port.port for port in ports], infiniband.select_counters(ports[0].values)) == PERFQUERY[name]
+    ports, unknown, _ = infiniband.parse_infiniband_ports(text)
+    assert (
+        ports[0].lid,
+        [port.port for port in ports],
+        infiniband.select_infiniband_counters(ports[0].values),
+    ) == PERFQUERY[name]
     assert unknown == 0
 
 
 def test_an_empty_perfquery_is_no_port(shared_data: Path) -> None:
     """A port that did not answer prints nothing."""
     path = shared_data / "infiniband/fixtures/perfquery/0x506b4b0300cc02a6.out"
-    assert infiniband.parse_perfquery(path.read_text()) == ([], 0, "")
+    assert infiniband.parse_infiniband_ports(path.read_text()) == ([], 0, "")
 
 
 RCV_ERRORS = {
@@ -47,7 +51,7 @@ RCV_ERRORS = {
 def test_details_of_receive_errors(shared_data: Path, name: str) -> None:
     """`perfquery -E`: the six causes of a receive error, all 0 in this fabric, and none of the data counters."""
     text = (shared_data / f"infiniband/fixtures/perfquery-rcv-error/{name}.out").read_text()
-    (port,), unknown, _ = infiniband.parse_perfquery(text)
+    (port,), unknown, _ = infiniband.parse_infiniband_ports(text)
     assert ((port.lid, port.port), unknown) == (RCV_ERRORS[name], 0)
     causes = {
         "PortLocalPhysicalErrors",
@@ -59,7 +63,7 @@ def test_details_of_receive_errors(shared_data: Path, name: str) -> None:
     }
     assert {name for name in port.values if name.endswith("Errors")} == causes
     assert sum(port.values[cause] for cause in causes) == 0
-    assert infiniband.select_counters(port.values) == [None] * 6
+    assert infiniband.select_infiniband_counters(port.values) == [None] * 6
 
 
 DISCOVER = {"test.out": (9, 7), "test2.out": (6, 3), "test3.out": (1, 0)}
@@ -68,7 +72,7 @@ DISCOVER = {"test.out": (9, 7), "test2.out": (6, 3), "test3.out": (1, 0)}
 @pytest.mark.parametrize("name", DISCOVER)
 def test_ibnetdiscover(shared_data: Path, name: str) -> None:
     """Links by port; one without a peer is a port that is down."""
-    links, unknown, example = infiniband.parse_ibnetdiscover(
+    links, unknown, example = infiniband.parse_infiniband_links(
         (shared_data / "infiniband/fixtures/ibnetdiscover" / name).read_text()
     )
     assert (len(links), sum(link.peer_name is not None for link in links), unknown, example) == (*DISCOVER[name], 0, "")
@@ -82,9 +86,9 @@ def test_ibnetdiscover(shared_data: Path, name: str) -> None:
 def test_rows_of_a_switch_name_both_ends(shared_data: Path) -> None:
     """Discovery and counters of the same fabric meet by LID and port."""
     folder = shared_data / "infiniband/fixtures"
-    links, _, _ = infiniband.parse_ibnetdiscover((folder / "ibnetdiscover/test.out").read_text())
-    ports, _, _ = infiniband.parse_perfquery((folder / "perfquery/0x7cfe9003009ce5b0.out").read_text())
-    rows = infiniband.switch_rows(ports, links)
+    links, _, _ = infiniband.parse_infiniband_links((folder / "ibnetdiscover/test.out").read_text())
+    ports, _, _ = infiniband.parse_infiniband_ports((folder / "perfquery/0x7cfe9003009ce5b0.out").read_text())
+    rows = infiniband.build_infiniband_switch_rows(ports, links)
     assert rows["ib-i1l1s01", "1", "ib-i1l2s01"][0] == 145192107443712
 
 
@@ -102,7 +106,7 @@ SWITCHES = {
 @pytest.mark.parametrize("name", SWITCHES)
 def test_ibswinfo(shared_data: Path, name: str) -> None:
     """Values by part; a status that is not OK is a fault; an empty value is unknown."""
-    info = infiniband.parse_ibswinfo((shared_data / "infiniband/fixtures/ibswinfo" / name).read_text())
+    info = infiniband.parse_infiniband_switch((shared_data / "infiniband/fixtures/ibswinfo" / name).read_text())
     power, faults = SWITCHES[name]
     assert info.values["GUID"] is not None
     assert info.values["GUID"].startswith("0x")
@@ -116,9 +120,10 @@ def test_gluster_profile_says_the_same_in_xml_and_in_text(shared_data: Path) -> 
     """Four bricks, cumulative figures, calls by name."""
     folder = shared_data / "own/gluster"
     by_xml = {
-        brick.name: brick for brick in gluster.parse_profile_xml((folder / "gluster_profile_info.xml").read_bytes())
+        brick.name: brick
+        for brick in gluster.parse_gluster_profile_xml((folder / "gluster_profile_info.xml").read_bytes())
     }
-    texts, unknown, _ = gluster.parse_profile_text((folder / "gluster_profile_info.txt").read_text())
+    texts, unknown, _ = gluster.parse_gluster_profile_text((folder / "gluster_profile_info.txt").read_text())
     assert unknown == 0
     assert len(by_xml) == len(texts) == 4
     brick = by_xml[BRICK]
@@ -138,9 +143,9 @@ def test_gluster_profile_says_the_same_in_xml_and_in_text(shared_data: Path) -> 
 def test_gluster_bricks_become_targets(shared_data: Path) -> None:
     """Data by brick with its room; calls that move no data are metadata operations, those nobody waits for are not."""
     folder = shared_data / "own/gluster"
-    targets, calls = gluster.build_readings(
-        gluster.parse_profile_xml((folder / "gluster_profile_info.xml").read_bytes()),
-        gluster.parse_status_xml((folder / "gluster_status_detail.xml").read_bytes()),
+    targets, calls = gluster.build_gluster_readings(
+        gluster.parse_gluster_profile_xml((folder / "gluster_profile_info.xml").read_bytes()),
+        gluster.parse_gluster_status_xml((folder / "gluster_status_detail.xml").read_bytes()),
     )
     row = dict(zip(targets.counters + targets.gauges, targets.rows["10.77.0.1", BRICK, "gluster"], strict=True))
     assert (row["read_rpcs"], row["write_rpcs"], row["read_bytes"]) == (22126, 6144, 870768640)
@@ -155,20 +160,20 @@ def test_gluster_bricks_become_targets(shared_data: Path) -> None:
 def test_gluster_dumps_of_io_stats(shared_data: Path) -> None:
     """A brick's and a client's dump, two JSON objects in a file; only what counts since the start is taken."""
     folder = shared_data / "own/gluster"
-    (brick,), unknown, _ = gluster.parse_iostats((folder / "gluster_brick0_statsdump.json").read_text())
+    (brick,), unknown, _ = gluster.parse_gluster_iostats((folder / "gluster_brick0_statsdump.json").read_text())
     assert unknown == 0
     assert (brick.read_bytes, brick.write_bytes, brick.uptime_s) == (1223090176, 1040187392, 91)
     assert (brick.calls["READ"], brick.calls["WRITE"], brick.calls["MKNOD"]) == (24814, 7936, 13)
     assert brick.reads[4096] == 15982
-    (client,), unknown, _ = gluster.parse_iostats((folder / "gluster_client_statsdump.json").read_text())
+    (client,), unknown, _ = gluster.parse_gluster_iostats((folder / "gluster_client_statsdump.json").read_text())
     assert (client.name, unknown) == ("v0", 0)
-    assert gluster.build_client_row(client)[3:] == [805322752, 536870912]
+    assert gluster.build_gluster_client_row(client)[3:] == [805322752, 536870912]
     assert client.writes == {131072: 4096}
 
 
 def test_gluster_top_is_a_list_for_people(shared_data: Path) -> None:
     """`volume top` names files, not rates: nothing of it is a counter, and a profile it is not."""
-    bricks, _, _ = gluster.parse_profile_text((shared_data / "own/gluster/gluster_top_write.txt").read_text())
+    bricks, _, _ = gluster.parse_gluster_profile_text((shared_data / "own/gluster/gluster_top_write.txt").read_text())
     assert [brick.name.rpartition("/m")[2] for brick in bricks] == ["0/brick", "1/brick", "2/brick", "3/brick"]
     assert all(not brick.calls for brick in bricks)
 
@@ -185,7 +190,7 @@ def test_gluster_top_is_a_list_for_people(shared_data: Path) -> None:
 def test_bad_gluster_xml_is_told(data: bytes, says: str) -> None:
     """As an error of the probe, in gluster's own words."""
     with pytest.raises(OSError, match=says):
-        gluster.parse_profile_xml(data)
+        gluster.parse_gluster_profile_xml(data)
 
 
 def test_every_public_file_is_covered(shared_data: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.see.agent.probe_table import make_probe
+from fairlead.see.agent.probe_names import make_named_probe
 from fairlead.see.agent.settings import ProbeSettings
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.probes.gpfs import Performance
@@ -39,7 +39,7 @@ def rows(start: int, values: list[str]) -> str:
 
 
 def test_each_bucket_counts_once(tmp_path: Path) -> None:
-    probe = make_probe("gpfs", "/", "here", ProbeSettings(options=(("command", program(tmp_path)),)))
+    probe = make_named_probe("gpfs", "/", "here", ProbeSettings(options=(("command", program(tmp_path)),)))
     (tmp_path / "disk").write_text(DISK + rows(0, ["5", "6"]))
     (tmp_path / "fs").write_text(FILE_SYSTEM + rows(0, ["100 1 1", "200 2 null", "999 9 9"]))
     clients, disks = probe.read(0).readings

@@ -111,7 +111,7 @@ def test_jobs_of_a_node_come_and_go(tmp_path: Path) -> None:
 )
 def test_job_of_a_process(text: str, job: str | None) -> None:
     """From /proc/PID/cgroup."""
-    assert node_jobs.parse_cgroup_job(text) == job
+    assert node_jobs.parse_node_job(text) == job
 
 
 def test_usage_and_limits_of_lustre(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_mounts_that_hold_data_are_asked_once() -> None:
         "oss1@tcp:/scratch /scratch lustre rw 0 0\n/dev/sdb1 /with\\040space xfs rw 0 0\ntmpfs /run tmpfs rw 0 0\n"
         "tmpfs /dev/shm tmpfs rw 0 0\n"
     )
-    assert space.parse_mounts(text) == [
+    assert space.parse_space_mounts(text) == [
         ("/dev/sda1", "/", "ext4"),
         ("/dev/sdb1", "/with space", "xfs"),
         ("tmpfs", "/dev/shm", "tmpfs"),
@@ -193,7 +193,7 @@ LOG = [
 @pytest.mark.parametrize(("line", "kind", "component"), LOG, ids=[f"{n}-{kind}" for n, (_, kind, _) in enumerate(LOG)])
 def test_lines_of_a_log_mean_something(line: str, kind: str, component: str) -> None:
     """One event each, about the right component, at the line's own time."""
-    events = log_events.find_events([f"2026-11-18T11:00:00.5+00:00 n1 kernel: [1.5] {line}"], "n1", NOW)
+    events = log_events.find_log_events([f"2026-11-18T11:00:00.5+00:00 n1 kernel: [1.5] {line}"], "n1", NOW)
     assert [(e.kind, e.component) for e in events] == [(kind, component)]
     assert events[0].ts_ns == NOW - 400 * 10**9 + 500_000_000
 
@@ -205,17 +205,17 @@ def test_ordinary_lines_mean_nothing() -> None:
         "",
         "kernel: Lustre: Mounted scratch-client",
     ]
-    assert log_events.find_events(lines, "n1", NOW) == []
+    assert log_events.find_log_events(lines, "n1", NOW) == []
 
 
 def test_times_of_old_syslog_are_of_the_last_year() -> None:
     """They name no year: one that would be ahead of now was last year's. A time far ahead is not believed."""
     stamp = time.strftime("%b %e %H:%M:%S ", time.localtime(NOW // 10**9 - 60))
-    assert log_events.find_line_time(stamp + "n1 kernel: x", NOW) == NOW - 60 * 10**9
+    assert log_events.find_log_line_time(stamp + "n1 kernel: x", NOW) == NOW - 60 * 10**9
     ahead = time.strftime("%b %e %H:%M:%S ", time.localtime(NOW // 10**9 + 30 * 86400))
-    assert NOW - 366 * 86400 * 10**9 < log_events.find_line_time(ahead + "n1 kernel: x", NOW) < NOW
-    assert log_events.find_line_time("2099-01-01T00:00:00Z x", NOW) == NOW
-    assert log_events.find_line_time("no time at all", NOW) == NOW
+    assert NOW - 366 * 86400 * 10**9 < log_events.find_log_line_time(ahead + "n1 kernel: x", NOW) < NOW
+    assert log_events.find_log_line_time("2099-01-01T00:00:00Z x", NOW) == NOW
+    assert log_events.find_log_line_time("no time at all", NOW) == NOW
 
 
 def test_a_log_is_followed_through_rotation_and_half_lines(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_log_is_followed_through_rotation_and_half_lines(tmp_path: Path) -> No
 
 def test_a_flood_of_events_is_bounded_and_counted() -> None:
     """A dying disk writes thousands of lines a second."""
-    events = log_events.find_events(["I/O error, dev sdd"] * 2000, "n1", NOW)
+    events = log_events.find_log_events(["I/O error, dev sdd"] * 2000, "n1", NOW)
     assert len(events) == log_events.MAX_EVENTS + 1
     assert (events[-1].kind, events[-1].text) == ("log_flood", "1500 more events in one look at the log")
 
@@ -249,7 +249,7 @@ def test_maintenance_windows(tmp_path: Path) -> None:
     """Told once, told again when they change; a file that may be executed is run."""
     first = "2026-11-20T08:00Z 2026-11-20T12:00+01:00 scratch-OST0003 replacing a disk\n"
     text = f"# planned\n{first}2026-11-21T08:00Z - mds1\nx y\n"
-    events, unknown, example = log_events.parse_maintenance(text)
+    events, unknown, example = log_events.parse_maintenance_events(text)
     assert events[0] == Event(
         1_795_161_600 * 10**9, "scratch-OST0003", "maintenance", "replacing a disk", 1_795_172_400 * 10**9
     )

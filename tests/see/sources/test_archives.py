@@ -18,18 +18,18 @@ import pytest
 
 from fairlead.core.errors import ConfigError, CorruptInputError, MissingDependencyError, UnknownFormatError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import find_table
+from fairlead.core.model.tables import find_table_spec
 from fairlead.see.sources import collectd
 from fairlead.see.sources.collectd import CollectdSource
 from fairlead.see.sources.gpfs import GpfsSource
-from fairlead.see.sources.inputs import detect_source, read_head
+from fairlead.see.sources.inputs import detect_input_source, read_input_head
 from fairlead.see.sources.jobsdb import JobsDbSource
 from fairlead.see.sources.lfs import LfsSource
 from fairlead.see.sources.lmt import LmtSource
 from fairlead.see.sources.slurm import SlurmSource
-from fairlead.see.sources.slurm.cluster import read_cluster
+from fairlead.see.sources.slurm.cluster import read_slurm_cluster
 from fairlead.see.sources.tokio import TokioSource
-from fairlead.see.sources.tokio_site import read_site
+from fairlead.see.sources.tokio_site import read_tokio_site
 
 NS = 1_000_000_000
 KIB = 1024
@@ -89,7 +89,7 @@ SOURCE_OF = {
 
 def read(source: Any, path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Missing]]:
     """Rows by table, and gaps by kind."""
-    assert source.accepts(read_head(path), path)
+    assert source.accepts(read_input_head(path), path)
     rows: dict[str, list[dict[str, Any]]] = {}
     gaps: dict[str, Missing] = {}
     for item in source.read(path):
@@ -98,7 +98,7 @@ def read(source: Any, path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict
             continue
         assert isinstance(item, pa.RecordBatch)
         item.validate(full=True)
-        rows.setdefault(find_table(item.schema).name, []).extend(item.to_pylist())
+        rows.setdefault(find_table_spec(item.schema).name, []).extend(item.to_pylist())
     return rows, gaps
 
 
@@ -123,11 +123,11 @@ def test_no_file_is_left_out(shared_data: Path) -> None:
         for path in sorted((shared_data / folder).rglob("*")):
             name = path.relative_to(shared_data).as_posix()
             if path.is_file() and name not in NOT_READ and name not in NO_SOURCE:
-                found[name] = detect_source(path).name
+                found[name] = detect_input_source(path).name
     assert found == SOURCE_OF
     for name in (*NOT_READ, *NO_SOURCE):
         with pytest.raises(UnknownFormatError):
-            detect_source(shared_data / name)
+            detect_input_source(shared_data / name)
 
 
 @pytest.mark.shared_data
@@ -300,7 +300,7 @@ def test_job_databases(pytokio: Path) -> None:
 
 @pytest.mark.shared_data
 def test_names_of_a_site(pytokio: Path, tmp_path: Path) -> None:
-    site = read_site(pytokio / "site.json")
+    site = read_tokio_site(pytokio / "site.json")
     assert (site.find_fs("/scratch2/x"), site.find_fs("/hello/world"), site.find_fs("/none")) == (
         "scratch2",
         "hellofs2",
@@ -314,7 +314,7 @@ def test_names_of_a_site(pytokio: Path, tmp_path: Path) -> None:
     )
     (tmp_path / "x").write_text('{"mount_to_fsname": {"(": "x"}}')
     with pytest.raises(ConfigError):
-        read_site(tmp_path / "x")
+        read_tokio_site(tmp_path / "x")
 
 
 @pytest.mark.shared_data
@@ -337,14 +337,14 @@ def test_slurmrestd_answers_as_telegraf_reads_them(shared_data: Path) -> None:
         row = jobs[job_id]
         assert (row["cores"], row["partition"], row["state"]) == (int(values["cpus"]), "atlas", values["state"])
         assert (row["start_ns"], row["nodes"]) == (int(values["start_time"]) * NS, [values["nodes"]])
-    nodes = {node.name: node for node in read_cluster(answers / "nodes.json").nodes}
+    nodes = {node.name: node for node in read_slurm_cluster(answers / "nodes.json").nodes}
     assert nodes.keys() == said["slurm_nodes"].keys()
     for name, values in said["slurm_nodes"].items():
         assert (nodes[name].cpus, nodes[name].states[0].lower()) == (int(values["cpus"]), values["state"])
-    (partition,) = read_cluster(answers / "partitions.json").partitions
+    (partition,) = read_slurm_cluster(answers / "partitions.json").partitions
     assert ",".join(partition.nodes) == said["slurm_partitions"]["atlas"]["nodes"]
     assert (len(partition.nodes), partition.states) == (21, ("UP",))
-    counts = read_cluster(answers / "diag.json").statistics
+    counts = read_slurm_cluster(answers / "diag.json").statistics
     for name, value in said["slurm_diag"][""].items():
         if value not in ("true", "false"):
             assert counts[name] == int(value), name
@@ -355,7 +355,7 @@ def test_slurmrestd_answers_as_telegraf_reads_them(shared_data: Path) -> None:
     for name in ("diag", "partitions", "reservations"):
         rows, gaps = read(SlurmSource(), answers / f"{name}.json")
         assert (rows, set(gaps)) == ({}, {"no_events"})
-    assert read_cluster(answers / "reservations.json").reservations == ()
+    assert read_slurm_cluster(answers / "reservations.json").reservations == ()
 
 
 @pytest.mark.shared_data
@@ -410,7 +410,7 @@ def test_every_form_tells_of_the_same_job(ours: Path, name: str) -> None:
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", ["sinfo.json", "scontrol_show_node.txt"])
 def test_nodes_of_our_cluster(ours: Path, name: str) -> None:
-    nodes = read_cluster(ours / f"slurm_{name}").nodes
+    nodes = read_slurm_cluster(ours / f"slurm_{name}").nodes
     assert [(node.name, node.cpus, node.partitions) for node in nodes] == [(f"n{i}", 8, ("main",)) for i in range(1, 5)]
     assert [node.states[0] for node in nodes] == ["MIXED", "MIXED", "IDLE", "IDLE"]
     assert not any(node.away for node in nodes)
@@ -422,7 +422,7 @@ def test_drained_nodes_of_text(tmp_path: Path) -> None:
         "NodeName=n1 Arch=x86_64 CoresPerSocket=1 \n   CPUAlloc=3 CPUEfctv=8 CPUTot=8 CPULoad=0.41\n"
         "   State=IDLE+DRAIN* ThreadsPerCore=1\n   Partitions=a,b \n   Reason=bad disk [root@2024-01-01T00:00:00]\n\n"
     )
-    (node,) = read_cluster(path).nodes
+    (node,) = read_slurm_cluster(path).nodes
     assert (node.states, node.reason, node.partitions, node.away) == (("IDLE", "DRAIN"), "bad disk", ("a", "b"), True)
     rows, gaps = read(SlurmSource(), path)
     assert not rows
@@ -499,7 +499,7 @@ def test_broken_archives(content: bytes, tmp_path: Path) -> None:
     source = TokioSource() if content.startswith(b"\x89") else None
     if source is None:
         with pytest.raises(UnknownFormatError):
-            detect_source(path)
+            detect_input_source(path)
     else:
         with pytest.raises(CorruptInputError) as caught:
             list(source.read(path))

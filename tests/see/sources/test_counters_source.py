@@ -14,8 +14,14 @@ from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.counters import CountersSource
-from fairlead.see.sources.inputs import Failure, detect_source, discover_files, group_files, read_job
-from fairlead.see.sources.registry import list_source_names, load_source
+from fairlead.see.sources.inputs import (
+    Failure,
+    detect_input_source,
+    discover_input_files,
+    group_input_files,
+    read_job_inputs,
+)
+from fairlead.see.sources.registered_sources import list_registered_sources, load_registered_source
 from lustre_writing import job_stats
 
 T0 = 1_716_290_000
@@ -60,11 +66,11 @@ def missing(items: list[Item]) -> list[str]:
 
 
 def test_a_dump_is_known_by_its_content(tmp_path: Path) -> None:
-    assert "counters" in list_source_names()
-    assert load_source("counters").name == CountersSource.name
-    assert detect_source(written(tmp_path, "a", dump(T0, 5, 1))).name == "counters"
-    assert detect_source(written(tmp_path, "b", gzip.compress(dump(T0, 5, 1).encode()))).name == "counters"
-    assert detect_source(written(tmp_path, "c", b"".join(job_stats(3)))).name == "counters"
+    assert "counters" in list_registered_sources()
+    assert load_registered_source("counters").name == CountersSource.name
+    assert detect_input_source(written(tmp_path, "a", dump(T0, 5, 1))).name == "counters"
+    assert detect_input_source(written(tmp_path, "b", gzip.compress(dump(T0, 5, 1).encode()))).name == "counters"
+    assert detect_input_source(written(tmp_path, "c", b"".join(job_stats(3)))).name == "counters"
     accepts = CountersSource().accepts
     for text in (
         b"a=b\nc=d\n",
@@ -124,10 +130,10 @@ def test_two_snapshots_of_a_host_give_what_happened_between(tmp_path: Path) -> N
     second = written(tmp_path, "oss3@b", dump(T0 + 60, 25, 9, job=4, free=300))
     first = written(tmp_path, "oss3@a", dump(T0, 5, 7, job=1))
     other = written(tmp_path, "oss4@a", dump(T0, 5, 7).replace("OST0000", "OST0001").replace("MDT0000", "MDT0001"))
-    files, failures = discover_files([second, first, other])
-    jobs = group_files(files)
+    files, failures = discover_input_files([second, first, other])
+    jobs = group_input_files(files)
     assert [sorted(path.name for path in job.files) for job in jobs] == [["oss3@a", "oss3@b"], ["oss4@a"]]
-    items = list(read_job(jobs[0], failures))
+    items = list(read_job_inputs(jobs[0], failures))
     assert failures == []
     base = {"ts_ns": (T0 + 60) * 10**9, "interval_ns": 60 * 10**9, "server": "oss3"}
     counted = [row for row in rows(items, "target") if "interval_ns" in row and "write_bytes" in row]
@@ -213,7 +219,7 @@ def test_single_files_of_a_site(shared_data: Path) -> None:
         "osd-zfs/*/brw_stats",
     ):
         for path in base.glob(name):
-            assert detect_source(path).name == "counters", path
+            assert detect_input_source(path).name == "counters", path
             items = list(CountersSource().read(path))
             assert [kind for kind in missing(items) if kind not in ("no_interval", "no_records")] == [], path
             known += 1
@@ -233,8 +239,8 @@ def test_what_is_not_understood_is_said(tmp_path: Path) -> None:
 def test_a_dump_of_nothing_that_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, "a", "osc.fs-OST0000-osc-ffff.max_rpcs_in_flight=8\nldlm.services.x=1\n")
     failures: list[Failure] = []
-    files, _ = discover_files([path])
-    assert list(read_job(group_files(files)[0], failures)) == []
+    files, _ = discover_input_files([path])
+    assert list(read_job_inputs(group_input_files(files)[0], failures)) == []
     assert [type(failure.error) for failure in failures] == [CorruptInputError]
     assert "no counter" in str(failures[0].error)
 

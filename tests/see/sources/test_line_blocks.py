@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import InputError, UsageError
 from fairlead.see.sources import line_blocks as module
-from fairlead.see.sources.line_blocks import list_end_gaps, read_line_blocks
-from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns, parse_fixed_offset
+from fairlead.see.sources.line_blocks import list_block_end_gaps, read_line_blocks
+from fairlead.see.sources.local_time import check_local_time_zone, convert_local_to_utc_ns, parse_local_offset
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -52,7 +52,7 @@ def test_broken_gzip_gives_what_came_before(tmp_path: Path, cut: int) -> None:
     got = b"".join(block.data for block in blocks)
     assert data.startswith(got)
     assert len(got) > len(data) // 2
-    assert [gap.kind for gap in list_end_gaps(blocks[-1], kept=False)] == ["truncated"]
+    assert [gap.kind for gap in list_block_end_gaps(blocks[-1], kept=False)] == ["truncated"]
 
 
 def test_rubbish_after_gzip_data_is_said(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_an_empty_file_is_one_empty_block(tmp_path: Path) -> None:
 def test_local_times_are_those_of_the_clock(instant: int, zone: str) -> None:
     wall = datetime.fromtimestamp(instant, ZoneInfo(zone))
     local = int(wall.replace(tzinfo=ZoneInfo("UTC")).timestamp())
-    got = int(convert_to_utc_ns(np.array([local]), zone)[0])
+    got = int(convert_local_to_utc_ns(np.array([local]), zone)[0])
     assert got == int(wall.replace(fold=0).timestamp()) * 1_000_000_000
 
 
@@ -93,12 +93,12 @@ def test_local_times_are_those_of_the_clock(instant: int, zone: str) -> None:
     ],
 )
 def test_offsets(zone: str, offset: int | None) -> None:
-    assert parse_fixed_offset(zone) == offset
-    assert check_zone(zone) == zone
+    assert parse_local_offset(zone) == offset
+    assert check_local_time_zone(zone) == zone
 
 
 @pytest.mark.parametrize("zone", ["", "Nowhere", "Europe/Berlinn", "+8:0:0"])
 def test_unknown_zones_are_usage_errors(zone: str) -> None:
     with pytest.raises(UsageError, match="unknown time zone") as caught:
-        check_zone(zone)
+        check_local_time_zone(zone)
     assert caught.value.remedy

@@ -14,7 +14,7 @@ from fairlead.core.batches.encoding import Header, Numbers, Words, encode_batch
 from fairlead.core.model.tables import TABLES
 from fairlead.kit.testing.source_contract import Sample, SourceContract
 from fairlead.see.sources.base import Source
-from fairlead.see.sources.registry import SOURCES, load_source
+from fairlead.see.sources.registered_sources import SOURCES, load_registered_source
 from installed_plugins import install_example, on_path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +31,7 @@ class _BuiltIn(SourceContract):
 
     @pytest.fixture
     def source(self) -> Source:
-        return load_source(self.name)
+        return load_registered_source(self.name)
 
 
 class TestDarshan(_BuiltIn):
@@ -186,7 +186,7 @@ class TestSiteExample(SourceContract):
         folder = tmp_path_factory.mktemp("site")
         install_example(folder, "source")
         with on_path(folder):
-            yield load_source("scratch")
+            yield load_registered_source("scratch")
 
     @pytest.fixture
     def samples(self, tmp_path: Path) -> list[Sample]:

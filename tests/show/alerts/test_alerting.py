@@ -17,11 +17,11 @@ import pytest
 
 from agent_server import certificate
 from alert_receivers import MailSink, WebSink
-from fairlead.core.access.tokens import Claims, issue_token, read_key
+from fairlead.core.access.tokens import Claims, issue_token, read_token_key
 from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import JOBS, batch_of
+from fairlead.core.model.tables import JOBS, build_table_batch
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.run.alert_loop import OVERLAP_NS, run_alert_step
 from fairlead.show.alerts.route_sender import Sender
@@ -89,7 +89,7 @@ def alerts_of(**changes: Any) -> Alerts:
 def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     advice, alerts = load_advice_set(), alerts_of()
-    job = batch_of(
+    job = build_table_batch(
         JOBS, {"cluster": ["c"], "job_id": ["42"], "start_ns": [NOW], "nodes_count": [2048], "program": ["lammps"]}
     )
     write(
@@ -196,7 +196,7 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
     chain, _ = pair = certificate(tmp_path)
     with MailSink(certificate=pair) as sink, Up(tmp_path, _SETTINGS.format(port=sink.port, ca=chain)) as up:
         api = json.loads((up.state / "addresses.json").read_text())["api"][0].removeprefix("tcp:")
-        key = read_key(up.state / "server.key")
+        key = read_token_key(up.state / "server.key")
         tokens = {}
         for user in ("alice", "bob"):
             tokens[user] = tmp_path / f"{user}.token"

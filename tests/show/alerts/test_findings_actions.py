@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows, compute_identity
+from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows, compute_short_identity
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.question import Asking
@@ -32,7 +32,7 @@ from fairlead.store.lake import Lake
 H = 3600 * 10**9
 NOW = 1_700_000_000 * 10**9
 SPAN = "from=2023-11-14T00:00:00Z&to=2023-11-15T00:00:00Z"
-SICK = compute_identity("component.degraded", "c", "target", "ost3", "i1")
+SICK = compute_short_identity("component.degraded", "c", "target", "ost3", "i1")
 PEOPLE = {
     "root": Person(name="root", role="admin", key="r", scopes=("read", "act", "admin"), how="session"),
     "sue": Person(name="sue", role="support", key="s", scopes=("read", "act"), how="session"),

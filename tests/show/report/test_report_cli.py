@@ -312,8 +312,8 @@ def test_a_folder_of_dftracer_files_is_one_job(shared_data: Path, capsys: Captur
 
 def _accounted(job: Job, **run: object) -> str | None:
     """The user of a report of SMALL when accounting holds these runs."""
-    found, failures = inputs.discover_files([SMALL])
-    (one,) = inputs.group_files(found)
+    found, failures = inputs.discover_input_files([SMALL])
+    (one,) = inputs.group_input_files(found)
     runs = [Job(job_id="32062", user=str(user), start_ns=start, end_ns=end) for user, (start, end) in run.items()]  # type: ignore[misc]
     result = reporting.build_report(one, reporting.load_setup(), {"32062": runs}, failures)
     assert result is not None

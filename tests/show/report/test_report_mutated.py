@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from darshan_bytes import HEADER, repacked
 from fairlead.cli.terminal import Screen
-from fairlead.core.safe_text import escape_undecodable_within, escape_within
+from fairlead.core.safe_text import escape_text_within, escape_undecodable_text
 from fairlead.see.sources import inputs
 from fairlead.show.report import report_builder as reporting
 from report_inputs import LOGS, ROOT
@@ -67,8 +67,8 @@ def mutated(seed: int) -> bytes:
 def test_a_changed_log_is_reported_or_refused(tmp_path_factory: object, seed: int) -> None:
     path = tmp_path_factory.getbasetemp() / "mutated.darshan"  # type: ignore[attr-defined]
     path.write_bytes(mutated(seed))
-    found, failures = inputs.discover_files([path])
-    for job in inputs.group_files(found):
+    found, failures = inputs.discover_input_files([path])
+    for job in inputs.group_input_files(found):
         one = reporting.build_report(job, SETUP, {}, failures)
         if one is None:
             assert failures
@@ -98,23 +98,23 @@ def texts(value: object) -> Iterator[str]:
 
 @given(value=VALUES)
 def test_text_made_inert_is_one_line_of_utf8(value: object) -> None:
-    safe = escape_within(value)
+    safe = escape_text_within(value)
     for text in texts(safe):
         text.encode()
         assert len(text.splitlines()) <= 1
         assert not {c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")}
-    assert escape_within(safe) is safe
-    for text in texts(escape_undecodable_within(value)):
+    assert escape_text_within(safe) is safe
+    for text in texts(escape_undecodable_text(value)):
         text.encode()
 
 
 @given(value=VALUES.filter(lambda v: all(text.isprintable() for text in texts(v))))
 def test_harmless_text_is_left_as_it_is(value: object) -> None:
-    assert escape_within(value) is value
-    assert escape_undecodable_within(value) is value
+    assert escape_text_within(value) is value
+    assert escape_undecodable_text(value) is value
 
 
 def test_what_becomes_of_a_name() -> None:
     name = Path("a\nb\t\x1b[31m\udcff\u202e\x9b é [red]")
-    assert escape_within(str(name)) == "a\\nb\\t\\x1b[31m\\xff\\u202e\\x9b é [red]"
-    assert escape_undecodable_within(str(name)) == "a\nb\t\x1b[31m\\xff\u202e\x9b é [red]"
+    assert escape_text_within(str(name)) == "a\\nb\\t\\x1b[31m\\xff\\u202e\\x9b é [red]"
+    assert escape_undecodable_text(str(name)) == "a\nb\t\x1b[31m\\xff\u202e\x9b é [red]"

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.shared_data
 
 
 def report_on(path: Path) -> Report:
-    found, failures = inputs.discover_files([path])
+    found, failures = inputs.discover_input_files([path])
     assert not failures
-    (job,) = inputs.group_files(found)
+    (job,) = inputs.group_input_files(found)
     report = reporting.build_report(job, reporting.load_setup(), {}, failures)
     assert report is not None, failures
     return report

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import wire_client
-from fairlead.core.access.tls import build_client_context, build_server_context
-from fairlead.core.access.tokens import Claims, issue_token, make_key, read_key
+from fairlead.core.access.tls import build_tls_client_context, build_tls_server_context
+from fairlead.core.access.tokens import Claims, issue_token, make_token_key, read_token_key
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.steer.forwarding.forwarder.admission import find_loopback_uid, must_have_key
@@ -224,8 +224,8 @@ def test_on_a_unix_socket_everybody_is_who_he_is(folder, tmp_path) -> None:
 
 
 def test_over_tls_everything_works_as_without(folder, certificate) -> None:
-    settings = {"key": KEY, "tls": build_server_context(certificate / "cert.pem", certificate / "key.pem")}
-    trust = build_client_context(certificate / "cert.pem")
+    settings = {"key": KEY, "tls": build_tls_server_context(certificate / "cert.pem", certificate / "key.pem")}
+    trust = build_tls_client_context(certificate / "cert.pem")
     with serving(folder, "tls:127.0.0.1:0", **settings) as (addresses, _):
 
         def work(number: int) -> None:
@@ -253,29 +253,29 @@ def test_over_tls_everything_works_as_without(folder, certificate) -> None:
 
 
 def test_a_certificate_nobody_vouches_for_is_refused(folder, certificate) -> None:
-    settings = {"key": KEY, "tls": build_server_context(certificate / "cert.pem", certificate / "key.pem")}
+    settings = {"key": KEY, "tls": build_tls_server_context(certificate / "cert.pem", certificate / "key.pem")}
     with serving(folder, "tls:127.0.0.1:0", **settings) as (addresses, _):
         with pytest.raises(RefusedError, match="not trusted"):
             WireClient(addresses[0], token=token())
         with pytest.raises(UnreachableError):  # no TLS at all
             WireClient(addresses[0].replace("tls:", "tcp:"), token=token())
-        with WireClient(addresses[0], token=token(), tls=build_client_context(certificate / "cert.pem")) as client:
+        with WireClient(addresses[0], token=token(), tls=build_tls_client_context(certificate / "cert.pem")) as client:
             assert client.lookup(b"file").error == 0
 
 
 def test_keys_are_for_their_owner_only(tmp_path) -> None:
     path = tmp_path / "key"
-    make_key(path)
+    make_token_key(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert len(read_key(path)) == 32
+    assert len(read_token_key(path)) == 32
     with pytest.raises(RefusedError, match="already there"):
-        make_key(path)
+        make_token_key(path)
     path.chmod(0o640)
     with pytest.raises(RefusedError, match="others can read"):
-        read_key(path)
+        read_token_key(path)
     path.chmod(0o600)
     path.write_text("short")
     with pytest.raises(FairleadError, match="no token key"):
-        read_key(path)
+        read_token_key(path)
     with pytest.raises(FairleadError, match="cannot be read"):
-        read_key(tmp_path / "missing")
+        read_token_key(tmp_path / "missing")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.access.tokens import Claims, issue_token, make_key, read_key
+from fairlead.core.access.tokens import Claims, issue_token, make_token_key, read_token_key
 from fairlead.core.errors import ForwardingError, RefusedError
 from fairlead.steer.fs.trees.base import ROOT, Lock
 from fairlead.steer.fs.wire.address import Address
@@ -207,8 +207,8 @@ def test_a_network_address_needs_a_token(tmp_path: Path) -> None:
     store, key_file = str(tmp_path / "metadata"), tmp_path / "key"
     with pytest.raises(ForwardingError, match="key"):
         serve_metadata(store, Address("tcp", "127.0.0.1"), None)
-    make_key(key_file)
-    key = read_key(key_file)
+    make_token_key(key_file)
+    key = read_token_key(key_file)
     service = serve_metadata(store, Address("tcp", "127.0.0.1"), key)
     try:
         token = tmp_path / "token"

@@ -11,7 +11,7 @@ from pathlib import Path
 from fairlead.core.errors import RefusedError
 
 
-def build_server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+def build_tls_server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     """What a forwarder shows: its certificate chain and key (PEM files)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -26,7 +26,7 @@ def build_server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-def build_client_context(authority: Path | None = None) -> ssl.SSLContext:
+def build_tls_client_context(authority: Path | None = None) -> ssl.SSLContext:
     """What a mount trusts: the certificates in `authority` (a PEM file), or the system's."""
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)

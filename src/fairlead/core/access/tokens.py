@@ -48,7 +48,7 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     """`reader`: sees jobs of this user only; empty: all."""
 
 
-def make_key(path: Path) -> None:
+def make_token_key(path: Path) -> None:
     """Writes a new secret to a file only its owner can read; never over an existing one."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -65,7 +65,7 @@ def make_key(path: Path) -> None:
         file.write(os.urandom(KEY_BYTES).hex() + "\n")
 
 
-def read_key(path: Path) -> bytes:
+def read_token_key(path: Path) -> bytes:
     """The secret of a key file; refused when others can read it."""
     try:
         with path.open() as file:

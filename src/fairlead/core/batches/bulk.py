@@ -1,5 +1,6 @@
-"""Many small batches at once, checked as strictly as one by one (`rows.decode_body`); columns are joined before Arrow
-sees them. What is not plain (large, of an unknown table, damaged) is declined, never refused: one by one it is judged.
+"""Many small batches at once, checked as strictly as one by one (`rows.decode_batch_rows`); columns are joined before
+Arrow sees them. What is not plain (large, of an unknown table, damaged) is declined, never refused: one by one it is
+judged.
 
 Not here: why a batch is refused (`decoding`, `rows`).
 """
@@ -17,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.batches.decoding import check_job
-from fairlead.core.batches.encoding import FORMAT, MAGIC, PREFIX, Header, compute_checksum
+from fairlead.core.batches.decoding import check_decoded_job
+from fairlead.core.batches.encoding import FORMAT, MAGIC, PREFIX, Header, compute_encoding_checksum
 from fairlead.core.model.tables import OPS, TABLES, TableSpec
 
 MOST_ROWS = 1024
@@ -90,7 +91,7 @@ _described = msgspec.json.Decoder(list[tuple[str, str, int]])
 _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
-def parse_small(body: bytes) -> list[Small] | None:
+def parse_bulk_batches(body: bytes) -> list[Small] | None:
     """The batches of `body`, when all of them are small and sound as far as can be seen before their columns are
     looked at; else None."""
     found: list[Small] = []
@@ -123,7 +124,7 @@ def _small(body: bytes, at: int) -> Small | None:
     if not _sound(about):
         return None
     payload = body[begin:end]
-    if compute_checksum(payload) != about.checksum:
+    if compute_encoding_checksum(payload) != about.checksum:
         return None
     layout = _layout(bytes(about.columns))
     if layout is None or layout.size != about.raw_bytes:
@@ -142,7 +143,7 @@ def _small(body: bytes, at: int) -> Small | None:
         about.writer,
         about.first_ns,
         about.last_ns,
-        check_job(about.job),
+        check_decoded_job(about.job),
     )
     return Small(header, at, end, raw, layout)
 
@@ -190,7 +191,7 @@ def _layout(text: bytes) -> _Layout | None:
     return _Layout(tuple(sections), at)
 
 
-def build_rows(batches: Sequence[Small]) -> dict[str, pa.RecordBatch] | None:
+def build_bulk_rows(batches: Sequence[Small]) -> dict[str, pa.RecordBatch] | None:
     """The rows of all `batches` by table, in their order. None when one of them does not fit its table: then it is to
     be found out which."""
     by_table: dict[str, list[Small]] = {}

@@ -25,7 +25,7 @@ from fairlead.core.batches.encoding import (
     Lists,
     Numbers,
     Words,
-    compute_checksum,
+    compute_encoding_checksum,
 )
 from fairlead.core.errors import CorruptInputError, OversizeError, UnsupportedVersionError
 
@@ -62,8 +62,9 @@ def _array(kind: np.dtype[Any], data: bytes) -> Any:
     return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
 
 
-def split_batches(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterator[Batch]:
-    """The batches of a body that is in memory, as `read_batches` gives those of a stream; each says where it lies.
+def decode_body_batches(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterator[Batch]:
+    """The batches of a body that is in memory, as `decode_stream_batches` gives those of a stream; each says where it
+    lies.
 
     Raises OversizeError before much more than `limit` bytes of memory are taken for the whole body, and for one of more
     than MAX_BATCHES."""
@@ -82,8 +83,8 @@ def split_batches(body: bytes | memoryview, where: str, limit: int = MAX_RAW) ->
         at = end
 
 
-def split_headers(body: bytes | memoryview, where: str) -> Iterator[tuple[Header, int, int]]:
-    """Header, begin and end of the batches of a body that is in memory. Raises as `read_batches`."""
+def decode_body_headers(body: bytes | memoryview, where: str) -> Iterator[tuple[Header, int, int]]:
+    """Header, begin and end of the batches of a body that is in memory. Raises as `decode_stream_batches`."""
     at = 0
     view = memoryview(body)
     while at < len(view):
@@ -137,15 +138,15 @@ def _at(view: memoryview, at: int, where: str) -> tuple[dict[str, object], int, 
     return _about(bytes(view[at + PREFIX.size : first]), crc, where), first, first + payload_bytes
 
 
-def read_headers(stream: BinaryIO, where: str) -> Iterator[Header]:
-    """The headers of the batches in a stream, their payloads skipped. Raises as `read_batches`."""
+def decode_stream_headers(stream: BinaryIO, where: str) -> Iterator[Header]:
+    """The headers of the batches in a stream, their payloads skipped. Raises as `decode_stream_batches`."""
     while (found := _next(stream, where)) is not None:
         about, payload_bytes = found
         yield _header(about, where)
         stream.seek(payload_bytes, 1)
 
 
-def read_batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
+def decode_stream_batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
     """The batches in a stream, one after the other, each checked in full.
 
     Raises CorruptInputError at the first that is cut off or does not hold together, UnsupportedVersionError at one of
@@ -161,7 +162,7 @@ def read_batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
 
 def _whole(about: dict[str, object], payload: bytes | memoryview, where: str, limit: int) -> Batch:
     """The batch, which takes `limit` bytes at most."""
-    if compute_checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
+    if compute_encoding_checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
         raise _broken("the checksum of a batch does not hold", where)
     header = _header(about, where)
     size = _announced(about, header.rows)
@@ -250,7 +251,7 @@ def _header(about: dict[str, object], where: str) -> Header:
     )
     if not sound:
         raise _broken("the header of a batch lacks what it must say", where)
-    return Header(**texts, **counts, **times, job=check_job(job))  # type: ignore[arg-type]
+    return Header(**texts, **counts, **times, job=check_decoded_job(job))  # type: ignore[arg-type]
 
 
 def _is_text(value: str) -> bool:
@@ -261,7 +262,7 @@ def _is_text(value: str) -> bool:
         return False
 
 
-def check_job(job: object) -> dict[str, object] | None:
+def check_decoded_job(job: object) -> dict[str, object] | None:
     """What is said of a job, None when it cannot be kept as it is: that takes nothing away from the rows."""
     if not job:
         return None

@@ -124,13 +124,13 @@ def encode_batch(header: Header, columns: Mapping[str, Column]) -> bytes:
         "job": header.job,
         "columns": described,
         "raw_bytes": len(raw),
-        "checksum": compute_checksum(payload),
+        "checksum": compute_encoding_checksum(payload),
     }
     text = json.dumps(about, ensure_ascii=True, separators=(",", ":")).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
 
 
-def compute_checksum(payload: bytes) -> str:
+def compute_encoding_checksum(payload: bytes) -> str:
     """BLAKE2b-16 of a compressed payload, in hex."""
     return blake2b(payload, digest_size=16).hexdigest()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.batches.decoding import Batch, split_batches
+from fairlead.core.batches.decoding import Batch, decode_body_batches
 from fairlead.core.batches.encoding import Column, Header, Lists, Words
 from fairlead.core.errors import CorruptInputError, UnfitError
 from fairlead.core.model.missing import Missing
@@ -39,16 +39,19 @@ class DecodedBatch:
         return f"{self.header.node}/{self.header.boot_id}/{self.header.table}"
 
 
-def decode_body(body: bytes | memoryview, where: str = "the request", limit: int = BODY_RAW) -> list[DecodedBatch]:
+def decode_batch_rows(
+    body: bytes | memoryview, where: str = "the request", limit: int = BODY_RAW
+) -> list[DecodedBatch]:
     """All batches of a body, each checked in full; columns are taken over as they lie in memory.
 
-    Raises CorruptInputError, UnsupportedVersionError as `decoding.read_batches`, UnfitError when rows do not fit their
-    table, OversizeError when they unpack to more than `limit` bytes. The global lock is released while it unpacks.
+    Raises CorruptInputError, UnsupportedVersionError as `decoding.decode_stream_batches`, UnfitError when rows do not
+    fit their table, OversizeError when they unpack to more than `limit` bytes. The global lock is released while it
+    unpacks.
     """
     found = []
-    for batch in split_batches(body, where, limit):
+    for batch in decode_body_batches(body, where, limit):
         rows, missing = None, []
-        for item in build_rows(batch, where):
+        for item in build_batch_rows(batch, where):
             if isinstance(item, Missing):
                 missing.append(item)
             else:
@@ -57,7 +60,7 @@ def decode_body(body: bytes | memoryview, where: str = "the request", limit: int
     return found
 
 
-def build_rows(batch: Batch, where: str) -> Iterator[pa.RecordBatch | Missing]:
+def build_batch_rows(batch: Batch, where: str) -> Iterator[pa.RecordBatch | Missing]:
     """The rows of a batch under the schema of their table, or a `Missing` for what this fairlead does not understand.
 
     Raises UnfitError when the batch does not fit its table.

@@ -28,7 +28,7 @@ _MOST = 16 << 20
 EVENTS_VERSION = 1
 
 
-def read_wall_ns() -> int:
+def read_spool_clock_ns() -> int:
     """Wall-clock time in nanoseconds since 1970, for Python 3.6 (`fairlead.core.clock` does not travel)."""
     return int(time.time() * 1e9)
 
@@ -45,7 +45,7 @@ class Spool:
         layer: str = "client",
         max_bytes: int = MAX_BYTES,
         sync: bool = False,
-        clock: Callable[[], int] = read_wall_ns,
+        clock: Callable[[], int] = read_spool_clock_ns,
     ) -> None:
         """Makes the folder if need be. `writer` says who writes (`mount:/scratch`, `forwarder:fwd0`); `sync` waits for
         the disk before a file appears. Raises OSError when nothing can be written there."""
@@ -183,7 +183,7 @@ class Spool:
     def _drop(self, name: str, size: int) -> None:
         path = os.path.join(self.folder, name)
         with suppress(OSError):
-            count = count_batches(path)[0]
+            count = count_spool_batches(path)[0]
             os.unlink(path)
             self._dropped_files += 1
             self._dropped_bytes += size
@@ -225,7 +225,7 @@ class Spool:
                     os.unlink(path)
 
 
-def count_batches(path: str) -> Tuple[int, bool]:
+def count_spool_batches(path: str) -> Tuple[int, bool]:
     """How many batches a file begins with, and whether it is whole: batch after batch to its last byte.
 
     Headers are checked by their sums; payloads only by their length. Raises OSError.

@@ -1,7 +1,7 @@
 """The law of merging: which neighbours in a stream become one run. Pure NumPy on columns; no tables, no building.
 
 A *link* joins a row to the one before it in its stream, where kind and times allow; links of equal stride in a row
-form a *progression*. `find_links` says which links are taken.
+form a *progression*. `find_merge_links` says which links are taken.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Links:
     step: I64
 
 
-def find_links(rows: Rows, gap_ns: int, boundary_ns: int) -> Links:
+def find_merge_links(rows: Rows, gap_ns: int, boundary_ns: int) -> Links:
     """Decide every link of `rows`, in linear time.
 
     A progression is long with two links or more, or when a row in it already is a run (which is never split). A long

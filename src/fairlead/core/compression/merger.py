@@ -1,6 +1,6 @@
 """Merging of a stream of batches: `Merger` carries what is still open from one batch to the next, in bounded memory.
 
-What it gives, stream by stream, is what `runs.merge_runs` gives for all batches together.
+What it gives, stream by stream, is what `operation_runs.merge_operation_runs` gives for all batches together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.compression import streams
-from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, Plan, build_rows, join_batches, merge_runs, plan_of
+from fairlead.core.compression.operation_runs import (
+    BOUNDARY_NS,
+    GAP_NS,
+    Plan,
+    build_operation_runs,
+    join_operation_batches,
+    merge_operation_runs,
+    plan_operation_runs,
+)
 from fairlead.core.model.tables import OPS
 
 Flags = NDArray[np.bool_]
@@ -52,14 +60,16 @@ class Merger:
 
     def push(self, ops: pa.RecordBatch | pa.Table) -> pa.Table:
         """Runs that are closed now, in the order of their first operations."""
-        new = join_batches(ops)
+        new = join_operation_batches(ops)
         going_on, resting = self._met_again(new)
-        batch = join_batches(pa.concat_tables([going_on, pa.Table.from_batches([new])]))
-        plan = plan_of(
+        batch = join_operation_batches(pa.concat_tables([going_on, pa.Table.from_batches([new])]))
+        plan = plan_operation_runs(
             batch, exact_times=self._exact, by_time=self._by_time, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns
         )
         tail, apart = _tails(batch, plan)
-        runs, heads = build_rows(batch, plan, plan.links.join & ~apart, exact_times=self._exact, by_time=self._by_time)
+        runs, heads = build_operation_runs(
+            batch, plan, plan.links.join & ~apart, exact_times=self._exact, by_time=self._by_time
+        )
         held = tail[heads]
         self._open = _compact(pa.concat_tables([resting, runs.filter(pa.array(held))]))
         return pa.concat_tables([runs.filter(pa.array(~held)), self._overflow()])
@@ -69,12 +79,12 @@ class Merger:
         sorting."""
         if self._open.num_rows == 0:
             return self._open, self._open
-        heads = np.flatnonzero(streams.stream_starts(new))
+        heads = np.flatnonzero(streams.find_stream_starts(new))
         if len(heads) > new.num_rows // _ROWS_A_PIECE:
             return self._open, self._open.slice(0, 0)
         pieces = pa.Table.from_batches([new]).select(streams.STREAM_KEY).take(pa.array(heads))
         both = pa.concat_tables([self._open.select(streams.STREAM_KEY), pieces]).unify_dictionaries().combine_chunks()
-        ids = streams.stream_ids(pa.RecordBatch.from_arrays([c.chunk(0) for c in both.columns], schema=both.schema))
+        ids = streams.number_streams(pa.RecordBatch.from_arrays([c.chunk(0) for c in both.columns], schema=both.schema))
         met = np.isin(ids[: self._open.num_rows], ids[self._open.num_rows :])
         return self._open.filter(pa.array(met)), self._open.filter(pa.array(~met))
 
@@ -82,8 +92,8 @@ class Merger:
         """Close what is open: everything, or only streams whose last operation ended before `before_ns`."""
         if self._open.num_rows == 0:
             return self._open
-        batch = join_batches(self._open)
-        ids = streams.stream_ids(batch)
+        batch = join_operation_batches(self._open)
+        ids = streams.number_streams(batch)
         if before_ns is None:
             return self._close(np.ones(batch.num_rows, np.bool_))
         return self._close((_last_ends(batch, ids) < before_ns)[ids])
@@ -92,8 +102,8 @@ class Merger:
         """Close the streams that ended first until at most `max_open` are open."""
         if self._open.num_rows <= self._max_open:
             return OPS.schema.empty_table()
-        batch = join_batches(self._open)
-        ids = streams.stream_ids(batch)
+        batch = join_operation_batches(self._open)
+        ids = streams.number_streams(batch)
         ends = _last_ends(batch, ids)
         if len(ends) <= self._max_open:
             return OPS.schema.empty_table()
@@ -104,7 +114,9 @@ class Merger:
     def _close(self, which: Flags) -> pa.Table:
         mask = pa.array(which)
         closing, self._open = self._open.filter(mask), self._open.filter(pa.array(~which))
-        return merge_runs(closing, exact_times=self._exact, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns)
+        return merge_operation_runs(
+            closing, exact_times=self._exact, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns
+        )
 
 
 def _compact(held: pa.Table) -> pa.Table:

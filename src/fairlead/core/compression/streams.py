@@ -13,7 +13,9 @@ STREAM_KEY = ("node", "job_id", "rank", "interface", "fs", "file_id", "handle")
 """The columns that name a stream; null is a value of its own."""
 
 
-def find_codes(column: pa.Array) -> tuple[NDArray[np.int64] | NDArray[np.int32], NDArray[np.bool_] | None] | None:
+def find_stream_codes(
+    column: pa.Array,
+) -> tuple[NDArray[np.int64] | NDArray[np.int32], NDArray[np.bool_] | None] | None:
     """Values (nulls as 0) and the mask of nulls (None without nulls); None for a column of one value throughout."""
     indices = column.indices if isinstance(column, pa.DictionaryArray) else column
     nulls = indices.null_count
@@ -31,14 +33,14 @@ def _differs(values: NDArray[np.generic], into: NDArray[np.bool_]) -> None:
     np.logical_or(into, values[1:] != values[:-1], out=into)
 
 
-def stream_starts(batch: pa.RecordBatch) -> NDArray[np.bool_]:
+def find_stream_starts(batch: pa.RecordBatch) -> NDArray[np.bool_]:
     """bool[rows]: whether a row is of another stream than the row before it (the first row is)."""
     starts = np.zeros(batch.num_rows, np.bool_)
     if batch.num_rows == 0:
         return starts
     starts[0] = True
     for name in STREAM_KEY:
-        coded = find_codes(batch.column(name))
+        coded = find_stream_codes(batch.column(name))
         if coded is not None:
             for values in coded:
                 if values is not None:
@@ -46,14 +48,14 @@ def stream_starts(batch: pa.RecordBatch) -> NDArray[np.bool_]:
     return starts
 
 
-def stream_ids(batch: pa.RecordBatch, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
+def number_streams(batch: pa.RecordBatch, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
     """int64: a dense id, by first appearance, of the stream of each row of `batch` (of `rows` when given)."""
     count = batch.num_rows if rows is None else len(rows)
     ids = np.zeros(count, np.int64)
     streams = 1
     for name in STREAM_KEY:
         column = batch.column(name)
-        if find_codes(column) is None:
+        if find_stream_codes(column) is None:
             continue
         if isinstance(column, pa.DictionaryArray):
             column = column.indices
@@ -72,7 +74,7 @@ def stream_ids(batch: pa.RecordBatch, rows: NDArray[np.intp] | None = None) -> N
     return ids
 
 
-def compute_stable_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
+def _compute_stable_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
     """The stable order of rows by id; a radix sort where ids fit 16 bits (int64 keys are merge-sorted)."""
     if len(ids) and int(ids.max()) < 1 << 16:
         return np.argsort(ids.astype(np.uint16), kind="stable")
@@ -82,14 +84,14 @@ def compute_stable_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
 def group_streams(batch: pa.RecordBatch) -> tuple[NDArray[np.intp] | None, NDArray[np.bool_]]:
     """A stable order of rows that puts each stream together (None when every stream already is), and bool[rows] in
     that order: whether a row is the first of its stream."""
-    starts = stream_starts(batch)
+    starts = find_stream_starts(batch)
     heads = np.flatnonzero(starts)
     if len(heads) <= 1:
         return None, starts
-    ids = stream_ids(batch, None if len(heads) == batch.num_rows else heads)
+    ids = number_streams(batch, None if len(heads) == batch.num_rows else heads)
     if int(ids.max()) + 1 == len(heads):
         return None, starts
-    pieces = compute_stable_order(ids)
+    pieces = _compute_stable_order(ids)
     lengths = np.diff(heads, append=batch.num_rows)[pieces]
     placed_at = np.cumsum(lengths) - lengths
     first = np.zeros(batch.num_rows, np.bool_)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import FINDING, INCIDENT, batch_of
+from fairlead.core.model.tables import FINDING, INCIDENT, build_table_batch
 
 DIAGNOSIS_VERSION = 1
 """Version of everything that is derived by diagnosis. Raised with every change of what comes out."""
@@ -28,7 +28,7 @@ class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     components: list[Subject] = []
 
 
-def compute_identity(*parts: object) -> str:
+def compute_short_identity(*parts: object) -> str:
     """A short id of what a finding is about: the same parts give the same id, in any process."""
     text = "\0".join("" if part is None else str(part) for part in parts)
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
@@ -64,7 +64,7 @@ def build_finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn
         }
         for name in names:
             columns[name].append(row[name])
-    return batch_of(FINDING, dict(columns), len(told))
+    return build_table_batch(FINDING, dict(columns), len(told))
 
 
 def parse_findings(rows: pa.Table) -> list[StoredFinding]:
@@ -96,7 +96,7 @@ def build_incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdraw
         "analysis_version": [DIAGNOSIS_VERSION] * count,
         "withdrawn": [withdrawn] * count,
     }
-    return batch_of(INCIDENT, columns, count)
+    return build_table_batch(INCIDENT, columns, count)
 
 
 def parse_incidents(rows: pa.Table) -> list[Incident]:

@@ -12,18 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def compute_file_id(fs: str, path: str) -> int:
+def compute_file_identity(fs: str, path: str) -> int:
     """Id of one path on one file system (mount point, or "" when unknown)."""
     digest = blake2b(f"{fs}\0{path}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
-def compute_file_ids(fs: Sequence[str], paths: Iterable[str]) -> NDArray[np.int64]:
+def compute_file_identities(fs: Sequence[str], paths: Iterable[str]) -> NDArray[np.int64]:
     """Ids of many paths; `fs` and `paths` have equal length."""
-    return np.fromiter((compute_file_id(f, p) for f, p in zip(fs, paths, strict=True)), dtype=np.int64, count=len(fs))
+    return np.fromiter(
+        (compute_file_identity(f, p) for f, p in zip(fs, paths, strict=True)), dtype=np.int64, count=len(fs)
+    )
 
 
-def mount_of(path: str, mounts: Sequence[str]) -> str:
+def identify_mount(path: str, mounts: Sequence[str]) -> str:
     """The longest mount point that holds `path`, or "" when none does."""
     best = ""
     for mount in mounts:

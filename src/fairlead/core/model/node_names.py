@@ -10,7 +10,7 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)$", re.DOTALL)
 _UNFIT = re.compile(r"[\[\],\s]")
 
 
-def fold_names(names: Iterable[str]) -> str:
+def fold_node_names(names: Iterable[str]) -> str:
     """The distinct names, sorted; expanding it gives them back. Names a host list cannot hold are left out."""
     numbered: dict[tuple[str, str, int], list[int]] = {}
     plain = []

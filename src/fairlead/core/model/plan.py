@@ -106,7 +106,7 @@ class Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     missing: list[str] = []
 
 
-def read_plans(content: bytes, where: str) -> Plans:
+def read_plan_document(content: bytes, where: str) -> Plans:
     """A document of plans from JSON. Raises InputError naming the key, OversizeError."""
     if len(content) > MOST_BYTES:
         raise OversizeError(f"longer than {MOST_BYTES >> 20} MiB", where=where, remedy="check fewer plans at once")

@@ -1,8 +1,8 @@
 """A site: layers of components with their peaks and present state, and the map of who uses what.
 
 One description for everybody: planning fills it from the site file and the lake, what-if from a site's own past, the
-simulator and the labelled machine from a few figures (`build_site`); policies and the engine read the same columns.
-Not here: the file a site is written in (`site_file`), answers by name (`site_facts`), who runs on a layer (the
+simulator and the labelled machine from a few figures (`build_uniform_site`); policies and the engine read the same
+columns. Not here: the file a site is written in (`site_file`), answers by name (`site_facts`), who runs on a layer (the
 `Running` of `decide.policies.allocation`).
 """
 
@@ -74,7 +74,7 @@ class Layer:
         return np.asarray(np.where(known, self.bandwidth, median) / median)
 
 
-def build_layer(
+def build_site_layer(
     kind: str,
     names: tuple[str, ...],
     bandwidth: float | F64 = np.nan,
@@ -83,7 +83,7 @@ def build_layer(
     mdops: float | F64 = np.nan,
     basis: str = "told",
 ) -> Layer:
-    """Return a layer of sound components that nobody uses: `build_layer("target", ("ost0", "ost1"), 1e9)`."""
+    """Return a layer of sound components that nobody uses: `build_site_layer("target", ("ost0", "ost1"), 1e9)`."""
     n = len(names)
 
     def column(values: float | F64) -> F64:
@@ -119,10 +119,10 @@ class Site:
     Beacon, TOS 2023: 250 MB/s); `metadata_rtt_s`: a metadata operation on an idle machine.
     """
 
-    forwarders: Layer = field(default_factory=lambda: build_layer("forwarder", ()))
-    targets: Layer = field(default_factory=lambda: build_layer("target", ()))
-    servers: Layer = field(default_factory=lambda: build_layer("server", ()))
-    mds: Layer = field(default_factory=lambda: build_layer("mds", ()))
+    forwarders: Layer = field(default_factory=lambda: build_site_layer("forwarder", ()))
+    targets: Layer = field(default_factory=lambda: build_site_layer("target", ()))
+    servers: Layer = field(default_factory=lambda: build_site_layer("server", ()))
+    mds: Layer = field(default_factory=lambda: build_site_layer("mds", ()))
     default_forwarder: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     server_of: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     pools: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class Resources:
         }[component]
 
 
-def build_site(
+def build_uniform_site(
     *,
     nodes: int,
     nodes_per_forwarder: int = 512,
@@ -243,20 +243,20 @@ def build_site(
     targets = servers * targets_per_server
     static = np.arange(nodes) // nodes_per_forwarder % forwarders if forwarders else np.full(nodes, -1)
     return Site(
-        forwarders=build_layer(
+        forwarders=build_site_layer(
             "forwarder",
             tuple(f"fwd{number:03d}" for number in range(forwarders)),
             forwarder_bandwidth,
             mdops=workers * 2 / metadata_rtt_s,
         ),
-        servers=build_layer("server", tuple(f"oss{number:03d}" for number in range(servers)), server_bandwidth),
-        targets=build_layer(
+        servers=build_site_layer("server", tuple(f"oss{number:03d}" for number in range(servers)), server_bandwidth),
+        targets=build_site_layer(
             "target",
             tuple(f"{file_system}-OST{number:04x}" for number in range(targets)),
             target_bandwidth,
             iops=target_iops,
         ),
-        mds=build_layer("mds", tuple(f"mds{number}" for number in range(mds)), mdops=mdops),
+        mds=build_site_layer("mds", tuple(f"mds{number}" for number in range(mds)), mdops=mdops),
         default_forwarder=static.astype(np.int64),
         server_of=np.arange(targets) // targets_per_server,
         forwarder_counts=_powers(forwarders),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fairlead.core.model.site_file import Expand, SiteFile, expand_list
+from fairlead.core.model.site_file import Expand, SiteFile, expand_site_file_list
 
 FORWARDER = "forwarder"
 
@@ -33,16 +33,16 @@ class SiteFacts:
         return found
 
 
-def find_facts(site: SiteFile, expand: Expand) -> SiteFacts:
+def find_site_facts(site: SiteFile, expand: Expand) -> SiteFacts:
     """The facts of a site. Raises ConfigError for broken lists."""
     classes: dict[str, str] = {}
     for at, some in enumerate(site.nodes):
-        classes.update(dict.fromkeys(expand_list(some.nodes, f"nodes[{at}].nodes", expand), some.kind))
+        classes.update(dict.fromkeys(expand_site_file_list(some.nodes, f"nodes[{at}].nodes", expand), some.kind))
     for at, group in enumerate(site.forwarders):
-        classes.update(dict.fromkeys(expand_list(group.nodes, f"forwarders[{at}].nodes", expand), FORWARDER))
+        classes.update(dict.fromkeys(expand_site_file_list(group.nodes, f"forwarders[{at}].nodes", expand), FORWARDER))
     for at, pairs in enumerate(site.addresses):
-        nids = expand_list(pairs.nids, f"addresses[{at}].nids", expand)
-        nodes = expand_list(pairs.nodes, f"addresses[{at}].nodes", expand)
+        nids = expand_site_file_list(pairs.nids, f"addresses[{at}].nids", expand)
+        nodes = expand_site_file_list(pairs.nodes, f"addresses[{at}].nodes", expand)
         classes.update({nid: classes[node] for nid, node in zip(nids, nodes, strict=False) if node in classes})
     forwarders = [one.bandwidth_bytes_per_s for one in site.forwarders if one.bandwidth_bytes_per_s]
     targets = [

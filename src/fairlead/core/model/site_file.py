@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairlead.core.errors import ConfigError
 from fairlead.core.model.site_planning import SitePlanning
-from fairlead.core.model.tables import MAPPING, batch_of
+from fairlead.core.model.tables import MAPPING, build_table_batch
 
 Expand = Callable[[str], list[str]]
 """Host list → names. Raises ValueError for what is none."""
@@ -131,7 +131,7 @@ class SiteFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return ("client", "forwarder", "target") if self.forwarders else ("client", "target")
 
 
-def parse_site(text: str | bytes, where: str = "site.toml") -> SiteFile:
+def parse_site_file(text: str | bytes, where: str = "site.toml") -> SiteFile:
     """A site from TOML. Raises ConfigError naming the key."""
     try:
         return msgspec.toml.decode(text, type=SiteFile, strict=True)
@@ -141,13 +141,13 @@ def parse_site(text: str | bytes, where: str = "site.toml") -> SiteFile:
         raise ConfigError(str(fault), where=where, remedy="see the reference page of the site file") from fault
 
 
-def build_mapping(site: SiteFile, expand: Expand) -> pa.RecordBatch:
+def build_site_file_mapping(site: SiteFile, expand: Expand) -> pa.RecordBatch:
     """`mapping` rows of a site: node_forwarder, target→server, node→port (`switch/port`), nid→node, node→class. Where
     two routes hold for a node at once, the later one wins (`analysis.node_intervals`). Raises ConfigError."""
     found = [*_routes(site, expand), *_served(site, expand), *_pairs(site, expand), *_classes(site, expand)]
     names = ("from_ns", "to_ns", "kind", "a", "b")
     columns = zip(*found, strict=True) if found else ([] for _ in names)
-    return batch_of(MAPPING, {name: list(values) for name, values in zip(names, columns, strict=True)}, rows=0)
+    return build_table_batch(MAPPING, {name: list(values) for name, values in zip(names, columns, strict=True)}, rows=0)
 
 
 _Row = tuple[int, int | None, str, str, str]
@@ -157,8 +157,8 @@ def _routes(site: SiteFile, expand: Expand) -> Iterator[_Row]:
     for at, route in enumerate(site.routes):
         key = f"routes[{at}]"
         nodes, forwarders = (
-            expand_list(route.nodes, f"{key}.nodes", expand),
-            expand_list(route.forwarders, f"{key}.forwarders", expand),
+            expand_site_file_list(route.nodes, f"{key}.nodes", expand),
+            expand_site_file_list(route.forwarders, f"{key}.forwarders", expand),
         )
         since, until = _ns(route.since), _ns(route.until)
         for nth, node in enumerate(nodes):
@@ -170,7 +170,9 @@ def _served(site: SiteFile, expand: Expand) -> Iterator[_Row]:
     for at, system in enumerate(site.file_systems):
         for nth, server in enumerate(system.servers):
             if server.targets:
-                for target in expand_list(server.targets, f"file_systems[{at}].servers[{nth}].targets", expand):
+                for target in expand_site_file_list(
+                    server.targets, f"file_systems[{at}].servers[{nth}].targets", expand
+                ):
                     yield ALWAYS_NS, None, SERVED, target, server.node
 
 
@@ -185,15 +187,15 @@ def _pairs(site: SiteFile, expand: Expand) -> Iterator[_Row]:
 
 def _classes(site: SiteFile, expand: Expand) -> Iterator[_Row]:
     for at, some in enumerate(site.nodes):
-        for node in expand_list(some.nodes, f"nodes[{at}].nodes", expand):
+        for node in expand_site_file_list(some.nodes, f"nodes[{at}].nodes", expand):
             yield ALWAYS_NS, None, OF_CLASS, node, some.kind
     for at, group in enumerate(site.forwarders):
-        for node in expand_list(group.nodes, f"forwarders[{at}].nodes", expand):
+        for node in expand_site_file_list(group.nodes, f"forwarders[{at}].nodes", expand):
             yield ALWAYS_NS, None, OF_CLASS, node, "forwarder"
 
 
 def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tuple[str, str]]:
-    first, second = expand_list(left, where, expand), expand_list(right, where, expand)
+    first, second = expand_site_file_list(left, where, expand), expand_site_file_list(right, where, expand)
     if len(first) != len(second):
         raise ConfigError(
             f"{len(first)} on one side, {len(second)} on the other", where=where, remedy="name as many nodes as ends"
@@ -201,7 +203,7 @@ def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tupl
     return zip(first, second, strict=True)
 
 
-def expand_list(text: str, where: str, expand: Expand) -> list[str]:
+def expand_site_file_list(text: str, where: str, expand: Expand) -> list[str]:
     """Names of a host list. Raises ConfigError."""
     try:
         return expand(text)
@@ -218,22 +220,22 @@ def _ns(moment: datetime | None) -> int | None:
     return ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1000
 
 
-def check_site(site: SiteFile, expand: Expand) -> list[str]:
+def check_site_file(site: SiteFile, expand: Expand) -> list[str]:
     """What does not fit together: one sentence each, none for a sound site. Raises ConfigError for broken lists."""
     nodes: dict[str, str] = {}
     found = []
     for at, some in enumerate(site.nodes):
-        for name in expand_list(some.nodes, f"nodes[{at}].nodes", expand):
+        for name in expand_site_file_list(some.nodes, f"nodes[{at}].nodes", expand):
             if name in nodes:
                 found.append(f"nodes[{at}]: {name} is {nodes[name]} already")
             nodes[name] = some.kind
     forwarders = {
         name
         for at, some in enumerate(site.forwarders)
-        for name in expand_list(some.nodes, f"forwarders[{at}].nodes", expand)
+        for name in expand_site_file_list(some.nodes, f"forwarders[{at}].nodes", expand)
     }
     found += [f"{name} is a node of class {nodes[name]} and a forwarder" for name in sorted(forwarders & nodes.keys())]
-    rows = build_mapping(site, expand).to_pylist()
+    rows = build_site_file_mapping(site, expand).to_pylist()
     routed = {row["a"] for row in rows if row["kind"] == FORWARDED}
     lacking = sorted({row["b"] for row in rows if row["kind"] == FORWARDED} - forwarders)
     if lacking:

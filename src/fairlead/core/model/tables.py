@@ -518,10 +518,10 @@ OP_GROUPS = _spec(
     ],
 )
 """Runs alike (same second, job, interface, fs, op, size, count) that several nodes made: what differs is listed by
-member, so that `fairlead.core.compression.nodes` gives every row of `ops` back. A list of one value holds for all; of
-two values, of more than two members, is the first and the step to the next; null: no member has any. `busies_ns` holds
-length less busy time. `node_codes` null: members lie node after node, equally many of each. `strides` null (and in
-version 1): `stride` is that of every member."""
+member, so that `fairlead.core.compression.node_groups` gives every row of `ops` back. A list of one value holds for
+all; of two values, of more than two members, is the first and the step to the next; null: no member has any.
+`busies_ns` holds length less busy time. `node_codes` null: members lie node after node, equally many of each. `strides`
+null (and in version 1): `stride` is that of every member."""
 
 JOB_SUMMARY = _spec(
     "job_summary",
@@ -796,13 +796,13 @@ TABLES: dict[str, TableSpec] = {
 }
 
 
-def find_table(schema: pa.Schema) -> TableSpec:
+def find_table_spec(schema: pa.Schema) -> TableSpec:
     """The spec a batch says it belongs to (schema metadata `fairlead.table`). KeyError when it says none."""
     meta = schema.metadata or {}
     return TABLES[meta[b"fairlead.table"].decode()]
 
 
-def batch_of(spec: TableSpec, columns: dict[str, object], rows: int | None = None) -> pa.RecordBatch:
+def build_table_batch(spec: TableSpec, columns: dict[str, object], rows: int | None = None) -> pa.RecordBatch:
     """A batch of `spec` from some of its columns (arrays, NumPy, lists); the rest is null. Casts are checked.
 
     `rows` is needed only when `columns` is empty. Raises KeyError for a column the table does not have.
@@ -826,7 +826,7 @@ def batch_of(spec: TableSpec, columns: dict[str, object], rows: int | None = Non
     return pa.RecordBatch.from_arrays(arrays, schema=spec.schema)
 
 
-def build_word_column(value: str, length: int) -> pa.DictionaryArray:
+def build_table_word_column(value: str, length: int) -> pa.DictionaryArray:
     """A dictionary column holding one word `length` times, at the cost of its indices only."""
     return pa.DictionaryArray.from_arrays(pa.array(_zeros(length), pa.int32()), pa.array([value], pa.string()))
 
@@ -837,6 +837,6 @@ def _zeros(length: int) -> object:
     return np.zeros(length, np.int32)
 
 
-def build_empty(spec: TableSpec) -> pa.Table:
+def build_empty_table(spec: TableSpec) -> pa.Table:
     """A table of no rows."""
     return spec.schema.empty_table()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from math import floor
 
 from fairlead.core.errors import UnsoundPlanError, UsageError
-from fairlead.core.model.node_names import fold_names
+from fairlead.core.model.node_names import fold_node_names
 from fairlead.core.model.plan import Plan, Plans
 
 FIRST_EXTENT = 256 << 20
@@ -70,7 +70,7 @@ def render_slurm(plan: Plan, _: str) -> list[str]:
     if count:
         lines += ["# batch script (burst_buffer.lua):", f"#BB_LUA pool={POOL} capacity={count}"]
     told = ["fairlead=1", f"policy={_plain(plan.policy)}"]
-    told += [f"forwarders={fold_names(forwarders)}"] if count else []
+    told += [f"forwarders={fold_node_names(forwarders)}"] if count else []
     told += ["isolated=1"] if plan.isolated else []
     told += [f"pool={_word(plan.pool, 'pool')}"] if plan.pool else []
     told += [f"stripes={plan.stripe_count}"] if plan.stripe_count is not None else []
@@ -110,7 +110,7 @@ def render_remap(plan: Plan, folder: str) -> list[str]:
         order = [first, *(one for one in forwarders if one != first)]
         addresses = " ".join(f'{shlex.quote(f"tcp:{one}")}:"$PORT"' for one in order)
         if nodes:
-            lines += [f"# on {fold_names(nodes)}:", f"fairlead remap {_folder(folder, 'MOUNT')} {addresses}"]
+            lines += [f"# on {fold_node_names(nodes)}:", f"fairlead remap {_folder(folder, 'MOUNT')} {addresses}"]
     return lines if len(lines) > 1 else [*lines, "# nothing to change"]
 
 

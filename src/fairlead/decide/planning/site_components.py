@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.core.errors import InputError, UsageError
-from fairlead.core.model.site import Layer, Site, build_layer
-from fairlead.core.model.site_file import SiteFile, build_mapping, expand_list, parse_site
+from fairlead.core.model.site import Layer, Site, build_site_layer
+from fairlead.core.model.site_file import SiteFile, build_site_file_mapping, expand_site_file_list, parse_site_file
 from fairlead.core.model.site_planning import Exclusion, SitePlanning
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.analysis.node_intervals import FORWARDED
@@ -41,7 +41,7 @@ def read_site(file: Path) -> SiteFile:
         content = file.read_bytes()
     except OSError as fault:
         raise InputError((fault.strerror or str(fault)).lower(), where=str(file), remedy="check --site") from fault
-    return parse_site(content, str(file))
+    return parse_site_file(content, str(file))
 
 
 def describe_site(
@@ -86,7 +86,7 @@ def describe_site(
         file_system=system or "",
         forwarders=above,
         targets=below,
-        servers=build_layer("server", tuple(servers if known else ())),
+        servers=build_site_layer("server", tuple(servers if known else ())),
         server_of=np.array([servers.index(served[name]) for name in below.names] if known else [], np.int64),
         default_forwarder=np.array([above.places.get(routed.get(name, ""), -1) for name in nodes], np.int64),
         forwarder_counts=tuple(sorted(set(planning.forwarder_counts))),
@@ -102,7 +102,7 @@ def describe_site(
 
 def _layer(kind: str, peaks: Mapping[str, _Peaks], reserved: Mapping[str, str]) -> Layer:
     columns = np.array(list(peaks.values()), np.float64).reshape(-1, 3)
-    layer = build_layer(kind, tuple(peaks), columns[:, 0], iops=columns[:, 1], mdops=columns[:, 2])
+    layer = build_site_layer(kind, tuple(peaks), columns[:, 0], iops=columns[:, 1], mdops=columns[:, 2])
     return replace(layer, reserved=np.array([name in reserved for name in peaks], np.bool_))
 
 
@@ -151,7 +151,7 @@ def _mappings(lake: Tables, site: SiteFile, at_ns: int) -> dict[str, dict[str, s
         {"kinds": kinds},
     )
     best: dict[tuple[str, str], tuple[int, str]] = {}
-    rows = [row for row in build_mapping(site, expand_hostlist).to_pylist() if row["kind"] in kinds]
+    rows = [row for row in build_site_file_mapping(site, expand_hostlist).to_pylist() if row["kind"] in kinds]
     for row in [*rows, *found.to_pylist()]:
         since = row.get("since", row.get("from_ns"))
         until = row.get("to_ns")
@@ -226,7 +226,7 @@ def _systems(targets: Iterable[str], site: SiteFile) -> dict[str, str]:
 def _expanded(text: str, where: str) -> list[str]:
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
-    return expand_list(text, where, expand_hostlist)
+    return expand_site_file_list(text, where, expand_hostlist)
 
 
 def expand_barred(barred: Iterable[Exclusion]) -> tuple[Reservation, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.core.jit import compile_function
+from fairlead.core.jit import compile_jit_function
 from fairlead.decide.sim.state import (
     BY_CAP,
     CHANGE,
@@ -27,7 +27,7 @@ from fairlead.decide.sim.state import (
 )
 
 
-@compile_function
+@compile_jit_function
 def _up(key: F64, heap: I32, at: I32, place: int) -> None:
     item = heap[place]
     while place > 0:
@@ -42,7 +42,7 @@ def _up(key: F64, heap: I32, at: I32, place: int) -> None:
     at[item] = place
 
 
-@compile_function
+@compile_jit_function
 def _down(key: F64, heap: I32, at: I32, size: int, place: int) -> None:
     item = heap[place]
     while True:
@@ -64,7 +64,7 @@ def _down(key: F64, heap: I32, at: I32, size: int, place: int) -> None:
     at[item] = place
 
 
-@compile_function
+@compile_jit_function
 def _set_due(s: State, flow: int, when: float) -> None:
     size = s.counts[DUE]
     place = s.due_at[flow]
@@ -79,7 +79,7 @@ def _set_due(s: State, flow: int, when: float) -> None:
     _down(s.due_key, s.due_heap, s.due_at, size, s.due_at[flow])
 
 
-@compile_function
+@compile_jit_function
 def _pop(key: F64, heap: I32, at: I32, size: int) -> int:
     top = heap[0]
     last = heap[size - 1]
@@ -91,7 +91,7 @@ def _pop(key: F64, heap: I32, at: I32, size: int) -> int:
     return int(top)
 
 
-@compile_function
+@compile_jit_function
 def wake_later(s: State, phase: int, when: float) -> None:
     """Puts a phase among those that begin at a known time."""
     size = s.counts[WAKE]
@@ -102,7 +102,7 @@ def wake_later(s: State, phase: int, when: float) -> None:
     _up(s.wake_key, s.wake_heap, s.wake_at, size)
 
 
-@compile_function
+@compile_jit_function
 def chain(s: State, first: int, after: I64) -> None:
     """Puts new phases, `first` on, behind those they follow (-1: none); `delay` is laid down already."""
     for number in range(len(after)):
@@ -116,7 +116,7 @@ def chain(s: State, first: int, after: I64) -> None:
             s.first_after[before] = phase
 
 
-@compile_function
+@compile_jit_function
 def _link(s: State, flow: int) -> None:
     for k in range(WIDTH):
         r = s.crosses[flow, k]
@@ -132,7 +132,7 @@ def _link(s: State, flow: int) -> None:
         s.members[r] += 1
 
 
-@compile_function
+@compile_jit_function
 def _unlink(s: State, flow: int) -> None:
     for k in range(WIDTH):
         r = s.crosses[flow, k]
@@ -149,7 +149,7 @@ def _unlink(s: State, flow: int) -> None:
         s.members[r] -= 1
 
 
-@compile_function
+@compile_jit_function
 def _add_flow(s: State, flow: int, size: int) -> int:
     if s.in_region[flow] == s.counts[STAMP]:
         return size
@@ -158,7 +158,7 @@ def _add_flow(s: State, flow: int, size: int) -> int:
     return size + 1
 
 
-@compile_function
+@compile_jit_function
 def _add_members(s: State, resource: int, size: int) -> int:
     here = s.head[resource]
     while here >= 0:
@@ -167,7 +167,7 @@ def _add_members(s: State, resource: int, size: int) -> int:
     return size
 
 
-@compile_function
+@compile_jit_function
 def _resources_of(s: State, size: int) -> int:
     """The resources the region's flows cross, and what flows outside leave of them."""
     found = 0
@@ -196,7 +196,7 @@ def _resources_of(s: State, size: int) -> int:
     return found
 
 
-@compile_function
+@compile_jit_function
 def _fill(s: State, size: int, found: int) -> None:
     """Progressive filling: the level of all rises until a resource is full or a flow at its own cap; those stop."""
     resources = len(s.capacity)
@@ -249,7 +249,7 @@ def _fill(s: State, size: int, found: int) -> None:
         s.weights[entry] = 0.0
 
 
-@compile_function
+@compile_jit_function
 def _settle(s: State, flow: int, rate: float, bottleneck: int) -> int:
     s.new_rate[flow] = rate
     s.new_bottleneck[flow] = bottleneck
@@ -264,7 +264,7 @@ def _settle(s: State, flow: int, rate: float, bottleneck: int) -> int:
     return 1
 
 
-@compile_function
+@compile_jit_function
 def _reaches_out(s: State, resource: int) -> bool:
     """Whether flows outside the region share a full resource with flows whose rate changed, or get more of one than a
     flow it holds back."""
@@ -289,7 +289,7 @@ def _reaches_out(s: State, resource: int) -> bool:
     return tight and highest > lowest * (1.0 + TIGHT)
 
 
-@compile_function
+@compile_jit_function
 def _solve(s: State, size: int) -> tuple[int, int]:
     """New rates of the region's flows, which grows until nothing outside can have changed. Flows and resources."""
     rounds = 0
@@ -316,7 +316,7 @@ def _solve(s: State, size: int) -> tuple[int, int]:
                 done += 1
 
 
-@compile_function
+@compile_jit_function
 def _commit(s: State, size: int, found: int, out: Segments, written: int, recording: bool) -> int:
     now = s.now[0]
     for j in range(found):
@@ -338,7 +338,7 @@ def _commit(s: State, size: int, found: int, out: Segments, written: int, record
     return written
 
 
-@compile_function
+@compile_jit_function
 def _write(s: State, flow: int, out: Segments, written: int, recording: bool) -> int:
     if not recording or s.now[0] <= s.since[flow]:
         return written
@@ -350,7 +350,7 @@ def _write(s: State, flow: int, out: Segments, written: int, recording: bool) ->
     return written + 1
 
 
-@compile_function
+@compile_jit_function
 def _end_phase(s: State, phase: int) -> None:
     s.phase_ended[phase] = s.now[0]
     after = s.first_after[phase]
@@ -359,7 +359,7 @@ def _end_phase(s: State, phase: int) -> None:
         after = s.next_after[after]
 
 
-@compile_function
+@compile_jit_function
 def advance(s: State, until: float, out: Segments, recording: bool) -> int:
     """Run to `until` (inclusive). Returns the segments written; fewer than asked for when `out` is nearly full: then
     `now` is short of `until` and the call is to be repeated with an empty `out`."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlead.core.model.site import Site, build_site
+from fairlead.core.model.site import Site, build_uniform_site
 
 
 def build_taihulight(**changes: Any) -> Site:
     """Sunway TaihuLight as Beacon watches it: 40,960 nodes, 288 forwarders (2.5 GB/s, 512:1), 288 storage nodes of 3
-    OSTs, 2 MDS (Beacon, TOS 2023, section 2). Rates of servers, targets and MDS are ours. `changes`: as `build_site`
-    takes them, here and below."""
+    OSTs, 2 MDS (Beacon, TOS 2023, section 2). Rates of servers, targets and MDS are ours. `changes`: as
+    `build_uniform_site` takes them, here and below."""
     figures: dict[str, Any] = {"name": "taihulight", "nodes": 40_960, "forwarders": 288, "servers": 288}
-    return build_site(**figures | {"targets_per_server": 3, "mds": 2} | changes)
+    return build_uniform_site(**figures | {"targets_per_server": 3, "mds": 2} | changes)
 
 
 def build_small(**changes: Any) -> Site:
@@ -30,7 +30,7 @@ def build_small(**changes: Any) -> Site:
         "mdops": 8_000.0,
         "target_bytes": 8 << 40,
     }
-    return build_site(**figures | changes)
+    return build_uniform_site(**figures | changes)
 
 
 def build_two_layer(**changes: Any) -> Site:
@@ -48,7 +48,7 @@ def build_two_layer(**changes: Any) -> Site:
         "server_bandwidth": 2.2e9,
         "target_bytes": 16 << 40,
     }
-    return build_site(**figures | changes)
+    return build_uniform_site(**figures | changes)
 
 
 MACHINES = {"taihulight": build_taihulight, "small": build_small, "two_layer": build_two_layer}

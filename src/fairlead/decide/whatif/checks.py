@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.model.units import NS_PER_S, format_time
+from fairlead.core.model.unit_formats import NS_PER_S, format_time
 from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, build_jobs, build_phases
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.past_jobs import Past

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import MAPPING
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.decide.sim.workloads.history import MODES, Bursts, Runs
 from fairlead.explain.analysis.history.columns import (
     combine_column_codes,
@@ -29,7 +29,7 @@ from fairlead.explain.analysis.overview.jobs import get_main_job_mode, select_la
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 _SUMMARY = (
     "cluster",
@@ -177,7 +177,7 @@ def _routes(lake: Tables, span: Span) -> Intervals:
         f" AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns})",
         {"kinds": list(FORWARDED)},
     )
-    return build_node_intervals(conform_table(found, MAPPING, strict=True))
+    return build_node_intervals(conform_stored_table(found, MAPPING, strict=True))
 
 
 def _runs(

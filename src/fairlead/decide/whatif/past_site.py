@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.core.model.site import Layer, Site, build_layer, build_site
+from fairlead.core.model.site import Layer, Site, build_site_layer, build_uniform_site
 from fairlead.core.model.site_file import SERVED
 from fairlead.decide.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.decide.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
@@ -44,8 +44,8 @@ def find_known_site(lake: Tables, span: Span, past: Past, peaks: Mapping[str, fl
         peak = float(peaks.get(kind, seen.get(kind, added.get(kind, np.nan))))
         every = tuple(sorted(here))
         if kind == "mds":
-            return build_layer(kind, every, mdops=peak, basis=basis), peak
-        return build_layer(kind, every, peak, basis=basis), peak
+            return build_site_layer(kind, every, mdops=peak, basis=basis), peak
+        return build_site_layer(kind, every, peak, basis=basis), peak
 
     above, forwarder_peak = layer("forwarder", forwarders | names.get("forwarder", set()))
     below, target_peak = layer("target", targets)
@@ -55,7 +55,7 @@ def find_known_site(lake: Tables, span: Span, past: Past, peaks: Mapping[str, fl
         forwarders=above,
         targets=below,
         mds=beside,
-        servers=build_layer("server", tuple(map(str, range(len(below) // each)))),
+        servers=build_site_layer("server", tuple(map(str, range(len(below) // each)))),
         server_of=np.arange(len(below)) // each,
         cores_per_node=max(round(usual), 1),
     )
@@ -129,7 +129,7 @@ def build_past_site(
     stores = targets if targets is not None else max(len(known.targets), 1)
     per_server = max(known.targets_per_server, 1) if targets is None else 1
     mdops = float(known.mds.mdops[0])
-    site = build_site(
+    site = build_uniform_site(
         nodes=nodes,
         forwarders=has,
         nodes_per_forwarder=max(-(-nodes // has), 1) if has else nodes,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
-from fairlead.core.model.units import NS_PER_S, format_percent
+from fairlead.core.model.unit_formats import NS_PER_S, format_percent
 from fairlead.decide import policy_registry
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim.replay.jobs import Progress

@@ -9,7 +9,7 @@ import shlex
 from datetime import UTC, datetime
 
 from fairlead.core.errors import UsageError
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest, find_policies
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked
 from fairlead.explain.questions.span import Span, parse_span

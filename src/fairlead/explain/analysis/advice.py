@@ -12,7 +12,7 @@ from typing import Literal, TypeGuard
 import msgspec
 
 from fairlead.core.model.finding import Advice
-from fairlead.core.model.units import format_bandwidth, format_bytes, format_count
+from fairlead.core.model.unit_formats import format_bandwidth, format_bytes, format_count
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference.scene import VERDICTS
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.histogram_bins import OCTAVES_NS
-from fairlead.core.model.units import (
+from fairlead.core.model.unit_formats import (
     NS_PER_S,
     format_bandwidth,
     format_bytes,

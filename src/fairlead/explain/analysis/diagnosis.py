@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_short_identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
-from fairlead.core.model.units import NS_PER_S, format_count, format_duration
+from fairlead.core.model.unit_formats import NS_PER_S, format_count, format_duration
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit
@@ -183,7 +183,7 @@ def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) ->
     facts = _facts(row, first, culprits, components, lost)
     layer = components[0].kind if components else None
     finding = Finding(
-        id=compute_identity(rule, row["cluster"], row["job_id"], row["job_start_ns"], *_cause(said)),
+        id=compute_short_identity(rule, row["cluster"], row["job_id"], row["job_start_ns"], *_cause(said)),
         rule=rule,
         title=_title(row["job_id"], rule, category, culprits, components, cost),
         subject=Subject("job", row["job_id"]),

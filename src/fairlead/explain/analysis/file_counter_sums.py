@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import FILE_COUNTERS, batch_of, build_word_column
+from fairlead.core.model.tables import FILE_COUNTERS, build_table_batch, build_table_word_column
 from fairlead.explain.analysis.op_columns import READ, WRITE, FloatArray, IntArray
 
 WORD_COLUMNS = {
@@ -73,7 +73,7 @@ class FileCounters:
         columns: dict[str, object] = {
             "rank": final[keys[:, 0]].astype(np.int32),
             "file_id": keys[:, 1],
-            "interface": build_word_column(interface, size),
+            "interface": build_table_word_column(interface, size),
         }
         floats = {"read_time_s", "write_time_s", "meta_time_s"}
         extras: dict[str, FloatArray] = {}
@@ -98,7 +98,7 @@ class FileCounters:
                 pa.array(np.tile(np.array(names, object), size)),
                 pa.array(values.reshape(-1)),
             )
-        return pa.Table.from_batches([batch_of(FILE_COUNTERS, columns)])
+        return pa.Table.from_batches([build_table_batch(FILE_COUNTERS, columns)])
 
 
 def _grow_column(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from fairlead.core.model.identity import compute_file_id
-from fairlead.core.model.tables import LAYOUTS, batch_of
+from fairlead.core.model.identity import compute_file_identity
+from fairlead.core.model.tables import LAYOUTS, build_table_batch
 from fairlead.see.probes.layouts import StripedFile
 
 
@@ -20,7 +20,7 @@ def build_layout_rows(files: Iterable[StripedFile], fs: str) -> pa.RecordBatch:
     for one in files:
         for number, part in enumerate(one.components):
             for name, value in (
-                ("file_id", compute_file_id(fs, one.path)),
+                ("file_id", compute_file_identity(fs, one.path)),
                 ("component", number),
                 ("stripe_size", part.stripe_size),
                 ("stripe_count", part.stripe_count),
@@ -30,7 +30,7 @@ def build_layout_rows(files: Iterable[StripedFile], fs: str) -> pa.RecordBatch:
                 ("targets", list(part.targets) or None),
             ):
                 rows[name].append(value)
-    return batch_of(LAYOUTS, dict(rows), 0)
+    return build_table_batch(LAYOUTS, dict(rows), 0)
 
 
 def match_file_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.units import MIB
+from fairlead.core.model.unit_formats import MIB
 from fairlead.explain.analysis.advice import Gain
 from fairlead.explain.analysis.history.expected_gain import Choice, estimate_expected_gain
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from fairlead.core.model.finding import Finding
-from fairlead.core.model.units import format_duration, format_percent
+from fairlead.core.model.unit_formats import format_duration, format_percent
 from fairlead.explain.analysis.profile import JobProfile
 
 LIMITS = ((0.02, "A"), (0.05, "B"), (0.15, "C"), (0.30, "D"))

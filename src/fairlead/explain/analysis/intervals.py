@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.histogram_bins import compute_middles_ns
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.histogram_bins import compute_bin_middles_ns
+from fairlead.core.model.unit_formats import NS_PER_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -155,7 +155,7 @@ def _flows(
 
 def sum_flow_histogram_s(histogram: Floats, edges_ns: Floats) -> Floats:
     """Sum of the values in histograms (last dimension: bins), in seconds."""
-    total: Floats = histogram @ compute_middles_ns(edges_ns) / NS_PER_S
+    total: Floats = histogram @ compute_bin_middles_ns(edges_ns) / NS_PER_S
     return total
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.units import MIB, NS_PER_S
+from fairlead.core.model.unit_formats import MIB, NS_PER_S
 from fairlead.explain.analysis.culprits import Facts, count_processes
 from fairlead.explain.analysis.intervals import NO_JOB, Floats, Flow
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.node_intervals import Intervals, attribute_node_traffic
-from fairlead.store.rollup_cells import group_rows, read_names
+from fairlead.store.rollup_cells import group_cell_rows, read_cell_names
 
 I64 = NDArray[np.int64]
 VALUES = ("read_bytes", "write_bytes", "metadata_ops")
@@ -165,11 +165,11 @@ def _rest(whole: pa.Table, counted: pa.Table) -> pa.Table:
 
 def _keys(*tables: pa.Table) -> tuple[list[I64], int]:
     """A code for each row's interval and component, the same in all tables; and how many codes there are."""
-    component = read_names(
+    component = read_cell_names(
         pa.chunked_array([c for t in tables for c in _chunks(t["component"].cast(pa.string()))], pa.string())
     )
     times = np.concatenate([t["ts_ns"].to_numpy() for t in tables])
-    codes, one = group_rows([times, component.codes])
+    codes, one = group_cell_rows([times, component.codes])
     return np.split(codes, np.cumsum([t.num_rows for t in tables])[:-1]), len(one)
 
 
@@ -177,11 +177,11 @@ def _already(traffic: pa.Table, counted: pa.Table, keys: I64, counted_keys: I64)
     """Traffic of jobs the component counted itself in that interval."""
     if not counted.num_rows:
         return np.zeros(traffic.num_rows, np.bool_)
-    jobs = read_names(
+    jobs = read_cell_names(
         pa.chunked_array(
             [*_chunks(traffic["job_id"].cast(pa.string())), *_chunks(counted["job_id"].cast(pa.string()))], pa.string()
         )
     )
     both = np.concatenate([keys, counted_keys])
-    codes, _ = group_rows([both, jobs.codes])
+    codes, _ = group_cell_rows([both, jobs.codes])
     return np.asarray(np.isin(codes[: len(keys)], codes[len(keys) :]))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.tables import JOB_SUMMARY
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.modes import classify_mode
 from fairlead.explain.analysis.phases import split_phases
 

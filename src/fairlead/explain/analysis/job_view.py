@@ -15,7 +15,7 @@ import pyarrow as pa
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import DAMAGED, Missing
 from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS
-from fairlead.core.model.units import format_bytes, format_count
+from fairlead.core.model.unit_formats import format_bytes, format_count
 from fairlead.explain.analysis.counters import Counters, IntArray
 from fairlead.explain.analysis.operations import OperationReducer, OperationTotals
 

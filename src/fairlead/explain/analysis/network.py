@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.tables import MAPPING, batch_of
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import MAPPING, build_table_batch
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_node_traffic
 
 LINKED = "node→port"
@@ -31,7 +31,7 @@ def list_port_links(ports: pa.Table) -> pa.Table:
     node = pc.list_element(pc.split_pattern_regex(pc.utf8_trim_whitespace(seen["peer"]), r"\s+"), 0)
     to = pc.binary_join_element_wise(seen["switch"], seen["port"], "/")
     rows = {"from_ns": np.full(seen.num_rows, ALWAYS), "kind": [LINKED] * seen.num_rows, "a": node, "b": to}
-    return pa.Table.from_batches([batch_of(MAPPING, rows, 0)])
+    return pa.Table.from_batches([build_table_batch(MAPPING, rows, 0)])
 
 
 def sum_switch_ports_by_job(ports: pa.Table, links: pa.Table, placed: pa.Table) -> pa.Table:

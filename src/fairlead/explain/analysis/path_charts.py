@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import MIB, NS_PER_S
+from fairlead.core.model.unit_formats import MIB, NS_PER_S
 from fairlead.explain.analysis.culprits import Facts, Judgement
 from fairlead.explain.analysis.intervals import NO_JOB, Axis, Floats, Flow
 from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_dictionary, sum_job_path_series

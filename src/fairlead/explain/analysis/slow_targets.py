@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from fairlead.core.model.units import MIB
+from fairlead.core.model.unit_formats import MIB
 from fairlead.explain.analysis.intervals import Bools, Floats, Flow, Ints
 
 

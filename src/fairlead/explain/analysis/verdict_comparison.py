@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fairlead.core.model.units import format_duration, format_ratio
+from fairlead.core.model.unit_formats import format_duration, format_ratio
 from fairlead.explain.analysis.verdict import Verdict
 
 NOTABLE = 0.05

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.repeated_runs import Runs
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.questions.lake_queries import build_day_filter, read_floats, read_integers
 from fairlead.explain.questions.span import MINUTE_NS, Span
 from fairlead.store.lake import Lake

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import fairlead
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
-from fairlead.core.model.tables import PHASE, build_empty
+from fairlead.core.model.tables import PHASE, build_empty_table
 from fairlead.explain.batch.pieces import open_piece_lake
 from fairlead.explain.batch.reanalysis import find_reanalysis_stretches
 from fairlead.explain.batch.workers import Workers
@@ -28,7 +28,7 @@ from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 from fairlead.explain.questions.lake_queries import build_day_filter, list_query_rows
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 SHARD = "rediagnosis"
 
@@ -132,7 +132,7 @@ def _detect_stretch_phases(stretch: Span, *, root: str, memory: str | None, now_
     """Phases of the jobs that began in one stretch, not judged yet. Runs where a worker is."""
     lake = open_piece_lake(root, memory)
     jobs = _jobs(lake, stretch, now_ns)
-    made = detect_lake_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else build_empty(PHASE)
+    made = detect_lake_phases(lake, read_recorded_io(lake, jobs), now_ns) if jobs else build_empty_table(PHASE)
     there = {_run(row) for row in _phases(lake, stretch).select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     new = {_run(row) for row in made.select(["cluster", "job_id", "job_start_ns"]).to_pylist()}
     return DiagnosisBatch((made,) if made.num_rows else (), kept=len(there - new))
@@ -171,7 +171,7 @@ def _phases(lake: Any, stretch: Span) -> pa.Table:
         f" AND {build_day_filter(around)} QUALIFY {LATEST} ORDER BY job_start_ns, cluster, job_id, start_ns,"
         f" kind, number"
     )
-    return conform_table(found, PHASE, strict=True)
+    return conform_stored_table(found, PHASE, strict=True)
 
 
 def _run(row: Mapping[str, Any]) -> tuple[object, ...]:

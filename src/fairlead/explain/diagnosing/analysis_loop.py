@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import (
     ANALYSIS_VERSION,
     JobData,
@@ -117,14 +117,14 @@ def write_site_mappings(writer: Output, file: str) -> bool:
     no file is set. Raises ConfigError, InputError."""
     if not file:
         return False
-    from fairlead.core.model.site_file import build_mapping, parse_site
+    from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:
         content = Path(file).read_bytes()
     except OSError as fault:
         raise InputError((fault.strerror or str(fault)).lower(), where=file, remedy="check server.site") from fault
-    rows = build_mapping(parse_site(content, file), expand_hostlist)
+    rows = build_site_file_mapping(parse_site_file(content, file), expand_hostlist)
     batch = writer.batch(f"site/{blake2b(content, digest_size=8).hexdigest()}", source="site", path=file)
     batch.add(rows)
     return bool(batch.commit())

@@ -30,7 +30,7 @@ from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 from fairlead.explain.diagnosing.settings import Limits
 from fairlead.explain.questions.past_phases import History
 from fairlead.explain.rules.advice_set import load_advice_set
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 OF_JOBS = "job."
 """What rules of findings about a job begin with."""
@@ -107,7 +107,7 @@ def add_judgement_columns(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
     made = {name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()}
     for name, values in made.items():
         phases = phases.set_column(phases.schema.get_field_index(name), PHASE.schema.field(name), values)
-    return conform_table(phases, PHASE, strict=True)
+    return conform_stored_table(phases, PHASE, strict=True)
 
 
 def _select_reportable(said: PhaseJudgement, limits: Limits) -> list[int]:
@@ -138,7 +138,7 @@ def _told(
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
-    told = build_job_findings(phases, said, found, jobs=conform_table(ran, JOBS, strict=True), advise=advise)
+    told = build_job_findings(phases, said, found, jobs=conform_stored_table(ran, JOBS, strict=True), advise=advise)
     return sorted(told, key=lambda one: one.finding.id)
 
 

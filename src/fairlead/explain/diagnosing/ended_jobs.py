@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
 
 _BARE = "{0}.state IS NULL AND {0}.submit_ns IS NULL AND {0}.nodes_count IS NULL AND {0}.processes IS NULL"

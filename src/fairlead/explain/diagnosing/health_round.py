@@ -23,7 +23,7 @@ from fairlead.core.model.diagnosis import (
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.advice import build_advice
 from fairlead.explain.analysis.health.assess import Health, assess_health
 from fairlead.explain.analysis.health.class_norms import Peak
@@ -35,7 +35,7 @@ from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.questions.component_loads import read_component_loads
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice_set
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 BEYOND_NS = 10 * MINUTE_NS
 """A look reaches back as long as an incident must last, and this much more."""
@@ -111,7 +111,7 @@ def _sizes(nodes: Mapping[str, int]) -> pa.Table:
         {"job_id": list(nodes), "nodes_count": list(nodes.values())},
         pa.schema([("job_id", pa.string()), ("nodes_count", pa.int64())]),
     )
-    return conform_table(rows, JOBS, strict=True)
+    return conform_stored_table(rows, JOBS, strict=True)
 
 
 def _read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Advice
-from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.advice import FACTS, AdviceSet, Gain, build_advice, select_advice
 from fairlead.explain.analysis.gains import estimate_gains, estimate_usual_gain
 from fairlead.explain.diagnosing.served_by import Tables
@@ -78,7 +78,7 @@ class Advising:
             "mode": "N-1" if verdict == "n_to_1" else None,
             "request_bytes": facts.get("request_bytes"),
         }
-        asked = batch_of(
+        asked = build_table_batch(
             PHASE,
             {
                 "job_id": [str(name)],

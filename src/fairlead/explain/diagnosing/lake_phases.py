@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.tables import PHASE, build_empty
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import PHASE, build_empty_table
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
 from fairlead.explain.diagnosing.recorded_io import ASKED, build_recorded_io_parameters, split_recorded_rows
@@ -29,7 +29,7 @@ def detect_lake_phases(lake: Tables, looked: Sequence[JobData], now_ns: int) -> 
     """Rows of PHASE of these jobs, job by job in their order. Raises LakeError."""
     known = [data for data in looked if data.series.num_rows or data.nodes_traffic is not None]
     if not known:
-        return build_empty(PHASE)
+        return build_empty_table(PHASE)
     edges, servers = _edges(lake, known), _servers(lake, known)
     made = [
         build_phase_rows(data, now_ns, edges=edges.get(number), mds=servers.get(number), fs=None)

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.diagnosis import parse_incidents
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, build_empty
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, build_empty_table
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.usual_figures import UsualFigures
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.explain.diagnosing.component_peaks import Peaks, compute_usual_component_waits, find_known_peaks
@@ -25,7 +25,7 @@ from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_cond
 from fairlead.explain.questions.component_loads import read_component_rollup
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 KINDS = ("forwarder", "target", "mds")
 LONGEST_FINE_NS = 1800 * NS_PER_S
@@ -235,7 +235,9 @@ def _build_neighbour_phases(phases: pa.Table, summaries: pa.Table) -> pa.Table:
             rows.append({**shared, "kind": "metadata", "metadata_ops": one["metadata_ops"]})
     if not rows:
         return phases
-    return pa.concat_tables([phases, conform_table(pa.Table.from_pylist(rows, _plain(PHASE)), PHASE, strict=True)])
+    return pa.concat_tables(
+        [phases, conform_stored_table(pa.Table.from_pylist(rows, _plain(PHASE)), PHASE, strict=True)]
+    )
 
 
 def _list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[str | None]) -> list[str]:
@@ -261,7 +263,7 @@ def _read_component_loads(
 ) -> pa.Table:
     """Rows of ROLLUP of these components, whole and by job, one a key, in a fixed order."""
     if not any(served.values()):
-        return build_empty(ROLLUP)
+        return build_empty_table(ROLLUP)
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in KINDS)
     words = {**{f"k_{kind}": kind for kind in KINDS}, **{f"{kind}_ids": list(served[kind]) for kind in KINDS}}
     return read_component_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
@@ -312,7 +314,7 @@ def _without(phases: pa.Table, own: pa.Table) -> pa.Table:
 
 def _summaries(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
     if not names:
-        return build_empty(JOB_SUMMARY)
+        return build_empty_table(JOB_SUMMARY)
     found = lake.query(
         "SELECT * EXCLUDE (day) FROM job_summary WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to"
         f" AND (end_ns IS NULL OR end_ns > $from) AND {build_day_condition(window.from_ns - 32 * DAY_NS, window.to_ns)}"
@@ -343,7 +345,7 @@ def _incidents(lake: Tables, window: Window, served: Mapping[str, Sequence[str]]
 
 
 def _as(found: pa.Table, spec: TableSpec) -> pa.Table:
-    return conform_table(found, spec, strict=True)
+    return conform_stored_table(found, spec, strict=True)
 
 
 def _plain(spec: TableSpec) -> pa.Schema:

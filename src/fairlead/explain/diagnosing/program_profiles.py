@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_empty
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_empty_table
 from fairlead.explain.analysis.history.profiles import (
     Key,
     Profile,
@@ -25,7 +25,7 @@ from fairlead.explain.analysis.history.profiles import (
 )
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.past_phases import LATEST
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 REACH_NS = 400 * DAY_NS
 """A category nothing ran of for so long begins anew."""
@@ -54,7 +54,7 @@ def update_program_profiles(
 def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
     """What the lake holds of these runs from when they were looked at after their end."""
     if not jobs:
-        return build_empty(JOB_SUMMARY), build_empty(PHASE)
+        return build_empty_table(JOB_SUMMARY), build_empty_table(PHASE)
     begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
     words = {"names": sorted({str(job["job_id"]) for job in jobs}), "starts": [int(job["start_ns"]) for job in jobs]}
     summaries = lake.query(
@@ -69,7 +69,7 @@ def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table,
         " ORDER BY cluster, job_id, job_start_ns, kind, number",
         words,
     )
-    return conform_table(summaries, JOB_SUMMARY, strict=True), conform_table(phases, PHASE, strict=True)
+    return conform_stored_table(summaries, JOB_SUMMARY, strict=True), conform_stored_table(phases, PHASE, strict=True)
 
 
 def _stored(lake: Tables, keys: Sequence[Key], now_ns: int) -> tuple[dict[Key, Profile], int]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.errors import FairleadError, LakeError
 from fairlead.core.model.tables import JOBS
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.explain.analysis.node_intervals import attribute_node_traffic, build_node_placements
 from fairlead.explain.diagnosing.served_by import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.core import clock
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks

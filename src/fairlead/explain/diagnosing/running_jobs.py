@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, build_running_job_summary
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.node_estimates import BY_JOB, estimate_jobs_by_node

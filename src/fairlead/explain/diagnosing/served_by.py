@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fairlead.core.model.tables import MAPPING
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.file_targets import list_path_suffixes, match_file_targets
 from fairlead.explain.analysis.node_intervals import build_node_intervals
 

@@ -17,10 +17,10 @@ def read_site_file_facts(file: str) -> SiteFacts | None:
     """Facts of the site file; None where none is set. Raises ConfigError, InputError."""
     if not file:
         return None
-    from fairlead.core.model.site_facts import find_facts
+    from fairlead.core.model.site_facts import find_site_facts
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
-    return find_facts(_site(file), expand_hostlist)
+    return find_site_facts(_site(file), expand_hostlist)
 
 
 def read_system_site_file(file: str) -> SystemSite:
@@ -33,11 +33,11 @@ def read_system_site_file(file: str) -> SystemSite:
 
 
 def _site(file: str) -> SiteFile:
-    from fairlead.core.model.site_file import parse_site
+    from fairlead.core.model.site_file import parse_site_file
 
     try:
         content = Path(file).read_bytes()
     except OSError as fault:
         what = (fault.strerror or str(fault)).lower()
         raise InputError(what, where=file, remedy="check --site, or server.site") from fault
-    return parse_site(content, file)
+    return parse_site_file(content, file)

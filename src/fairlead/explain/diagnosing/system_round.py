@@ -28,7 +28,7 @@ from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.questions.lake_queries import build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice_set
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 LATE_NS = 10 * MINUTE_NS
 """A window is looked at this long after its end: records come late."""
@@ -135,7 +135,7 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa
         if 0 < counted <= MOST_ROWS:
             order = ", ".join(f'"{column}"' for column in spec.sort_by)
             rows = query_lake(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
-            found[name] = conform_table(rows, spec, strict=True)
+            found[name] = conform_stored_table(rows, spec, strict=True)
         elif counted:
             unread.append(f"{name}: {counted:,} rows in this window are more than are read ({MOST_ROWS:,})")
     return found, unread

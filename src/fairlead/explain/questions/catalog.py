@@ -12,7 +12,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from fairlead.core.errors import FairleadError, PluginError, UsageError
-from fairlead.core.extensions import build_defect, guard_function, load_extensions, report_faults
+from fairlead.core.extensions import (
+    build_extension_defect,
+    guard_extension_function,
+    load_extensions,
+    report_extension_faults,
+)
 from fairlead.explain.questions import (
     answers,
     answers_behaviour,
@@ -385,18 +390,20 @@ def list_questions() -> dict[str, Question]:
             found[name] = _guard_question(name, question)
         except PluginError as fault:
             faults.append(fault)
-    report_faults(faults)
+    report_extension_faults(faults)
     return found
 
 
 def _guard_question(name: str, question: object) -> Question:
     def explain(fault: Exception, called_with: object) -> FairleadError:  # noqa: ARG001
-        return build_defect(GROUP, name, fault)
+        return build_extension_defect(GROUP, name, fault)
 
     if not isinstance(question, Question):
-        raise build_defect(GROUP, name, TypeError(f"{type(question).__name__} is not a fairlead.plugins.Question"))
+        raise build_extension_defect(
+            GROUP, name, TypeError(f"{type(question).__name__} is not a fairlead.plugins.Question")
+        )
     if not question.path.startswith("site/"):
-        raise build_defect(GROUP, name, ValueError(f"its path {question.path!r} does not begin with site/"))
+        raise build_extension_defect(GROUP, name, ValueError(f"its path {question.path!r} does not begin with site/"))
 
     def run(asking: Asking, subject: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
         answer = question.run(asking, subject, asked, sight, now_ns)
@@ -404,7 +411,7 @@ def _guard_question(name: str, question: object) -> Question:
             raise TypeError(f"it answered {type(answer).__name__}, not {question.answer.__name__}")
         return answer
 
-    return replace(question, run=guard_function(run, explain, passing=(UnknownNameError,)))
+    return replace(question, run=guard_extension_function(run, explain, passing=(UnknownNameError,)))
 
 
 def answer_question(

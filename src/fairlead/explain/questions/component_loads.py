@@ -16,7 +16,7 @@ from fairlead.explain.analysis.health.canaries import CANARY
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.visibility import narrow_visibility_to_span
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 KINDS = ("forwarder", "target", "mds", "port", "device", "job")
 FINE_ROWS = 4_000_000
@@ -68,7 +68,7 @@ def read_component_rollup(
         dict(words),
         within=Span(span.from_ns, span.to_ns),
     )
-    return conform_table(found, ROLLUP, strict=True)
+    return conform_stored_table(found, ROLLUP, strict=True)
 
 
 def read_component_loads(lake: Tables, span: Span) -> ComponentLoads:
@@ -100,7 +100,7 @@ def _events(lake: Tables, span: Span) -> pa.Table:
         f"SELECT * EXCLUDE (day) FROM events WHERE ts_ns < {span.to_ns} AND coalesce(end_ns, ts_ns) >= {span.from_ns}"
         f" AND {build_day_filter(Span(span.from_ns - 7 * DAY_NS, span.to_ns))} ORDER BY ts_ns, component, kind, text",
     )
-    return conform_table(found, EVENTS, strict=True)
+    return conform_stored_table(found, EVENTS, strict=True)
 
 
 def _servers(lake: Tables, span: Span) -> dict[str, str]:
@@ -154,5 +154,5 @@ def _canaries(lake: Tables, span: Span) -> dict[str, pa.Table]:
             within=wide,
         )
         if found.num_rows:
-            made[spec.name] = conform_table(found, spec, strict=True)
+            made[spec.name] = conform_stored_table(found, spec, strict=True)
     return made

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.core.model.units import format_bytes, format_duration
+from fairlead.core.model.unit_formats import format_bytes, format_duration
 from fairlead.explain.questions.answers import Gap
 from fairlead.explain.questions.answers_own_health import (
     AnalysisProgress,
@@ -37,10 +37,10 @@ from fairlead.explain.questions.lake_queries import (
     read_integers,
 )
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.store.folder import Place
-from fairlead.store.inventory import Holding, count_carried
+from fairlead.store.inventory import Holding, take_stored_inventory
+from fairlead.store.lake_folder import Place
 from fairlead.store.retention import Policy
-from fairlead.store.tables import TIERS
+from fairlead.store.stored_tables import TIERS
 
 HEARD_NS = 3 * DAY_NS
 """A source silent for longer is not shown as one any more."""
@@ -227,7 +227,7 @@ def _lake(lake: Tables, now_ns: int, kept: DistributionCache, keep: Policy | Non
 
 
 def _held(place: Place, now_ns: int, keep: Policy | None) -> LakeHeld:
-    holdings, log_bytes, per_day = count_carried(place, now_ns)
+    holdings, log_bytes, per_day = take_stored_inventory(place, now_ns)
     by_table: dict[str, list[Holding]] = {}
     for one in holdings:
         by_table.setdefault(one.table, []).append(one)

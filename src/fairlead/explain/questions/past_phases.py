@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.tables import PHASE, build_empty
+from fairlead.core.model.tables import PHASE, build_empty_table
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 MOST_RUNS = 200
 """So many earlier phases of one program, user and kind are compared with: the latest ones."""
@@ -34,7 +34,7 @@ def read_past_phases(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, r
     """Phases the lake holds of the programs and of the users of `phases`, that began before the last of these, without
     those of the same jobs (which are being made again). Schema PHASE, in a fixed order. Raises LakeError."""
     if not phases.num_rows:
-        return build_empty(PHASE)
+        return build_empty_table(PHASE)
     starts = pc.min_max(phases["start_ns"]).as_py()
     span = Span(int(starts["min"]) - reach_ns, int(starts["max"]) + 1)
     named = {name: pc.unique(phases[name].drop_null()).to_pylist() for name in ("program", "user")}
@@ -51,7 +51,7 @@ def read_past_phases(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, r
     )
     again = set(_iterate_runs(phases))
     others = pa.array([run not in again for run in _iterate_runs(found)], pa.bool_())
-    return conform_table(found.filter(others), PHASE, strict=True)
+    return conform_stored_table(found.filter(others), PHASE, strict=True)
 
 
 class History:
@@ -129,4 +129,4 @@ def read_job_phases(lake: Tables, cluster: str | None, job_id: str, start_ns: in
         began=span,
         numbers=[job_id],
     )
-    return conform_table(found, PHASE, strict=True)
+    return conform_stored_table(found, PHASE, strict=True)

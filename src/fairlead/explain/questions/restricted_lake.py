@@ -20,8 +20,8 @@ from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_fil
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.visibility import NarrowLake, Reach, build_visible_jobs_condition
 from fairlead.explain.questions.visibility_lookup import look_up_visibility
-from fairlead.store.query import find_mentioned
-from fairlead.store.tables import OPS_STORED
+from fairlead.store.query import find_query_tables
+from fairlead.store.stored_tables import OPS_STORED
 
 FRESH_NS = 20 * SECOND_NS
 """So long a reach is kept: a job that just began is seen on its nodes by then."""
@@ -79,7 +79,7 @@ class RestrictedLake(NarrowLake):
         if OPS_STORED in sql:
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
         shown = _VisibleRows(self, self._about or (None if between is None else Span(*between)), _steps_of(sql))
-        ahead = shown.tables(find_mentioned(sql))
+        ahead = shown.tables(find_query_tables(sql))
         if ahead:
             begun = sql.lstrip()
             with_own = begun[:5].upper() == "WITH "

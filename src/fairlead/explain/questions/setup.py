@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.core.model.units import NS_PER_S, format_bytes, format_duration, format_time
+from fairlead.core.model.unit_formats import NS_PER_S, format_bytes, format_duration, format_time
 from fairlead.explain.questions.answers_setup import Connected, Setup, SetupPart
 
 QUIET_NS = 900 * NS_PER_S

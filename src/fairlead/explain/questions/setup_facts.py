@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from fairlead.core.errors import FairleadError
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.questions.lake_queries import build_day_filter, query_lake
 from fairlead.explain.questions.setup import QUIET_NS, LakeSeen, TableActivity
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.store.inventory import count_carried
+from fairlead.store.inventory import take_stored_inventory
 from fairlead.store.lake import Lake
 
 REACH_NS = 3 * DAY_NS
@@ -45,7 +45,7 @@ def inspect_lake_setup(root: Path, now_ns: int, lake: Lake | None = None) -> Lak
 
 
 def _seen(lake: Lake, now_ns: int) -> LakeSeen:
-    holdings, log_bytes, _ = count_carried(lake.place, now_ns)
+    holdings, log_bytes, _ = take_stored_inventory(lake.place, now_ns)
     first = min((one.first_day for one in holdings if one.first_day), default=None)
     held = {one.table: one.last_day for one in holdings if one.rows}
     span = Span(now_ns - REACH_NS, now_ns + DAY_NS)

@@ -26,7 +26,7 @@ from fairlead.explain.questions.answers_diagnosis import AlikeRun, KindUsually, 
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.explain.questions.visibility import is_job_visible
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 REACH_NS = 120 * DAY_NS
 """Runs that began so long before or after a job are searched for those like it."""
@@ -99,7 +99,7 @@ def list_similar_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, mo
         {"job": account["job_id"]},
         began=span,
     )
-    rows = conform_table(found, JOB_SUMMARY, strict=True)
+    rows = conform_stored_table(found, JOB_SUMMARY, strict=True)
     place = _place(rows, account)
     return [] if place is None else [_alike(rows, one, sight) for one in find_similar_runs(rows, place, most)]
 

@@ -6,7 +6,7 @@ Not here: when that is (`web.api.answering`).
 from __future__ import annotations
 
 from fairlead.explain.questions.lake_queries import Tables, query_lake
-from fairlead.store.tables import OF_JOBS
+from fairlead.store.stored_tables import OF_JOBS
 
 FIRST_ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("now", "", {}),

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice
-from fairlead.core.model.units import format_duration
+from fairlead.core.model.unit_formats import format_duration
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers import JobSummary, Sums
 from fairlead.explain.questions.answers_diagnosis import Course, Hurt, LostTime, PhaseLine, Why

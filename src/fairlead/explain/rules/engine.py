@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.core.model.finding import SEVERITIES, Advice, Evidence, Finding, Severity, Subject
 from fairlead.explain.analysis import ANALYSIS_VERSION
 from fairlead.explain.analysis.costs import COSTS
@@ -25,18 +25,18 @@ NEGLIGIBLE_SHARE = 0.001
 
 def _percent(value: float) -> str:
     """A share that is not quite everything is not shown as everything."""
-    return "over 99 %" if 0.995 <= value < 1 else units.format_percent(value)
+    return "over 99 %" if 0.995 <= value < 1 else unit_formats.format_percent(value)
 
 
 _UNIT_FORMAT: dict[str, Callable[[float], str]] = {
-    "bytes": units.format_bytes,
-    "bytes/s": units.format_bandwidth,
-    "count": units.format_count,
+    "bytes": unit_formats.format_bytes,
+    "bytes/s": unit_formats.format_bandwidth,
+    "count": unit_formats.format_count,
     "share": _percent,
-    "s": units.format_duration,
+    "s": unit_formats.format_duration,
     "rank": lambda v: str(int(v)),
-    "1/s": lambda v: f"{units.format_count(v)}/s",
-    "ratio": units.format_ratio,
+    "1/s": lambda v: f"{unit_formats.format_count(v)}/s",
+    "ratio": unit_formats.format_ratio,
 }
 
 

@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fairlead.core.errors import ConfigError, FairleadError, PluginError
-from fairlead.core.extensions import build_defect, load_extensions, report_faults
+from fairlead.core.extensions import build_extension_defect, load_extensions, report_extension_faults
 from fairlead.explain.rules.rule import Rule, check_rule_examples, decode_rule, read_rule
 
 GROUP = "fairlead.rules"
@@ -21,7 +21,7 @@ def load_rule_set(site: Path | None = None) -> dict[str, Rule]:
     rules = _read(files("fairlead.explain.rules") / "builtin", {})
     added, faults = _load_plugin_rules(rules)
     rules |= added
-    report_faults(faults)
+    report_extension_faults(faults)
     if site is not None:
         rules |= _read(_folder(site), rules)
     for fault in _crossed(rules, site):
@@ -42,7 +42,7 @@ def _load_plugin_rules(built_in: Mapping[str, Rule]) -> tuple[dict[str, Rule], l
                 raise fault
             rules |= added
         except (FairleadError, TypeError, OSError) as fault:
-            faults.append(build_defect(GROUP, name, fault))
+            faults.append(build_extension_defect(GROUP, name, fault))
     return rules, faults
 
 

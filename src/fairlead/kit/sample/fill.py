@@ -176,10 +176,10 @@ def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
     """Profiles of all that was remembered, at once."""
     from fairlead.core.model.tables import JOB_SUMMARY, PHASE
     from fairlead.explain.diagnosing.program_profiles import update_program_profiles
-    from fairlead.store.tables import conform_table
+    from fairlead.store.stored_tables import conform_stored_table
 
     told = [
-        conform_table(lake.query(f"SELECT * EXCLUDE (day) FROM {spec.name} ORDER BY {order}"), spec, strict=True)  # noqa: S608
+        conform_stored_table(lake.query(f"SELECT * EXCLUDE (day) FROM {spec.name} ORDER BY {order}"), spec, strict=True)  # noqa: S608
         for spec, order in ((JOB_SUMMARY, "cluster, job_id, start_ns"), (PHASE, "cluster, job_id, kind, number"))
     ]
     batch = writer.batch(f"sample/profiled/{now_ns}", source="analysis")

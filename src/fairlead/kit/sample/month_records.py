@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import EVENTS, TABLES, USAGE, batch_of
+from fairlead.core.model.tables import EVENTS, TABLES, USAGE, build_table_batch
 from fairlead.kit.sample.month import Month
 from fairlead.kit.sample.people import PROJECTS, list_sample_people
 from fairlead.kit.sample.story import DAY_S
@@ -110,7 +110,7 @@ def _build_usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     course, origin = month.play.course, month.play.origin_ns
     times = np.arange(-(-from_s // OWNERS_S), -(-to_s // OWNERS_S)) * OWNERS_S
     if not len(times):
-        return batch_of(USAGE, {name: [] for name in _USAGE}, 0)
+        return build_table_batch(USAGE, {name: [] for name in _USAGE}, 0)
     who = list_sample_people()
     place = {user: k for k, (user, _) in enumerate(who)}
     ended = [job for job in course.jobs if job.end_s < to_s]
@@ -143,7 +143,7 @@ def _build_usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
                 strict=True,
             ):
                 columns[key].append(value)
-    return batch_of(USAGE, dict(columns), 0)
+    return build_table_batch(USAGE, dict(columns), 0)
 
 
 def _build_event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
@@ -161,7 +161,7 @@ def _build_event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
         (27.1 * DAY_S, None, machine.node_name(31), "reconnect", f"{machine.targets.names[1]}: connection restored"),
     ]
     rows = [row for row in told if from_s <= row[0] < to_s]
-    return batch_of(
+    return build_table_batch(
         EVENTS,
         {
             "ts_ns": [play.origin_ns + int(row[0] * NS) for row in rows],

@@ -22,7 +22,7 @@ from fairlead.kit.sample.live_tail import Tail
 from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, Month, build_sample_month, find_month_origin
 from fairlead.kit.sample.people import ACCOUNTS
 from fairlead.run.config import Config
-from fairlead.store.folder import find_default_lake
+from fairlead.store.lake_folder import find_default_lake_folder
 
 MARKER = "sample-site.json"
 """What tells a folder of the sample site from any other."""
@@ -47,7 +47,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_sample_site_folder() -> Path:
     """`sample-site` beside the default lake."""
-    return find_default_lake().absolute().parent / "sample-site"
+    return find_default_lake_folder().absolute().parent / "sample-site"
 
 
 def prepare_sample_site(

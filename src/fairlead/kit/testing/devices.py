@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.core.errors import ConfigError, ForwardingError
-from fairlead.core.model.units import format_bandwidth, format_duration
+from fairlead.core.model.unit_formats import format_bandwidth, format_duration
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.trees.base import FileTree, OpenFile

@@ -20,7 +20,7 @@ from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import TABLES
 from fairlead.see.sources.base import HEAD_BYTES, Item, JoinableSource, Source
-from fairlead.see.sources.inputs import read_head
+from fairlead.see.sources.inputs import read_input_head
 
 FOREIGN: dict[str, bytes] = {
     "nothing": b"",
@@ -119,8 +119,8 @@ class SourceContract:
         for number, sample in enumerate(samples):
             other_name = tmp_path / f"renamed_{number}.bin"
             other_name.write_bytes(sample.path.read_bytes())
-            assert source.accepts(read_head(sample.path), sample.path)
-            assert source.accepts(read_head(other_name), other_name)
+            assert source.accepts(read_input_head(sample.path), sample.path)
+            assert source.accepts(read_input_head(other_name), other_name)
 
     @pytest.mark.parametrize("what", FOREIGN)
     def test_foreign_content_is_not_accepted(self, source: Source, what: str) -> None:
@@ -128,7 +128,7 @@ class SourceContract:
 
     def test_any_part_of_a_head_is_judged_without_an_error(self, source: Source, samples: list[Sample]) -> None:
         for sample in samples:
-            head = read_head(sample.path)
+            head = read_input_head(sample.path)
             for size in {*range(64), *range(64, len(head), 97)}:
                 assert source.accepts(head[:size], sample.path) in (True, False)
 
@@ -195,7 +195,7 @@ class SourceContract:
         if not isinstance(source, JoinableSource):
             pytest.skip("its files stand alone")
         for sample in samples:
-            head = read_head(sample.path)
+            head = read_input_head(sample.path)
             origin = source.find_origin(sample.path, head)
             assert origin == source.find_origin(sample.path, head)
             assert origin.apart_ns >= 0

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-from fairlead.core.model.units import format_bytes
+from fairlead.core.model.unit_formats import format_bytes
 from fairlead.run.doctor.check import Check, build_check_pip_command
 from fairlead.run.doctor.machine import Machine, read_machine_file
 

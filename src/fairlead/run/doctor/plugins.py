@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairlead.core.errors import PluginError
-from fairlead.core.extensions import KINDS, OWN, describe_package, find_extensions, load_extension
+from fairlead.core.extensions import KINDS, OWN, describe_extension_package, find_extensions, load_extension
 from fairlead.run.doctor.check import Check
 from fairlead.run.doctor.machine import Machine
 
@@ -21,7 +21,7 @@ def check_plugins(machine: Machine) -> list[Check]:  # noqa: ARG001
 
 
 def _check(group: str, kind: str, name: str) -> Check:
-    package = describe_package(find_extensions(group)[name])
+    package = describe_extension_package(find_extensions(group)[name])
     enables = f"the {kind} {name} of this site"
     try:
         load_extension(group, name)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import FairleadError, UsageError
-from fairlead.core.safe_text import escape_undecodable_within
+from fairlead.core.safe_text import escape_undecodable_text
 from fairlead.explain.questions.answers_whatif_runs import (
     WhatIfAsked,
     WhatIfPolicies,
@@ -203,5 +203,5 @@ def _whose(person: Person) -> str | None:
 
 
 def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    body = msgspec.json.encode(escape_undecodable_within(document))
+    body = msgspec.json.encode(escape_undecodable_text(document))
     return Response(body, status, {**_HEADERS, **(headers or {})}, media_type="application/json")

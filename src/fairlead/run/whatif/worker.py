@@ -69,7 +69,7 @@ def run_whatif_worker() -> int:
 
 
 def _run(task: Task) -> None:
-    from fairlead.core.safe_text import escape_undecodable_within
+    from fairlead.core.safe_text import escape_undecodable_text
     from fairlead.decide.whatif.whatif_evaluation import Stage, evaluate_whatif
     from fairlead.decide.whatif.whatif_request import check_request
     from fairlead.explain.diagnosing.site_file import read_site_file_facts
@@ -107,7 +107,7 @@ def _run(task: Task) -> None:
         peaks=dict(facts.peaks) if facts is not None else {},
         following=follow,
     )
-    answer = escape_undecodable_within(answer)
+    answer = escape_undecodable_text(answer)
     draft = Path(f"{task.answer}.new")
     draft.write_bytes(msgspec.json.encode(answer))
     draft.replace(task.answer)

@@ -2,7 +2,7 @@
 
 import sys
 
-from fairlead.see.agent.run import main
+from fairlead.see.agent.run import run_agent
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_agent())

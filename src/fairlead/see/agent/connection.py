@@ -11,6 +11,10 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
+import fairlead
+from fairlead.core.batches.spool import read_spool_clock_ns
+from fairlead.see.agent.settings import Settings
+
 CONNECT_S = 10.0
 SILENCE_S = 20.0
 """How long one send or receive may take."""
@@ -250,3 +254,8 @@ def _retry_after(text: Optional[str]) -> Optional[float]:
     except ValueError:
         return None
     return seconds if 0 <= seconds < 1e9 else None
+
+
+def build_agent_connection(settings: Settings) -> Line:
+    """The connection to the server of the settings."""
+    return Line(settings.server, Token(settings.token), fairlead.__version__, ca=settings.ca, wall=read_spool_clock_ns)

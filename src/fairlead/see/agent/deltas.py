@@ -138,7 +138,7 @@ class Deltas:
         self._at_ns = at_ns
 
 
-def shape_of(reading: Reading) -> Shape:
+def describe_delta_shape(reading: Reading) -> Shape:
     """What two readings have in common when one continues the other."""
     return (reading.table, reading.keys, reading.counters, reading.gauges, reading.constant, reading.spread)
 

@@ -77,7 +77,7 @@ class Tally:
         return "; ".join(parts)
 
 
-def build_health_row(
+def build_agent_health_row(
     wall_ns: int,
     node: str,
     name: str,
@@ -109,7 +109,7 @@ def build_health_row(
     return words, figures
 
 
-def measure_own_cost() -> Cost:
+def measure_agent_health_cost() -> Cost:
     """Of this process, all its threads."""
     try:
         with open("/proc/self/statm", "rb") as stream:

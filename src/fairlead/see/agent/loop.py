@@ -8,12 +8,12 @@ from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from fairlead.core.batches.encoding import Header
 from fairlead.core.batches.spool import Spool
-from fairlead.see.agent.deltas import IDLE_NS, Deltas, Shape, shape_of
-from fairlead.see.agent.health import Cost, SenderHealth, Tally, build_health_row
-from fairlead.see.agent.probe_table import list_named
+from fairlead.see.agent.deltas import IDLE_NS, Deltas, Shape, describe_delta_shape
+from fairlead.see.agent.health import Cost, SenderHealth, Tally, build_agent_health_row
+from fairlead.see.agent.probe_names import list_named_probes
 from fairlead.see.agent.probe_thread import FAILING, MISSING, OK, Outcome, Runs
 from fairlead.see.agent.row_buffers import Sheets
-from fairlead.see.agent.schedule import SECOND_NS, Grid, Steps, align_to_period, find_phase
+from fairlead.see.agent.schedule import SECOND_NS, Grid, Steps, align_schedule, find_schedule_phase
 from fairlead.see.agent.settings import Settings
 from fairlead.see.probes.base import Event, Probe, Reading
 
@@ -76,7 +76,7 @@ class Watch:
         self._steps = Steps()
         self._steps.look(mono_ns, wall_ns)
         self.sheets = Sheets(self.node, self._header)
-        asked_for = list_named(settings.probes)
+        asked_for = list_named_probes(settings.probes)
         # The first look is a base, and taken at once.
         self.watched = [WatchedProbe(name, probe, mono_ns, name in asked_for) for name, probe in probes]
         self._quiet_ns = IDLE_NS if not settings.once else 0
@@ -84,7 +84,7 @@ class Watch:
         self._lively = True
         """Whether something other than idle rows waits."""
         self._ship_ns, self._idle_ns = int(settings.ship_s * 1e9), int(settings.idle_s * 1e9)
-        first = align_to_period(mono_ns, wall_ns, self._ship_ns, find_phase(self.node, self._ship_ns))
+        first = align_schedule(mono_ns, wall_ns, self._ship_ns, find_schedule_phase(self.node, self._ship_ns))
         self._ship = Grid(first, self._ship_ns)
         self._written_ns = mono_ns
         self._health_ns = int(settings.health_s * 1e9)
@@ -135,7 +135,7 @@ class Watch:
         """Grids follow the wall clock that was set."""
         for one in self.watched:
             if one.state != MISSING:
-                one.grid.next_ns = align_to_period(mono_ns, wall_ns, one.period_ns)
+                one.grid.next_ns = align_schedule(mono_ns, wall_ns, one.period_ns)
 
     def record_event(self, wall_ns: int, kind: str, text: str) -> None:
         """Something happened to the agent or its node."""
@@ -159,7 +159,7 @@ class Watch:
         one.seen = True
         if first:
             # From now on with the wall clock; half a period at least lies between the base and the first delta.
-            at = align_to_period(outcome.at_ns, outcome.wall_ns, one.period_ns)
+            at = align_schedule(outcome.at_ns, outcome.wall_ns, one.period_ns)
             one.grid.next_ns = at if at - outcome.at_ns >= one.period_ns // 2 else at + one.period_ns
         for reading in outcome.found.readings:
             one.tally.unknown_lines += reading.unknown
@@ -176,7 +176,7 @@ class Watch:
             self._lively = True
 
     def _advance(self, one: WatchedProbe, reading: Reading, outcome: Outcome) -> None:
-        shape = shape_of(reading)
+        shape = describe_delta_shape(reading)
         deltas = one.series.pop(shape, None) or Deltas(self._quiet_ns)
         one.series[shape] = deltas  # the last looked at is the last to go
         while len(one.series) > _MAX_SHAPES:
@@ -266,5 +266,5 @@ class Watch:
         tally: Tally,
         own: Optional[Tuple[int, Optional[int], Optional[int]]],
     ) -> None:
-        words, figures = build_health_row(wall_ns, self.node, name, state, interval_ns, tally, own)
+        words, figures = build_agent_health_row(wall_ns, self.node, name, state, interval_ns, tally, own)
         self.sheets.add("health", wall_ns, words, figures)

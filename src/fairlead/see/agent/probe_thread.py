@@ -45,7 +45,7 @@ class _Hand:
         self.given_up = False
 
 
-def run_probe(name: str, probe: Probe, mono: Callable[[], int], wall: Callable[[], int]) -> Outcome:
+def run_probe_in_thread(name: str, probe: Probe, mono: Callable[[], int], wall: Callable[[], int]) -> Outcome:
     """One run of a probe, in this thread."""
     began, now = mono(), wall()
     state, found, text = OK, None, ""
@@ -172,7 +172,7 @@ class Crew(Runs):
                     return
                 hand.since_ns = self._mono()
                 task = hand.task = self._tasks.popleft()
-            outcome = run_probe(task.name, task.probe, self._mono, self._wall)
+            outcome = run_probe_in_thread(task.name, task.probe, self._mono, self._wall)
             with self._lock:
                 hand.task = None
                 given_up = hand.given_up

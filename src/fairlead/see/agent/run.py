@@ -14,13 +14,13 @@ import time
 from typing import Any, List, Optional, Sequence
 
 import fairlead
-from fairlead.core.batches.spool import DRAFT, ENDING, Spool, count_batches, read_wall_ns
-from fairlead.see.agent import probe_table
-from fairlead.see.agent.connection import Line, Token
-from fairlead.see.agent.health import SenderHealth, measure_own_cost
+from fairlead.core.batches.spool import DRAFT, ENDING, Spool, count_spool_batches, read_spool_clock_ns
+from fairlead.see.agent import probe_names
+from fairlead.see.agent.connection import build_agent_connection
+from fairlead.see.agent.health import SenderHealth, measure_agent_health_cost
 from fairlead.see.agent.loop import Watch
 from fairlead.see.agent.probe_thread import Crew
-from fairlead.see.agent.settings import HELP, SettingError, Settings, parse_arguments
+from fairlead.see.agent.settings import HELP, SettingError, Settings, parse_agent_settings
 from fairlead.see.agent.spool_sender import Shipper
 
 LAST_S = 5.0
@@ -32,12 +32,12 @@ _NEWEST = 64
 _STALE_NS = 60 * 10**9
 
 
-def read_mono_ns() -> int:
+def _read_mono_ns() -> int:
     """Monotonic nanoseconds, for Python 3.6."""
     return int(time.monotonic() * 1e9)
 
 
-def print_error(text: str) -> None:
+def _print_error(text: str) -> None:
     """One line on stderr."""
     sys.stderr.write("fairlead agent: {}\n".format(text))
     sys.stderr.flush()
@@ -60,7 +60,7 @@ class Sending:
     def _work(self) -> None:
         while True:
             last = self._last
-            now = read_mono_ns()
+            now = _read_mono_ns()
             try:
                 again = self.shipper.step(now)
             except Exception as defect:  # noqa: BLE001  (a thread that ends would be silence for ever)
@@ -71,7 +71,7 @@ class Sending:
                 self.shipper.close()
                 return
             if not self._last:
-                self._wake.wait(min(max(again - read_mono_ns(), 0) / 1e9 + 0.001, 60.0))
+                self._wake.wait(min(max(again - _read_mono_ns(), 0) / 1e9 + 0.001, 60.0))
                 self._wake.clear()
 
     def end(self, within_s: float) -> bool:
@@ -89,7 +89,7 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         """Raises SettingError; OSError when the spool cannot be written."""
         self.settings = settings
-        probes = probe_table.make_probes(settings.probes, settings.root, settings.node, settings.probe)
+        probes = probe_names.make_named_probes(settings.probes, settings.root, settings.node, settings.probe)
         self.spool = Spool(
             settings.spool,
             node=settings.node,
@@ -98,25 +98,27 @@ class Agent:
             max_bytes=settings.spool_bytes,
             sync=settings.sync,
         )
-        broken = sweep_spool(settings.spool)
-        self.crew = Crew(read_mono_ns, read_wall_ns)
+        broken = _sweep_spool(settings.spool)
+        self.crew = Crew(_read_mono_ns, read_spool_clock_ns)
         self.sending: Optional[Sending] = None
         if settings.server:
-            self.sending = Sending(build_shipper(settings))
+            self.sending = Sending(_build_shipper(settings))
         self.watch = Watch(
             settings,
             probes,
             self.crew,
             self.spool,
-            mono_ns=read_mono_ns(),
-            wall_ns=read_wall_ns(),
+            mono_ns=_read_mono_ns(),
+            wall_ns=read_spool_clock_ns(),
             told=self._told,
-            cost=measure_own_cost,
+            cost=measure_agent_health_cost,
             wrote=self._wrote,
         )
         if broken:
             text = "{} files of the spool were cut off, as by a loss of power, and were removed: {}"
-            self.watch.record_event(read_wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))
+            self.watch.record_event(
+                read_spool_clock_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3]))
+            )
 
     def _told(self) -> SenderHealth:
         return self.sending.shipper.get_health() if self.sending is not None else SenderHealth()
@@ -127,10 +129,10 @@ class Agent:
 
     def until(self, end: "Ending") -> None:
         """Runs until it is told to end, or with `once` until everything was looked at twice."""
-        began = read_mono_ns()
+        began = _read_mono_ns()
         while not end.wanted:
-            now = read_mono_ns()
-            again = self.watch.step(now, read_wall_ns())
+            now = _read_mono_ns()
+            again = self.watch.step(now, read_spool_clock_ns())
             if self.sending is not None:
                 self.sending.shipper.cut_overdue(now)
             if self.settings.once and now - began >= _ONCE_NS:
@@ -141,14 +143,14 @@ class Agent:
 
     def _sleep(self, until_ns: int, end: "Ending") -> None:
         """Until then, or a signal, or a probe is done."""
-        wait = max(until_ns - read_mono_ns(), 0) / 1e9
+        wait = max(until_ns - _read_mono_ns(), 0) / 1e9
         ready, _, _ = select.select([self.crew.wake_fd, end.wake_fd], [], [], min(wait + 0.0005, 60.0))
         for descriptor in ready:
             os.read(descriptor, 512)
 
     def end(self, within_s: float) -> None:
         """Everything is in the spool, and one more attempt was made to send it, when it returns."""
-        self.watch.finish(read_mono_ns(), read_wall_ns())
+        self.watch.finish(_read_mono_ns(), read_spool_clock_ns())
         if self.sending is not None:
             self.sending.end(within_s)
         self.crew.end()
@@ -177,36 +179,31 @@ class Ending:
             self.wanted = self.again = True
 
 
-def build_shipper(settings: Settings) -> Shipper:
+def _build_shipper(settings: Settings) -> Shipper:
     """What sends to the server of the settings."""
-    line = build_line(settings)
+    line = build_agent_connection(settings)
     return Shipper(settings.spool, settings.spools, line, draw=random.SystemRandom().random, poll_s=settings.ship_s)
 
 
-def build_line(settings: Settings) -> Line:
-    """The way to the server of the settings."""
-    return Line(settings.server, Token(settings.token), fairlead.__version__, ca=settings.ca, wall=read_wall_ns)
-
-
-def sweep_spool(folder: str) -> List[str]:
+def _sweep_spool(folder: str) -> List[str]:
     """Removes drafts of agents that were killed, and files that are not whole: a loss of power may leave some of the
     newest cut off. Returns the names of those."""
     broken = []
     names = sorted(os.listdir(folder))
     for name in names:
         path = os.path.join(folder, name)
-        if name[0] == "." and name.endswith(DRAFT) and read_wall_ns() - os.stat(path).st_mtime_ns > _STALE_NS:
+        if name[0] == "." and name.endswith(DRAFT) and read_spool_clock_ns() - os.stat(path).st_mtime_ns > _STALE_NS:
             os.unlink(path)
     for name in [name for name in names if name.endswith(ENDING)][-_NEWEST:]:
         path = os.path.join(folder, name)
-        count, whole = count_batches(path)
+        count, whole = count_spool_batches(path)
         if not count or not whole:
             os.unlink(path)
             broken.append(name)
     return broken
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def run_agent(arguments: Optional[Sequence[str]] = None) -> int:
     """The program; its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "--help" in words or "-h" in words:
@@ -216,14 +213,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         sys.stdout.write("fairlead-agent {}\n".format(fairlead.__version__))
         return 0
     try:
-        settings = parse_arguments(words)
+        settings = parse_agent_settings(words)
     except SettingError as fault:
-        print_error(str(fault))
+        _print_error(str(fault))
         return USAGE
     if settings.check:
-        from fairlead.see.agent.self_check import check_node
+        from fairlead.see.agent.self_check import run_self_check
 
-        return check_node(settings, sys.stdout.write)
+        return run_self_check(settings, sys.stdout.write)
     return _serve(settings, words)
 
 
@@ -233,14 +230,14 @@ def _serve(settings: Settings, words: Sequence[str]) -> int:
         try:
             agent = Agent(settings)
         except SettingError as fault:
-            print_error(str(fault))
+            _print_error(str(fault))
             return CONFIG
         except OSError as fault:
-            print_error("{}: the spool cannot be written: {}".format(settings.spool, fault.strerror or fault))
+            _print_error("{}: the spool cannot be written: {}".format(settings.spool, fault.strerror or fault))
             return SPOOL
         if not settings.quiet:
             names = [one.name for one in agent.watch.watched]
-            print_error("{} probes on {}, to {}".format(len(names), settings.node, settings.server or settings.spool))
+            _print_error("{} probes on {}, to {}".format(len(names), settings.node, settings.server or settings.spool))
         gc.collect()
         if hasattr(gc, "freeze"):
             gc.freeze()
@@ -260,9 +257,9 @@ def _serve(settings: Settings, words: Sequence[str]) -> int:
 def _reloaded(settings: Settings, words: Sequence[str]) -> Settings:
     """The settings as the file says now; as they were when it cannot be used."""
     try:
-        found = parse_arguments(words)
-        probe_table.make_probes(found.probes, found.root, found.node, found.probe)
+        found = parse_agent_settings(words)
+        probe_names.make_named_probes(found.probes, found.root, found.node, found.probe)
     except SettingError as fault:
-        print_error("{}; going on as before".format(fault))
+        _print_error("{}; going on as before".format(fault))
         return settings
     return found

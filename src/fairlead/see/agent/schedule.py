@@ -32,7 +32,7 @@ class Grid:
         self.next_ns += -(-ahead // self._period_ns) * self._period_ns
 
 
-def align_to_period(mono_ns: int, wall_ns: int, period_ns: int, phase_ns: int = 0) -> int:
+def align_schedule(mono_ns: int, wall_ns: int, period_ns: int, phase_ns: int = 0) -> int:
     """The next monotonic time at which the wall clock is a multiple of the period, plus a phase.
 
     Nodes whose clocks agree look at their counters at the same moment: what is one job's on many nodes is seen side by
@@ -41,7 +41,7 @@ def align_to_period(mono_ns: int, wall_ns: int, period_ns: int, phase_ns: int = 
     return mono_ns + (phase_ns - wall_ns) % period_ns
 
 
-def find_phase(node: str, period_ns: int) -> int:
+def find_schedule_phase(node: str, period_ns: int) -> int:
     """Where in a period a node sends: spread evenly over nodes, the same at every start."""
     return crc32(node.encode("utf-8", "surrogateescape")) * period_ns >> 32
 

@@ -3,8 +3,8 @@
 import os
 from typing import Callable, Dict, List, Tuple
 
-from fairlead.core.batches.spool import Spool, read_wall_ns
-from fairlead.see.agent import probe_table
+from fairlead.core.batches.spool import Spool, read_spool_clock_ns
+from fairlead.see.agent import probe_names
 from fairlead.see.agent.connection import SendError
 from fairlead.see.agent.probe_thread import MISSING, OK, Crew, Outcome
 from fairlead.see.agent.settings import SettingError, Settings
@@ -15,15 +15,15 @@ PARTIAL, CONFIG = 4, 5
 _LONGEST_S = 30.0
 
 
-def check_node(settings: Settings, say: Callable[[str], object]) -> int:
+def run_self_check(settings: Settings, say: Callable[[str], object]) -> int:
     """Says it, a line each; returns the exit code."""
     try:
-        probes = probe_table.make_probes(settings.probes, settings.root, settings.node, settings.probe)
+        probes = probe_names.make_named_probes(settings.probes, settings.root, settings.node, settings.probe)
     except SettingError as fault:
         say("settings           {}\n".format(fault))
         return CONFIG
     say("node               {}\n".format(settings.node))
-    good, wanted = True, probe_table.list_named(settings.probes)
+    good, wanted = True, probe_names.list_named_probes(settings.probes)
     for outcome in _looked(probes):
         asked_for = outcome.name in wanted
         good = good and (outcome.state == OK or (outcome.state == MISSING and not asked_for))
@@ -41,7 +41,7 @@ def _looked(probes: "List[Tuple[str, Probe]]") -> List[Outcome]:
     def mono() -> int:
         return int(time.monotonic() * 1e9)
 
-    crew = Crew(mono, read_wall_ns)
+    crew = Crew(mono, read_spool_clock_ns)
     for name, probe in probes:
         crew.start(name, probe)
     found: Dict[str, Outcome] = {}
@@ -88,9 +88,9 @@ def _server(settings: Settings, say: Callable[[str], object]) -> bool:
     if not settings.server:
         say("server             none     records stay in the spool: give --server and --token\n")
         return True
-    from fairlead.see.agent.run import build_line
+    from fairlead.see.agent.connection import build_agent_connection
 
-    line = build_line(settings)
+    line = build_agent_connection(settings)
     state, text = OK, settings.server
     if settings.server.startswith("http://") and not settings.server[7:].startswith(("localhost", "127.", "[::1]")):
         say("server             note     the token travels in the clear: use https\n")

@@ -134,7 +134,7 @@ HELP = """usage: fairlead agent run [OPTIONS]
 """
 
 
-def parse_arguments(arguments: Sequence[str], default_file: str = DEFAULT_FILE) -> Settings:
+def parse_agent_settings(arguments: Sequence[str], default_file: str = DEFAULT_FILE) -> Settings:
     """The settings of a command line and of the file it names. Raises SettingError."""
     given = _options(arguments)
     path = given.pop("config", "") or (default_file if os.path.exists(default_file) else "")

@@ -38,11 +38,11 @@ class SiteProbe(Probe):
         if not isinstance(found, ProbeResult):
             raise TypeError("read() returned {}, not ProbeResult ({})".format(type(found).__name__, self.where))
         for reading in found.readings:
-            check_reading(reading)
+            _check_reading(reading)
         return found
 
 
-def check_reading(reading: Reading) -> None:
+def _check_reading(reading: Reading) -> None:
     """Raises TypeError when the agent could not turn a reading into rows."""
     if not isinstance(reading, Reading):
         raise TypeError("{} is not a Reading".format(type(reading).__name__))
@@ -60,16 +60,16 @@ def make_site_probe(name: str, root: str, node: str, options: Dict[str, Any]) ->
     wanted = dict(options)
     path = wanted.pop(FILE, None)
     if path is not None:
-        check_file(name, path)
+        _check_file(name, path)
     where = path or "entry point {} of {}".format(name, GROUP)
     try:
-        kind = load_file(path) if path is not None else find_entry_point(name).load()
+        kind = _load_file(path) if path is not None else find_site_probe(name).load()
         return SiteProbe(name, where, kind(root, node, **wanted))
     except Exception as defect:  # noqa: BLE001  (a site's file may raise anything; the other probes go on)
         return SiteProbe(name, where, None, "{}: {}".format(type(defect).__name__, defect))
 
 
-def check_file(name: str, path: str) -> None:
+def _check_file(name: str, path: str) -> None:
     """Raises SettingError unless `path` is absolute, and only root or the agent's user can change the file and its
     folder."""
     section = "[probe {}] (file): {}".format(name, path)
@@ -86,7 +86,7 @@ def check_file(name: str, path: str) -> None:
             raise SettingError("{}: others can change it or its folder; chown root and chmod go-w".format(section))
 
 
-def load_file(path: str) -> Type[Probe]:
+def _load_file(path: str) -> Type[Probe]:
     """The one subclass of Probe that a Python file defines. Raises whatever the file raises; TypeError."""
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -105,7 +105,7 @@ def load_file(path: str) -> Type[Probe]:
     return kinds[0]
 
 
-def find_entry_point(name: str) -> Any:
+def find_site_probe(name: str) -> Any:
     """The entry point of an installed package; None when there is none, or this Python is older than 3.8."""
     try:
         points: Any = import_module("importlib.metadata").entry_points()

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from heapq import nsmallest
 from typing import BinaryIO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from fairlead.core.batches.spool import ENDING, count_batches
+from fairlead.core.batches.spool import ENDING, count_spool_batches
 from fairlead.see.agent.connection import Answer, Line, SendError
 from fairlead.see.agent.health import SenderHealth
 
@@ -252,7 +252,7 @@ class Shipper:
         text = "{} refused a file: {} {}".format(self._line.server, answer.status, answer.said)
         waiting = sent[0]
         with suppress(OSError):
-            count = max(count_batches(waiting.path)[0], 1)
+            count = max(count_spool_batches(waiting.path)[0], 1)
             self._told = self._told._replace(refused=self._told.refused + count, text=text)
         self._put_aside(waiting)
         self._settled(1)

@@ -30,7 +30,7 @@ from fairlead.see.collector.group_commit import Arrival, Gathering
 from fairlead.see.collector.health import ALL, WHICH, Health
 from fairlead.see.collector.intake import IntakeAnswer
 from fairlead.see.collector.metrics import Metrics
-from fairlead.see.collector.refusal import Refusal, refuse_error, refuse_for_lake
+from fairlead.see.collector.refusal import Refusal, build_lake_refusal, build_refusal
 from fairlead.see.collector.settings import Limits
 
 BATCHES = "/v1/batches"
@@ -168,9 +168,9 @@ class Door:
             try:
                 return receiver.receive(body, headers, sink)
             except InputError as error:
-                raise refuse_error(error, 400) from error
+                raise build_refusal(error, 400) from error
             except LakeError as error:
-                raise refuse_for_lake(error) from error
+                raise build_lake_refusal(error) from error
 
         async def ask(request: _Request) -> Answer:
             self.claims(request, SENDERS)

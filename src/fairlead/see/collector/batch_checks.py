@@ -12,16 +12,11 @@ from functools import lru_cache
 import pyarrow as pa
 
 from fairlead.core.batches.encoding import Header
-from fairlead.core.batches.rows import DecodedBatch, decode_body
+from fairlead.core.batches.rows import DecodedBatch, decode_batch_rows
 from fairlead.core.errors import (
-    FairleadError,
     InputError,
-    OversizeError,
-    TooOldError,
-    UnfitError,
-    UnsupportedVersionError,
 )
-from fairlead.see.collector.refusal import Refusal, refuse_error
+from fairlead.see.collector.refusal import Refusal, build_refusal, find_refusal_status
 
 MAX_BATCHES = 20_000
 MADE_HERE = frozenset({"rollup", "job_summary", "op_groups"})
@@ -36,9 +31,9 @@ def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[DecodedBatc
     """The batches of a body, at least one. `node`: the only one its sender may speak for; empty: any. They unpack to
     `raw_bytes` at most. Raises Refusal 400, 403, 413, 422, 426."""
     try:
-        found = decode_body(body, limit=raw_bytes)
+        found = decode_batch_rows(body, limit=raw_bytes)
     except InputError as error:
-        raise refuse_error(error, find_status(error)) from error
+        raise build_refusal(error, find_refusal_status(error)) from error
     except (pa.ArrowException, KeyError, ValueError, OverflowError) as error:
         raise Refusal(422, f"a batch does not fit its table: {str(error).splitlines()[0]}") from error
     if not found:
@@ -58,24 +53,13 @@ def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[DecodedBatc
     return found
 
 
-def may_send(header: Header, node: str) -> bool:
+def check_batch_sender(header: Header, node: str) -> bool:
     """Whether the names of a batch are names, and of `node` (empty: any), and its table is one that is sent."""
     named = (not node or header.node == node) and _is_name(header.node) and _is_name(header.boot_id)
     return named and header.table not in MADE_HERE and not (node and header.table in NOT_OF_A_NODE)
 
 
-def find_status(error: FairleadError) -> int:
-    """The status that says why batches can never be taken."""
-    if isinstance(error, UnsupportedVersionError):
-        return 426
-    if isinstance(error, OversizeError):
-        return 413
-    if isinstance(error, TooOldError):
-        return 410
-    return 422 if isinstance(error, UnfitError) else 400
-
-
-def separate_unknown(
+def split_checked_batches(
     body: bytes, found: Sequence[DecodedBatch]
 ) -> tuple[memoryview, list[DecodedBatch], list[DecodedBatch]]:
     """Batches of known tables, told apart from those of unknown ones, and a body of the known ones alone."""

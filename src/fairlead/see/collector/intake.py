@@ -15,17 +15,28 @@ from pathlib import Path
 import msgspec
 
 from fairlead.core import clock
-from fairlead.core.batches.bulk import Small, parse_small
+from fairlead.core.batches.bulk import Small, parse_bulk_batches
 from fairlead.core.batches.encoding import Header
 from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import InputError, LakeError, TooOldError
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import HEALTH
 from fairlead.core.safe_text import escape_text
-from fairlead.see.collector.batch_checks import check_batches, find_status, may_send, separate_unknown
+from fairlead.see.collector.batch_checks import (
+    check_batch_sender,
+    check_batches,
+    split_checked_batches,
+)
 from fairlead.see.collector.group_commit import Arrival
 from fairlead.see.collector.metrics import Metrics
-from fairlead.see.collector.refusal import NO_ROOM, Refusal, refuse_error, refuse_for_lake, refuse_no_room
+from fairlead.see.collector.refusal import (
+    NO_ROOM,
+    Refusal,
+    build_full_disk_refusal,
+    build_lake_refusal,
+    build_refusal,
+    find_refusal_status,
+)
 from fairlead.see.collector.settings import Limits
 from fairlead.see.collector.source_activity import Sight, Sources
 from fairlead.see.collector.unknown_tables import Aside
@@ -72,7 +83,7 @@ class Intake:
     def must_have_room(self, size: int) -> None:
         """Raises Refusal 507 when the disk is nearly full, 429 when too much waits to be carried to the tables."""
         if self.free_bytes() < self._limits.free_bytes + size:
-            raise refuse_no_room()
+            raise build_full_disk_refusal()
         if self._writer.backlog_bytes > self._limits.backlog_bytes:
             raise Refusal(429, "the tables are behind the log", remedy="keep the batches and try again", retry_s=2)
 
@@ -81,7 +92,7 @@ class Intake:
         now_s = clock.monotonic_s()
         with self._turn:
             if now_s - self._free[0] > _LOOK_EVERY_S:
-                self._free = (now_s, free_bytes(self._writer.place.root))
+                self._free = (now_s, measure_intake_room(self._writer.place.root))
             return self._free[1]
 
     def take(self, body: bytes, *, node: str, agent: str) -> IntakeAnswer:
@@ -132,8 +143,8 @@ class Intake:
         numbers: list[int] = []
         bodies: list[tuple[bytes, list[Small]]] = []
         for number, arrival in enumerate(arrivals):
-            batches = parse_small(arrival.body) if len(arrival.body) <= _SMALL_BODY else None
-            if batches and all(may_send(one.header, arrival.node) for one in batches):
+            batches = parse_bulk_batches(arrival.body) if len(arrival.body) <= _SMALL_BODY else None
+            if batches and all(check_batch_sender(one.header, arrival.node) for one in batches):
                 numbers.append(number)
                 bodies.append((arrival.body, batches))
         if not bodies:
@@ -197,12 +208,12 @@ class Intake:
 
     def _keep(self, body: bytes, found: Sequence[DecodedBatch]) -> tuple[int, int, Ticket | None]:
         """(taken, known before, what is to be settled before that is told)."""
-        data, usual, strange = separate_unknown(body, found)
+        data, usual, strange = split_checked_batches(body, found)
         try:
             kept = sum([self._aside.keep(one, body[one.begin : one.end]) for one in strange])
             taken, known, ticket = self._writer.append_batches(data, usual) if usual else (0, 0, None)
         except (InputError, TooOldError) as error:
-            raise refuse_error(error, find_status(error)) from error
+            raise build_refusal(error, find_refusal_status(error)) from error
         except LakeError as error:
             raise self._lake_refusal(error) from error
         return taken + kept, known + len(strange) - kept, ticket
@@ -211,7 +222,7 @@ class Intake:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM:
             with self._turn:
                 self._free = (clock.monotonic_s(), 0)
-        return refuse_for_lake(error)
+        return build_lake_refusal(error)
 
     def _count(self, size: int, found: Sequence[DecodedBatch], taken: int, known: int) -> None:
         self._metrics.bytes.add(size)
@@ -248,7 +259,7 @@ def _sights(headers: Sequence[Header], agent: str, *, fresh: bool) -> list[Sight
     return sights
 
 
-def free_bytes(folder: Path) -> int:
+def measure_intake_room(folder: Path) -> int:
     """Bytes that can still be written to the file system of `folder` by a user."""
     try:
         found = os.statvfs(folder)

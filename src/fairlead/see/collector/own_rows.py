@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import EVENTS, HEALTH, batch_of
+from fairlead.core.model.tables import EVENTS, HEALTH, build_table_batch
 from fairlead.see.probes.base import Event
 from fairlead.store.writer import Writer
 
@@ -34,7 +34,7 @@ class OwnRecords:
         """Writes them, durably. Raises LakeError, InputError."""
         if events:
             columns: dict[str, object] = {name: [getattr(event, name) for event in events] for name in Event._fields}
-            self._write("events", batch_of(EVENTS, columns))
+            self._write("events", build_table_batch(EVENTS, columns))
 
     def health(self, rows: Sequence[dict[str, object]]) -> None:
         """Writes rows of `health` about this collector (columns that lack are null; `ts_ns` and `node` are added)."""
@@ -46,7 +46,7 @@ class OwnRecords:
                 if any(name in row for row in rows)
             }
             columns |= {"ts_ns": [now_ns] * len(rows), "node": [self.node] * len(rows)}
-            self._write("health", batch_of(HEALTH, columns))
+            self._write("health", build_table_batch(HEALTH, columns))
 
     def _write(self, table: str, rows: pa.RecordBatch) -> None:
         with self._turn:

@@ -9,7 +9,7 @@ import errno
 
 import msgspec
 
-from fairlead.core.errors import FairleadError
+from fairlead.core.errors import FairleadError, OversizeError, TooOldError, UnfitError, UnsupportedVersionError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -40,19 +40,30 @@ class Refusal(Exception):  # noqa: N818  (an answer, not a fault of ours)
         return [*found, (b"www-authenticate", b"Bearer")] if self.status == 401 else found
 
 
-def refuse_error(error: FairleadError, status: int) -> Refusal:
+def build_refusal(error: FairleadError, status: int) -> Refusal:
     """`error` as the answer `status`."""
     return Refusal(status, error.what, where=error.where or "", remedy=error.remedy or "")
 
 
-def refuse_for_lake(error: FairleadError) -> Refusal:
+def build_lake_refusal(error: FairleadError) -> Refusal:
     """What a lake that cannot be written means to a client: no room (507), or not now (503). It keeps its batches."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in NO_ROOM:
-        return refuse_no_room()
+        return build_full_disk_refusal()
     return Refusal(503, "the lake cannot be written", remedy="keep the batches and try again later", retry_s=30)
 
 
-def refuse_no_room() -> Refusal:
+def build_full_disk_refusal() -> Refusal:
     """The disk is full."""
     return Refusal(507, "the server's disk is full", remedy="keep the batches and try again later", retry_s=60)
+
+
+def find_refusal_status(error: FairleadError) -> int:
+    """The status that says why batches can never be taken."""
+    if isinstance(error, UnsupportedVersionError):
+        return 426
+    if isinstance(error, OversizeError):
+        return 413
+    if isinstance(error, TooOldError):
+        return 410
+    return 422 if isinstance(error, UnfitError) else 400

@@ -15,11 +15,11 @@ from typing import Any
 
 import fairlead
 from fairlead.core import clock
-from fairlead.core.access.tokens import read_key
+from fairlead.core.access.tokens import read_token_key
 from fairlead.core.errors import FairleadError
 from fairlead.see.collector.admission import Admission, Complaints
 from fairlead.see.collector.app import Door
-from fairlead.see.collector.connections import Crowd, build_connection_class
+from fairlead.see.collector.client_connections import Crowd, build_client_connection
 from fairlead.see.collector.feed import Feed, Receiver
 from fairlead.see.collector.feed_threads import Keeper
 from fairlead.see.collector.health import ALL, TROUBLED, CollectorHealth, Health
@@ -27,15 +27,15 @@ from fairlead.see.collector.intake import Intake
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.own_rows import OwnRecords
 from fairlead.see.collector.server import Server
-from fairlead.see.collector.serving import Bound, build_listeners, renew_certificates
+from fairlead.see.collector.serving import Bound, build_server_listeners, renew_server_certificates
 from fairlead.see.collector.settings import Carry, Collector
-from fairlead.see.collector.source_activity import Sources, needs_attention
-from fairlead.see.collector.source_recovery import recall_sources
+from fairlead.see.collector.source_activity import Sources
+from fairlead.see.collector.source_recovery import recover_sources
 from fairlead.see.collector.unknown_tables import FOLDER, Aside
-from fairlead.see.collector.upkeep import Upkeep, measure_memory
+from fairlead.see.collector.upkeep import Upkeep, measure_upkeep_memory
 from fairlead.store.lake import Lake
 from fairlead.store.retention import Policy
-from fairlead.store.tables import DAY_NS
+from fairlead.store.stored_tables import DAY_NS
 from fairlead.store.writer import Writer
 
 STOP_S = 2.0
@@ -81,13 +81,13 @@ class Running:
         self.own = OwnRecords(writer, clock.now_ns)
         self.keeper = Keeper(writer, self.own, order.feeds())
         self.upkeep = Upkeep(lake, writer, self.sources, self.keeper, self.own, self.metrics, order.carry, order.keep)
-        self.admission = Admission(read_key(order.token_key), clock.now_ns)
+        self.admission = Admission(read_token_key(order.token_key), clock.now_ns)
         self.complaints = Complaints(clock.now_ns)
         self.crowd = Crowd(settings.limits, self.metrics, self.complaints)
         self.door = Door(self.intake, self.admission, self.metrics, self.complaints, settings.limits, self.health)
         self._tell_gauges()
         try:
-            known = recall_sources(lake, self.sources, self.started_ns)
+            known = recover_sources(lake, self.sources, self.started_ns)
             again = self.intake.retry_unknown()
             log.info("shard %s: %d sources known, %d batches kept aside taken in", settings.shard, known, again)
         except FairleadError as error:  # no reason to refuse what arrives
@@ -111,7 +111,7 @@ class Running:
             in_flight_bytes=self.door.room.held,
             connections=self.crowd.count,
             free_bytes=self.intake.free_bytes(),
-            memory_bytes=measure_memory(),
+            memory_bytes=measure_upkeep_memory(),
             carried_ns=self.upkeep.carried.at_ns,
             carry_s=self.upkeep.carried.took_s,
             aside_batches={name: count for name, count in sorted(self.aside.tables.items()) if count},
@@ -127,13 +127,13 @@ class Running:
             feeds=feeds,
             states=states,
             agents=agents,
-            sources=[one for one in sources if which == ALL or (which == TROUBLED and needs_attention(one))],
+            sources=[one for one in sources if which == ALL or (which == TROUBLED and one.needs_attention)],
         )
 
     def renew(self) -> str:
         """Reads the token key again; returns why it could not be, empty when it could."""
         try:
-            self.admission.renew(read_key(self.order.token_key))
+            self.admission.renew(read_token_key(self.order.token_key))
         except FairleadError as error:
             return str(error)
         return ""
@@ -167,7 +167,7 @@ class Running:
         gauge("in_flight_bytes", "Bodies being received or checked.", lambda: float(self.door.room.held))
         gauge("connections", "Connections.", lambda: float(self.crowd.count))
         gauge("free_bytes", "Room on the lake's file system.", lambda: float(self.intake.free_bytes()))
-        gauge("memory_bytes", "Resident memory of the collector.", lambda: float(measure_memory()))
+        gauge("memory_bytes", "Resident memory of the collector.", lambda: float(measure_upkeep_memory()))
         gauge("aside_bytes", "Batches of tables not known yet.", lambda: float(self.aside.held_bytes))
         gauge("start_time_seconds", "When the collector began.", lambda: self.started_ns / 1e9)
         gauge("wal_segment", "Number of the growing segment of the log.", lambda: float(self._segment()))
@@ -183,13 +183,13 @@ class Running:
         )
 
     def _segment(self) -> int:
-        from fairlead.store.wal import list_segments
+        from fairlead.store.wal import list_wal_segments
 
-        found = list_segments(self.writer.place.wal(self.writer.shard))
+        found = list_wal_segments(self.writer.place.wal(self.writer.shard))
         return found[-1][0] if found else 0
 
 
-def run(
+def run_collector(
     order: Order,
     sockets: Sequence[Bound],
     *,
@@ -201,7 +201,7 @@ def run(
     _many_files()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
     settings = order.collector
-    listeners = build_listeners(settings, sockets)
+    listeners = build_server_listeners(settings, sockets)
     lake = Lake.open(order.lake, create=True, memory=order.memory)
     remember_ns = int(settings.limits.remembered_days * DAY_NS)
     writer = lake.writer(settings.shard, wait_s=LOCK_WAIT_S, remember_ns=remember_ns, **_derived(order.carry))
@@ -210,7 +210,7 @@ def run(
         running = Running(order, lake, writer)
 
         def renew() -> None:
-            failed = [text for text in (running.renew(), renew_certificates(settings, listeners)) if text]
+            failed = [text for text in (running.renew(), renew_server_certificates(settings, listeners)) if text]
             log.info("read tokens and certificates again%s", f": {'; '.join(failed)}" if failed else "")
 
         def stop() -> None:
@@ -219,7 +219,7 @@ def run(
         receivers: list[Receiver] = [feed for feed in running.keeper.feeds if hasattr(feed, "receive")]  # type: ignore[misc]
         server = Server(
             running.door.application(receivers, running.keeper),
-            build_connection_class(running.crowd),
+            build_client_connection(running.crowd),
             listeners,
             settings.limits,
             on_ready=on_ready,
@@ -244,10 +244,10 @@ def run(
 
 def _derived(carry: Carry) -> dict[str, Any]:
     """What else is made of rows when they are carried over."""
-    from fairlead.core.compression.nodes import merge_nodes
+    from fairlead.core.compression.node_groups import merge_node_groups
     from fairlead.store.rollups import derive_rollups
 
-    return {"derive": derive_rollups, "regroup": merge_nodes if carry.merge_nodes else None}
+    return {"derive": derive_rollups, "regroup": merge_node_groups if carry.merge_nodes else None}
 
 
 def _many_files() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from fairlead.see.collector.connections import Connection
+from fairlead.see.collector.client_connections import Connection
 from fairlead.see.collector.settings import Limits
 
 Listener = tuple[socket.socket, ssl.SSLContext | None]

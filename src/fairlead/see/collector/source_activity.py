@@ -78,6 +78,11 @@ class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
     gaps: int
     probes: list[ProbeHealth]
 
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a person should look at it: silent, a probe fails, or lines were not understood."""
+        return self.state in ("silent", "failing") or any(probe.unknown_lines for probe in self.probes)
+
 
 @dataclass(slots=True)
 class _Source:
@@ -94,11 +99,6 @@ class _Source:
     gap_since_ns: int | None = None
     gaps: int = 0
     probes: dict[str, ProbeHealth] = field(default_factory=dict)
-
-
-def needs_attention(one: SourceHealth) -> bool:
-    """Whether a person should look at it: silent, a probe fails, or lines were not understood."""
-    return one.state in ("silent", "failing") or any(probe.unknown_lines for probe in one.probes)
 
 
 class Sources:

@@ -5,10 +5,10 @@ Not here: sources that come now (`sources`).
 
 from __future__ import annotations
 
-from fairlead.core.model.tables import HEALTH, batch_of
+from fairlead.core.model.tables import HEALTH, build_table_batch
 from fairlead.see.collector.source_activity import GAP, Sources
 from fairlead.store.lake import Lake
-from fairlead.store.tables import DAY_NS, WIRE, format_day
+from fairlead.store.stored_tables import DAY_NS, WIRE, format_day
 
 DAYS = 3
 """A source silent for longer is not shown as one any more; its gap stays in `events`."""
@@ -25,7 +25,7 @@ SELECT component, ts_ns FROM events WHERE kind = '{GAP}' AND day >= CAST($day AS
 GROUP BY component, ts_ns HAVING max(end_ns) IS NULL"""  # noqa: S608 (our own words)
 
 
-def recall_sources(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
+def recover_sources(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
     """Tells `sources` who sent within the last days; returns how many there are. Raises LakeError."""
     day = format_day(shard_now_ns // DAY_NS - DAYS)
     found = lake.query(_BATCHES, {"day": day}).to_pylist()
@@ -44,5 +44,5 @@ def recall_sources(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
         columns: dict[str, object] = {
             name: health.column(name) for name in HEALTH.schema.names if name not in ("unknown_lines", "lost_batches")
         }
-        sources.heard(batch_of(HEALTH, columns, health.num_rows))
+        sources.heard(build_table_batch(HEALTH, columns, health.num_rows))
     return len(found)

@@ -16,7 +16,7 @@ from pathlib import Path
 from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import LakeError
 from fairlead.see.collector.refusal import Refusal
-from fairlead.store.folder import sync_folder
+from fairlead.store.lake_folder import sync_lake_folder
 
 FOLDER = "aside"
 _ENDING = ".batch"
@@ -83,7 +83,7 @@ class Aside:
         finally:
             os.close(descriptor)
         draft.replace(self._folder / name)
-        sync_folder(self._folder)
+        sync_lake_folder(self._folder)
 
     def files(self) -> Iterator[tuple[Path, bytes]]:
         """What is kept."""

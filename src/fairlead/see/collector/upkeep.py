@@ -22,7 +22,7 @@ from fairlead.see.collector.own_rows import OwnRecords
 from fairlead.see.collector.settings import Carry
 from fairlead.see.collector.source_activity import Sources
 from fairlead.store.lake import Lake
-from fairlead.store.maintenance import maintain_lake
+from fairlead.store.maintenance import run_lake_maintenance
 from fairlead.store.retention import Policy
 from fairlead.store.writer import Writer
 
@@ -105,7 +105,7 @@ class Upkeep:
                     "state": "failing" if failure else "ok",
                     "text": failure or None,
                     "interval_ns": int(HEALTH_S * 1e9),
-                    "memory_bytes": measure_memory(),
+                    "memory_bytes": measure_upkeep_memory(),
                 }
             )
         self._own.health(rows)
@@ -157,12 +157,12 @@ class Upkeep:
         self.carried.at_ns, self.carried.took_s = self._now_ns(), took_s
 
     def _maintain(self) -> None:
-        done = maintain_lake(self._lake, self._writer, self._keep)
+        done = run_lake_maintenance(self._lake, self._writer, self._keep)
         for one in done.expired:
             log.info("%s: %d days expired, %d rows", f"{one.table} {one.tier}".rstrip(), one.days, one.rows)
 
 
-def measure_memory() -> int:
+def measure_upkeep_memory() -> int:
     """What this process holds in memory now."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123

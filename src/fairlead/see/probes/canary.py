@@ -52,7 +52,7 @@ class _Running:
         self.fault: Optional[BaseException] = None
 
 
-def parse_places(targets: Sequence[str], mds: Sequence[str]) -> List[Place]:
+def parse_canary_places(targets: Sequence[str], mds: Sequence[str]) -> List[Place]:
     """Words `NAME=FOLDER` as places. Raises ValueError."""
     found = []
     for words, metadata in ((targets, False), (mds, True)):
@@ -66,7 +66,7 @@ def parse_places(targets: Sequence[str], mds: Sequence[str]) -> List[Place]:
     return found
 
 
-def parse_size(text: str) -> int:
+def parse_canary_size(text: str) -> int:
     """`64K`, `1M` as bytes, a whole number of pages. Raises ValueError."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     if unit not in _UNITS:
@@ -77,7 +77,7 @@ def parse_size(text: str) -> int:
     return size
 
 
-def open_folder(path: str) -> int:
+def open_canary_folder(path: str) -> int:
     """A descriptor of a folder that is the canary's own: no link, of this user, writable by nobody else, with the
     marker in it. Raises OSError, which says what is wrong."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -106,7 +106,7 @@ def _wrong(folder: int, path: str) -> str:
     return ""
 
 
-def clear_leftover(folder: int, name: str) -> None:
+def clear_canary_leftover(folder: int, name: str) -> None:
     """Removes what a try that was killed left behind. Raises PermissionError for anything that is not its own file."""
     try:
         state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -122,7 +122,7 @@ def _create(folder: int, name: str, flags: int) -> int:
     return os.open(name, flags, 0o600, dir_fd=folder)
 
 
-def time_data(folder: int, name: str, data: mmap.mmap) -> Dict[str, int]:
+def _time_data(folder: int, name: str, data: mmap.mmap) -> Dict[str, int]:
     """Writes and reads a new file of this name, and removes it. Past the page cache where the file system lets one;
     else what is written is timed until it is stable, and reading, which would be of memory, is not. Raises OSError."""
     direct = getattr(os, "O_DIRECT", 0)
@@ -130,7 +130,7 @@ def time_data(folder: int, name: str, data: mmap.mmap) -> Dict[str, int]:
         file = _create(folder, name, os.O_RDWR | direct)
     except OSError:
         # Some file systems make the file before they refuse O_DIRECT.
-        clear_leftover(folder, name)
+        clear_canary_leftover(folder, name)
         direct = 0
         file = _create(folder, name, os.O_RDWR)
     took: Dict[str, int] = {}
@@ -142,7 +142,7 @@ def time_data(folder: int, name: str, data: mmap.mmap) -> Dict[str, int]:
                 raise
             os.close(file)
             file, direct = -1, 0
-            clear_leftover(folder, name)
+            clear_canary_leftover(folder, name)
             file = _create(folder, name, os.O_RDWR)
             took["write"] = _written(file, data, stable=True)
         if direct:
@@ -150,7 +150,7 @@ def time_data(folder: int, name: str, data: mmap.mmap) -> Dict[str, int]:
     finally:
         if file >= 0:
             os.close(file)
-        clear_leftover(folder, name)
+        clear_canary_leftover(folder, name)
     return took
 
 
@@ -174,7 +174,7 @@ def _read_back(file: int, size: int) -> int:
     return took
 
 
-def time_metadata(folder: int, name: str) -> Dict[str, int]:
+def _time_metadata(folder: int, name: str) -> Dict[str, int]:
     """Creates, looks at and removes a new empty file. Raises OSError."""
     took: Dict[str, int] = {}
     began = time.perf_counter()
@@ -188,7 +188,7 @@ def time_metadata(folder: int, name: str) -> Dict[str, int]:
         os.unlink(name, dir_fd=folder)
         took["unlink"] = _since(began)
     finally:
-        clear_leftover(folder, name)
+        clear_canary_leftover(folder, name)
     return took
 
 
@@ -212,8 +212,8 @@ class Canary(Probe):
         bytes: str = "1M",  # noqa: A002
     ) -> None:
         super().__init__(root, node)
-        self.size = parse_size(bytes)
-        self.places = parse_places(targets, mds)
+        self.size = parse_canary_size(bytes)
+        self.places = parse_canary_places(targets, mds)
         self._data: Optional[mmap.mmap] = None
         self._next = 0
         self._hung: Dict[Place, _Running] = {}
@@ -262,16 +262,16 @@ class Canary(Probe):
         running.done.set()
 
     def _tried(self, place: Place) -> Dict[str, int]:
-        folder = open_folder(os.path.join(self.root, place.folder.lstrip("/")))
+        folder = open_canary_folder(os.path.join(self.root, place.folder.lstrip("/")))
         try:
-            clear_leftover(folder, self._file)
+            clear_canary_leftover(folder, self._file)
             if place.metadata:
-                return time_metadata(folder, self._file)
+                return _time_metadata(folder, self._file)
             if self._data is None:
                 # Nothing that a server could compress, at a page's border as O_DIRECT wants it.
                 self._data = mmap.mmap(-1, self.size)
                 self._data.write(os.urandom(self.size))
-            return time_data(folder, self._file, self._data)
+            return _time_data(folder, self._file, self._data)
         finally:
             os.close(folder)
 

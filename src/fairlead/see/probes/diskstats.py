@@ -18,7 +18,7 @@ _PARTITION = re.compile(r"(?:(?:sd|vd|hd|xvd)[a-z]+\d+|(?:nvme\d+n\d+|mmcblk\d+|
 COUNTERS = ("read_ops", "read_bytes", "write_ops", "write_bytes", "busy_ns", "queue_ns")
 
 
-def parse_diskstats(text: str) -> Tuple[Dict[str, Tuple[int, ...]], int, str]:
+def _parse_diskstats(text: str) -> Tuple[Dict[str, Tuple[int, ...]], int, str]:
     """Values of `COUNTERS` by device, lines not understood, and one of these."""
     found: Dict[str, Tuple[int, ...]] = {}
     unknown, example = 0, ""
@@ -37,7 +37,7 @@ def parse_diskstats(text: str) -> Tuple[Dict[str, Tuple[int, ...]], int, str]:
     return found, unknown, example
 
 
-def classify_device(name: str) -> Optional[str]:
+def _classify_device(name: str) -> Optional[str]:
     """nvme, disk, md, dm or pmem by the kernel's name; None for what is left out."""
     if _LEFT_OUT.match(name) or _PARTITION.match(name):
         return None
@@ -56,12 +56,12 @@ class Diskstats(Probe):
         """Raises AbsentError where there is no /proc/diskstats, OSError."""
         try:
             with open(os.path.join(self.root, "proc/diskstats"), encoding="ascii", errors="replace") as file:
-                devices, unknown, example = parse_diskstats(file.read())
+                devices, unknown, example = _parse_diskstats(file.read())
         except FileNotFoundError:
             raise AbsentError("no /proc/diskstats: not a Linux node, or /proc is not mounted") from None
         rows: Dict[Key, Sequence[Any]] = {}
         for name, values in devices.items():
-            kind = classify_device(name)
+            kind = _classify_device(name)
             if kind is not None:
                 rows[(self.node, name, kind)] = [*values, self._size(name)]
         reading = Reading(

@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
-from fairlead.see.probes.commands import read_output
+from fairlead.see.probes.commands import read_command_output
 
 TARGET_COUNTERS = (
     "read_rpcs",
@@ -66,7 +66,7 @@ class IoStats(NamedTuple):
     uptime_s: Optional[int]
 
 
-def parse_profile_xml(data: bytes) -> List[Brick]:
+def parse_gluster_profile_xml(data: bytes) -> List[Brick]:
     """Bricks in the output of `gluster volume profile VOLUME info cumulative --xml` (cumulative statistics only).
 
     Raises OSError when it is no such XML, or says that the command failed."""
@@ -94,7 +94,7 @@ def parse_profile_xml(data: bytes) -> List[Brick]:
     return bricks
 
 
-def parse_status_xml(data: bytes) -> List[Space]:
+def parse_gluster_status_xml(data: bytes) -> List[Space]:
     """Room of bricks in the output of `gluster volume status VOLUME detail --xml`. Raises OSError as above."""
     found = []
     for node in _xml(data).iter("node"):
@@ -134,7 +134,7 @@ def _count(text: Optional[str]) -> Optional[int]:
 _CALL = re.compile(r"\s*[\d.]+\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+(\d+)\s+(\w+)\Z")
 
 
-def parse_profile_text(text: str) -> Tuple[List[Brick], int, str]:
+def parse_gluster_profile_text(text: str) -> Tuple[List[Brick], int, str]:
     """Bricks in the output of `gluster volume profile VOLUME info` (cumulative statistics only), lines not understood,
     and one of these."""
     bricks: List[Brick] = []
@@ -175,7 +175,7 @@ _STAT = re.compile(r'"gluster\.(?P<name>.+?)\.(?P<part>aggr|inter)\.(?P<what>.+)
 _SIZE = re.compile(r"(read|write)_(\d+)(b|kb|mb)\Z")
 
 
-def parse_iostats(text: str) -> Tuple[List[IoStats], int, str]:
+def parse_gluster_iostats(text: str) -> Tuple[List[IoStats], int, str]:
     """What a dump of io-stats (JSON form) has counted since its start, lines not understood, and one of these. The
     file holds one JSON object after another, a line each value."""
     found: Dict[str, IoStats] = {}
@@ -212,7 +212,7 @@ def _noted(stats: IoStats, stat: "re.Match[str]") -> IoStats:
     return stats
 
 
-def bin_sizes(by_size: Dict[int, int]) -> List[int]:
+def _bin_sizes(by_size: Dict[int, int]) -> List[int]:
     """Requests by power of two of 4 KiB pages, from requests by block size (of which each is the lower edge)."""
     bins = [0] * _BINS
     for size, count in by_size.items():
@@ -220,7 +220,7 @@ def bin_sizes(by_size: Dict[int, int]) -> List[int]:
     return bins
 
 
-def build_readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
+def build_gluster_readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
     """Rows of `target` and of `metadata` for bricks; a brick of which only one is known has null in the other."""
     room = {space.brick: space for space in spaces}
     targets: Dict[Key, Sequence[Any]] = {}
@@ -235,8 +235,8 @@ def build_readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Rea
             brick.read_bytes,
             brick.write_bytes,
             sum(asked.values()),
-            bin_sizes(brick.reads),
-            bin_sizes(brick.writes),
+            _bin_sizes(brick.reads),
+            _bin_sizes(brick.writes),
             *_room(space),
         ]
         for op, count in asked.items():
@@ -268,7 +268,7 @@ class Volumes(Probe):
     def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
         try:
-            printed = read_output(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
+            printed = read_command_output(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
         except OSError as fault:
             if "Connection failed" in str(fault):
                 raise AbsentError("no glusterd runs on this node") from None
@@ -281,9 +281,11 @@ class Volumes(Probe):
         spaces: List[Space] = []
         for volume in volumes:
             ask = ["gluster", "--mode=script", "--xml", "volume"]
-            bricks += parse_profile_xml(read_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s))
-            spaces += parse_status_xml(read_output([*ask, "status", volume, "detail"], self.timeout_s))
-        return ProbeResult(build_readings(bricks, spaces))
+            bricks += parse_gluster_profile_xml(
+                read_command_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s)
+            )
+            spaces += parse_gluster_status_xml(read_command_output([*ask, "status", volume, "detail"], self.timeout_s))
+        return ProbeResult(build_gluster_readings(bricks, spaces))
 
 
 class Clients(Probe):
@@ -312,15 +314,15 @@ class Clients(Probe):
         unknown, example = 0, ""
         for name in names:
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                found, strange, one = parse_iostats(file.read())
+                found, strange, one = parse_gluster_iostats(file.read())
             unknown, example = unknown + strange, example or one
             for stats in found:
                 if not stats.name.startswith("brick."):
-                    rows[(self.node, stats.name, "gluster")] = build_client_row(stats)
+                    rows[(self.node, stats.name, "gluster")] = build_gluster_client_row(stats)
         return ProbeResult([Reading("pfs_client", self.keys, self.counters, (), rows, None, unknown, example)])
 
 
-def build_client_row(stats: IoStats) -> List[int]:
+def build_gluster_client_row(stats: IoStats) -> List[int]:
     """Values of `Clients.counters`."""
     other = sum(n for op, n in stats.calls.items() if op not in DATA_CALLS and op not in NOT_ASKED)
     return [stats.calls.get("READ", 0), stats.calls.get("WRITE", 0), other, stats.read_bytes, stats.write_bytes]

@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Event, Key, Probe, ProbeResult, Reading
-from fairlead.see.probes.commands import read_output
+from fairlead.see.probes.commands import read_command_output
 
 KEYS = ("switch", "port", "peer")
 COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets", "waits", "errors")
@@ -71,7 +71,7 @@ class Link(NamedTuple):
     peer_name: Optional[str] = None
 
 
-def parse_perfquery(text: str) -> Tuple[List[PortCounters], int, str]:
+def parse_infiniband_ports(text: str) -> Tuple[List[PortCounters], int, str]:
     """Ports in the output of `perfquery -x` (or `-E`), lines not understood, and one of these."""
     ports: List[PortCounters] = []
     unknown, example = 0, ""
@@ -92,7 +92,7 @@ def parse_perfquery(text: str) -> Tuple[List[PortCounters], int, str]:
     return ports, unknown, example
 
 
-def select_counters(values: Dict[str, int]) -> List[Optional[int]]:
+def select_infiniband_counters(values: Dict[str, int]) -> List[Optional[int]]:
     """Values of `COUNTERS` for one port; None for what this port does not count."""
     known = [values[name] for name in _ERRORS if name in values]
     return [
@@ -114,7 +114,7 @@ _LINE = re.compile(_END.format("") + r"\s+(?P<width>\d+x)\s+(?P<speed>\S+)\s*(?P
 _PEER = re.compile(r"-\s+" + _END.format("") + r"\s+\(\s*(?P<names>.*)\)\s*\Z")
 
 
-def parse_ibnetdiscover(text: str) -> Tuple[List[Link], int, str]:
+def parse_infiniband_links(text: str) -> Tuple[List[Link], int, str]:
     """Links in the output of `ibnetdiscover -p`, lines not understood, and one of these."""
     links: List[Link] = []
     unknown, example = 0, ""
@@ -168,7 +168,7 @@ class SwitchInfo(NamedTuple):
     """Parts whose status is not OK, as `fan status ERROR`."""
 
 
-def parse_ibswinfo(text: str) -> SwitchInfo:
+def parse_infiniband_switch(text: str) -> SwitchInfo:
     """The values of a switch; indented lines belong to the part above them."""
     values: Dict[str, Optional[str]] = {}
     faults: List[str] = []
@@ -250,24 +250,24 @@ class Switches(Probe):
 
     def read(self, now_ns: int) -> ProbeResult:
         """Raises AbsentError where the tools are not, OSError."""
-        text = read_output(list(self.discover), self.timeout_s).decode("utf-8", "replace")
-        links, unknown, example = parse_ibnetdiscover(text)
+        text = read_command_output(list(self.discover), self.timeout_s).decode("utf-8", "replace")
+        links, unknown, example = parse_infiniband_links(text)
         events = _changed(self._links, links, now_ns)
         self._links = links
         rows: Dict[Key, Sequence[Any]] = {}
         for lid in sorted({link.lid for link in links if link.kind == "SW"}):
             ports = sorted(link.port for link in links if link.lid == lid and link.peer_lid is not None)
             argv = [*self.query, str(lid), ",".join(str(port) for port in ports)]
-            printed = read_output(argv, self.timeout_s).decode("utf-8", "replace")
-            found, strange, one = parse_perfquery(printed)
-            rows.update(switch_rows(found, links))
+            printed = read_command_output(argv, self.timeout_s).decode("utf-8", "replace")
+            found, strange, one = parse_infiniband_ports(printed)
+            rows.update(build_infiniband_switch_rows(found, links))
             unknown += strange
             example = example or one
         reading = Reading("port", KEYS, COUNTERS, (), rows, unknown=unknown, unknown_example=example)
         return ProbeResult([reading], events)
 
 
-def switch_rows(ports: Sequence[PortCounters], links: Sequence[Link]) -> "Dict[Key, Sequence[Any]]":
+def build_infiniband_switch_rows(ports: Sequence[PortCounters], links: Sequence[Link]) -> "Dict[Key, Sequence[Any]]":
     """Rows of `port` by (switch, port, peer): names from the discovery, the LID where it knows none."""
     known = {(link.lid, link.port): link for link in links}
     names = {link.lid: link.name for link in links}
@@ -275,7 +275,7 @@ def switch_rows(ports: Sequence[PortCounters], links: Sequence[Link]) -> "Dict[K
     for port in ports:
         link = known.get((port.lid, port.port))
         switch = names.get(port.lid) or "lid-{}".format(port.lid)
-        rows[(switch, str(port.port), link.peer_name if link else None)] = list(select_counters(port.values))
+        rows[(switch, str(port.port), link.peer_name if link else None)] = list(select_infiniband_counters(port.values))
     return rows
 
 

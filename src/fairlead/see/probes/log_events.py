@@ -10,7 +10,7 @@ from calendar import timegm
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult
-from fairlead.see.probes.commands import read_output
+from fairlead.see.probes.commands import read_command_output
 
 LOGS = ("var/log/messages", "var/log/syslog", "var/log/kern.log")
 """The first that can be read is followed."""
@@ -80,7 +80,7 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DAY_NS = 86400 * 10**9
 
 
-def parse_iso_time(text: str) -> Optional[int]:
+def _parse_iso_time(text: str) -> Optional[int]:
     """Epoch ns of a time at the beginning of `text`; one without an offset is local. None when there is none."""
     found = _ISO.match(text)
     if found is None:
@@ -104,10 +104,10 @@ def _offset_s(text: str) -> int:
     return -seconds if text[0] == "-" else seconds
 
 
-def find_line_time(line: str, now_ns: int) -> int:
+def find_log_line_time(line: str, now_ns: int) -> int:
     """When a line of a log was written: its own time, `now_ns` when it has none or one that cannot be. A time without a
     year is of the last twelve months."""
-    when = parse_iso_time(line)
+    when = _parse_iso_time(line)
     if when is None:
         found = _SYSLOG.match(line)
         if found is None:
@@ -124,7 +124,7 @@ def find_line_time(line: str, now_ns: int) -> int:
     return when if when <= now_ns + _DAY_NS else now_ns
 
 
-def find_events(lines: Sequence[str], node: str, now_ns: int) -> List[Event]:
+def find_log_events(lines: Sequence[str], node: str, now_ns: int) -> List[Event]:
     """What lines of a log mean, at most `MAX_EVENTS` and one more that counts the rest."""
     found: List[Event] = []
     beyond = 0
@@ -138,14 +138,14 @@ def find_events(lines: Sequence[str], node: str, now_ns: int) -> List[Event]:
                 break
             names = {name: value or "?" for name, value in match.groupdict().items()}
             component = meaning.component.format(node=node, **names)
-            found.append(Event(find_line_time(line, now_ns), component, meaning.kind, line.strip()[:500]))
+            found.append(Event(find_log_line_time(line, now_ns), component, meaning.kind, line.strip()[:500]))
             break
     if beyond:
         found.append(Event(now_ns, node, "log_flood", "{} more events in one look at the log".format(beyond)))
     return found
 
 
-def close_events(events: Sequence[Event], open_since: "dict[Tuple[str, str], Event]") -> List[Event]:
+def _close_events(events: Sequence[Event], open_since: "dict[Tuple[str, str], Event]") -> List[Event]:
     """`events`, and those begun earlier that they end, told again with their end. Remembers in `open_since`."""
     out = list(events)
     for event in events:
@@ -159,7 +159,7 @@ def close_events(events: Sequence[Event], open_since: "dict[Tuple[str, str], Eve
     return out
 
 
-def parse_maintenance(text: str) -> Tuple[List[Event], int, str]:
+def parse_maintenance_events(text: str) -> Tuple[List[Event], int, str]:
     """Windows in a maintenance file, lines not understood, and one of these. `#` begins a comment."""
     found: List[Event] = []
     unknown, example = 0, ""
@@ -168,8 +168,8 @@ def parse_maintenance(text: str) -> Tuple[List[Event], int, str]:
         if not line:
             continue
         words = line.split(None, 3)
-        begin = parse_iso_time(words[0])
-        end = parse_iso_time(words[1]) if len(words) > 2 and words[1] != "-" else None
+        begin = _parse_iso_time(words[0])
+        end = _parse_iso_time(words[1]) if len(words) > 2 and words[1] != "-" else None
         if begin is None or len(words) < 3 or (end is None and words[1] != "-"):
             unknown += 1
             example = example or line[:80]
@@ -200,16 +200,16 @@ class LogEvents(Probe):
             raise AbsentError("no log that may be read ({}) and no /{}".format(", ".join(LOGS), MAINTENANCE))
         events: List[Event] = []
         if path is not None:
-            events += close_events(find_events(self._grown(path), self.node, now_ns), self._open)
+            events += _close_events(find_log_events(self._grown(path), self.node, now_ns), self._open)
         if os.path.exists(windows):
-            planned, _, _ = parse_maintenance(self._windows(windows))
+            planned, _, _ = parse_maintenance_events(self._windows(windows))
             events += [event for event in planned if event not in self._told]
             self._told = set(planned)
         return ProbeResult([], events)
 
     def _windows(self, path: str) -> str:
         if os.access(path, os.X_OK):
-            return read_output([path], self.timeout_s).decode("utf-8", "replace")
+            return read_command_output([path], self.timeout_s).decode("utf-8", "replace")
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(MAX_READ)
 

@@ -24,7 +24,7 @@ PLACES: Tuple[Tuple[str, str], ...] = (
 _DEPTH = 3
 
 
-def list_jobs(folder: str, pattern: str) -> Dict[str, int]:
+def _list_jobs(folder: str, pattern: str) -> Dict[str, int]:
     """Jobs whose groups lie below `folder`, with the time (ns) of their group."""
     found: Dict[str, int] = {}
     steps = pattern.split("/")
@@ -63,7 +63,7 @@ class NodeJobs(Probe):
             raise AbsentError("no /sys/fs/cgroup on this node")
         found: Dict[str, int] = {}
         for place, pattern in PLACES:
-            found.update(list_jobs(os.path.join(self.root, place), pattern))
+            found.update(_list_jobs(os.path.join(self.root, place), pattern))
         served: List[Service] = []
         for job, made_ns in found.items():
             if job not in self._running:
@@ -78,7 +78,7 @@ class NodeJobs(Probe):
         return Service(self._running[job], to_ns, KIND, job, self.node)
 
 
-def parse_cgroup_job(text: str) -> Optional[str]:
+def parse_node_job(text: str) -> Optional[str]:
     """The job of a process, from its /proc/PID/cgroup (version 1 or 2); None when it is in none."""
     slurm = re.search(r"/job_(\d+)(?:/|\s|\Z)", text)
     if slurm:

@@ -23,7 +23,7 @@ LIMITS = (("dt-0x0", "limit_bytes", 1024), ("md-0x0", "inodes_limit", 1))
 OWNERS = {"glb-usr": "user", "glb-grp": "group", "glb-prj": "project"}
 
 
-def parse_accounting(text: str) -> Tuple[Dict[str, Tuple[int, int]], int, str]:
+def _parse_accounting(text: str) -> Tuple[Dict[str, Tuple[int, int]], int, str]:
     """(inodes, bytes) by id in a target's `acct_*`, lines not understood, and one of these."""
     found: Dict[str, Tuple[int, int]] = {}
     owner: Optional[str] = None
@@ -41,7 +41,7 @@ def parse_accounting(text: str) -> Tuple[Dict[str, Tuple[int, int]], int, str]:
     return found, unknown, example
 
 
-def parse_limits(text: str) -> Dict[str, Tuple[int, int]]:
+def _parse_limits(text: str) -> Dict[str, Tuple[int, int]]:
     """(hard, soft) by id in a quota master's `glb-*`, in its own unit (KiB of space, or inodes); 0 is no limit."""
     found: Dict[str, Tuple[int, int]] = {}
     owner: Optional[str] = None
@@ -72,7 +72,7 @@ class Usage(Probe):
                 if kind not in ACCOUNTS:
                     continue
                 with open(path, encoding="ascii", errors="replace") as file:
-                    accounts, strange, one = parse_accounting(file.read())
+                    accounts, strange, one = _parse_accounting(file.read())
                 unknown, example, seen = unknown + strange, example or one, True
                 target = os.path.basename(os.path.dirname(os.path.dirname(path)))
                 for owner, (inodes, size) in accounts.items():
@@ -100,7 +100,7 @@ class Usage(Probe):
                         continue
                     fs = os.path.basename(os.path.dirname(os.path.dirname(path))).partition("-")[0]
                     with open(path, encoding="ascii", errors="replace") as file:
-                        limits = parse_limits(file.read())
+                        limits = _parse_limits(file.read())
                     for owner, (hard, _) in limits.items():
                         if hard:
                             row = found.setdefault((fs, None, kind, _named("acct_" + kind, owner)), [None, None])
@@ -124,7 +124,7 @@ def _named(kind: str, owner: str) -> str:
     return owner
 
 
-def parse_mounts(text: str) -> List[Tuple[str, str, str]]:
+def parse_space_mounts(text: str) -> List[Tuple[str, str, str]]:
     """(device, folder, type) of the file systems in /proc/mounts that hold data, each device once."""
     found: Dict[str, Tuple[str, str, str]] = {}
     for line in text.splitlines():
@@ -146,7 +146,7 @@ class Mounts(Probe):
         """Raises AbsentError without /proc/mounts, OSError. A file system that cannot be asked is left out."""
         try:
             with open(os.path.join(self.root, "proc/mounts"), encoding="utf-8", errors="surrogateescape") as file:
-                known = parse_mounts(file.read())
+                known = parse_space_mounts(file.read())
         except FileNotFoundError:
             raise AbsentError("no /proc/mounts on this node") from None
         rows: Dict[Key, Sequence[Any]] = {}

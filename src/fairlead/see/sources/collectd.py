@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import CorruptInputError, InputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import DEVICE, batch_of
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import DEVICE, build_table_batch
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import read_chunks
+from fairlead.see.sources.line_blocks import read_block_chunks
 
 _COLLECTD = re.compile(rb'"collectd_type"\s*:')
 _MOST_BYTES = 1 << 30
@@ -75,7 +75,7 @@ def _documents(path: Path) -> list[_Document]:
     where = str(path)
     pieces: list[bytes] = []
     size = 0
-    for chunk in read_chunks(path):
+    for chunk in read_block_chunks(path):
         if isinstance(chunk, str):
             raise CorruptInputError(f"its gzip data is broken ({chunk})", where=where, remedy="copy it again")
         size += len(chunk)
@@ -145,7 +145,7 @@ def _kind(rows: list[tuple[str, str, str, float, float]], names: tuple[str, str]
         name: np.rint(np.asarray(values)[known] * seconds).astype(np.int64)
         for name, values in zip(names, (reads, writes), strict=True)
     }
-    yield batch_of(
+    yield build_table_batch(
         DEVICE,
         {
             "ts_ns": ns[known],

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, TABLES, TableSpec, batch_of
-from fairlead.see.agent.deltas import Deltas, shape_of
+from fairlead.core.model.tables import EVENTS, TABLES, TableSpec, build_table_batch
+from fairlead.see.agent.deltas import Deltas, describe_delta_shape
 from fairlead.see.probes.base import AbsentError, Event, Probe, Reading
 from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.parameters import Dump
-from fairlead.see.probes.lustre.stats_lines import parse_times
+from fairlead.see.probes.lustre.stats_lines import parse_stats_times
 from fairlead.see.sources.base import HEAD_BYTES, Item, Origin
 
 _GZIP = b"\x1f\x8b"
@@ -147,7 +147,7 @@ def _rows(host: _Host, reading: Reading, at_ns: int, tally: _Tally, *, first: bo
     spec = TABLES.get(reading.table)
     if spec is None or not reading.rows:
         return None
-    deltas = host.states.setdefault(shape_of(reading), Deltas())
+    deltas = host.states.setdefault(describe_delta_shape(reading), Deltas())
     # A clock of its own for deltas: the time a text was made at may be before that of the last.
     rows = [(row.key, list(row.values), row.interval_ns) for row in deltas.advance(reading, at_ns)]
     if first and reading.counters:
@@ -192,12 +192,12 @@ def _batch(
         columns[name] = [values[place] for _, values, _ in rows]
     for name, value in reading.constant:
         columns[name] = [value] * len(rows)
-    return batch_of(spec, columns)
+    return build_table_batch(spec, columns)
 
 
 def _events(events: Iterable[Event]) -> pa.RecordBatch:
     listed = list(events)
-    return batch_of(
+    return build_table_batch(
         EVENTS,
         {
             "ts_ns": [e.ts_ns for e in listed],
@@ -273,7 +273,7 @@ def _taken(dump: Dump, path: Path) -> int:
         if not chunk:
             break
         at += len(chunk)
-        latest = max([latest, *(parse_times(line).snapshot_ns or 0 for line in _TIME.findall(chunk))])
+        latest = max([latest, *(parse_stats_times(line).snapshot_ns or 0 for line in _TIME.findall(chunk))])
     return latest or path.stat().st_mtime_ns
 
 

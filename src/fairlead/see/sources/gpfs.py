@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import PFS_CLIENT, PORT, TARGET, TableSpec, batch_of, build_word_column
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import PFS_CLIENT, PORT, TARGET, TableSpec, build_table_batch, build_table_word_column
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.probes.gpfs import Parser, Value
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.line_blocks import read_line_blocks
-from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns
+from fairlead.see.sources.local_time import check_local_time_zone, convert_local_to_utc_ns
 
 _TABLES: dict[str, tuple[TableSpec, dict[str, str]]] = {
     "GPFSFilesystem": (
@@ -59,7 +59,7 @@ class GpfsSource:
 
     def __post_init__(self) -> None:
         if self.time_zone is not None:
-            check_zone(self.time_zone)
+            check_local_time_zone(self.time_zone)
 
     def accepts(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         """Whether the content begins with mmperfmon's legend."""
@@ -110,7 +110,7 @@ def _batch(spec: TableSpec, rows: dict[tuple[str, str, int], dict[str, float]], 
     hosts, names, local = zip(*rows, strict=True)
     local_s = np.array(local, np.int64)
     steps = np.diff(np.unique(local_s))
-    columns: dict[str, object] = {"ts_ns": convert_to_utc_ns(local_s, zone)}
+    columns: dict[str, object] = {"ts_ns": convert_local_to_utc_ns(local_s, zone)}
     if len(steps):
         columns["interval_ns"] = np.full(len(local_s), int(np.median(steps)) * NS_PER_S)
     host, name = _KEYS[spec.name]
@@ -119,8 +119,8 @@ def _batch(spec: TableSpec, rows: dict[tuple[str, str, int], dict[str, float]], 
         found = [row.get(column) for row in rows.values()]
         columns[column] = pa.array([None if value is None else round(value) for value in found], pa.int64())
     if "source" in spec.schema.names:
-        columns["source"] = build_word_column("gpfs", len(local_s))
-    return batch_of(spec, columns)
+        columns["source"] = build_table_word_column("gpfs", len(local_s))
+    return build_table_batch(spec, columns)
 
 
 def _gaps(parser: Parser, rows: _Rows, zone: str | None, where: str) -> Iterator[Missing]:

@@ -31,7 +31,7 @@ from fairlead.core.errors import (
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import HEAD_BYTES, Item, JoinableSource, Origin, SeriesSource, Source
-from fairlead.see.sources.registry import list_source_names, load_source
+from fairlead.see.sources.registered_sources import list_registered_sources, load_registered_source
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TRACE_NAMES = (".darshan", ".pfw", ".pfw.gz")
@@ -63,7 +63,7 @@ class JobInput:
     files: list[Path] = field(default_factory=list)
 
 
-def read_head(path: Path) -> bytes:
+def read_input_head(path: Path) -> bytes:
     """The first bytes of a file, gunzipped if it is gzip. Raises InputError when it is no file or cannot be opened."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
@@ -72,7 +72,7 @@ def read_head(path: Path) -> bytes:
         with path.open("rb") as stream:
             raw = stream.read(HEAD_BYTES * 4)
     except OSError as fault:
-        raise explain_unreadable(path, fault) from fault
+        raise explain_unreadable_input(path, fault) from fault
     if raw[:2] != _GZIP_MAGIC:
         return raw[:HEAD_BYTES]
     try:
@@ -90,7 +90,7 @@ def _special(path: Path, kind: int) -> InputError:
     return InputError(f"this is {what}, not a file", where=str(path), remedy=remedy)
 
 
-def explain_unreadable(path: Path, fault: OSError) -> InputError:
+def explain_unreadable_input(path: Path, fault: OSError) -> InputError:
     """The error of a file that the system would not let be read, with what to do about it."""
     what = fault.strerror or str(fault)
     remedy = {
@@ -104,16 +104,16 @@ def explain_unreadable(path: Path, fault: OSError) -> InputError:
     return InputError(what[:1].lower() + what[1:], where=str(path), remedy=remedy)
 
 
-def detect_source(path: Path) -> Source:
+def detect_input_source(path: Path) -> Source:
     """The source that accepts a file's content. A source that fails to look is passed over. Raises UnknownFormatError,
     InputError; SourceDefectError when no other source knows the file either."""
-    head = read_head(path)
+    head = read_input_head(path)
     if not head:
         raise CorruptInputError("the file is empty", where=str(path), remedy="check whether its writer finished")
     defect: SourceDefectError | None = None
-    for name in list_source_names():
+    for name in list_registered_sources():
         try:
-            candidate = load_source(name)
+            candidate = load_registered_source(name)
             if candidate.accepts(head, path):
                 return candidate
         except SourceDefectError as fault:
@@ -125,11 +125,11 @@ def detect_source(path: Path) -> Source:
     raise UnknownFormatError(
         "not a trace that fairlead knows",
         where=str(path),
-        remedy=f"formats read: {', '.join(list_source_names())}; see the reference page of each source",
+        remedy=f"formats read: {', '.join(list_registered_sources())}; see the reference page of each source",
     )
 
 
-def discover_files(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
+def discover_input_files(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
     """Recognised files under `paths` in a stable order, and those that could not be used.
 
     In a folder, files of no known format, empty ones and such of broken gzip data are passed over in silence, unless
@@ -151,7 +151,7 @@ def discover_files(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure
                     InputError(
                         "the folder holds no trace that fairlead knows",
                         where=str(path),
-                        remedy=f"formats read: {', '.join(list_source_names())}",
+                        remedy=f"formats read: {', '.join(list_registered_sources())}",
                     ),
                 )
             )
@@ -160,7 +160,7 @@ def discover_files(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure
 
 def _try(path: Path, found: list[InputFile], failures: list[Failure], *, named: bool) -> None:
     try:
-        found.append(InputFile(path, detect_source(path), named))
+        found.append(InputFile(path, detect_input_source(path), named))
     except (UnknownFormatError, CorruptInputError) as error:
         if named or path.name.endswith(_TRACE_NAMES):
             failures.append(Failure(path, error))
@@ -188,7 +188,7 @@ def _walk(folder: Path, failures: list[Failure]) -> Iterator[Path]:
             with os.scandir(place) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries if e.name[0] != ".")
         except OSError as fault:
-            failures.append(Failure(place, explain_unreadable(place, fault)))
+            failures.append(Failure(place, explain_unreadable_input(place, fault)))
             continue
         yield from (place / name for name, inner in listed if not inner and _may_be_read(place / name))
         waiting += [place / name for name, inner in reversed(listed) if inner]
@@ -209,7 +209,7 @@ def _distinct(files: list[InputFile]) -> list[InputFile]:
     return list(seen.values())
 
 
-def group_files(files: Iterable[InputFile]) -> list[JobInput]:
+def group_input_files(files: Iterable[InputFile]) -> list[JobInput]:
     """Gather files into jobs: by the job a file names, else by folder; and in time, as job numbers are reused and a
     folder may hold traces of many runs (`Origin`)."""
     groups: dict[tuple[str, ...], list[tuple[InputFile, Origin]]] = {}
@@ -224,7 +224,7 @@ def _origin(file: InputFile) -> Origin:
     if not isinstance(file.source, JoinableSource):
         return Origin(None, 0, None, 0)
     try:
-        return file.source.find_origin(file.path, read_head(file.path))
+        return file.source.find_origin(file.path, read_input_head(file.path))
     except FairleadError:
         return Origin(f"file {file.path}", None, None, 0)
 
@@ -255,7 +255,7 @@ def _runs(members: list[tuple[InputFile, Origin]]) -> list[JobInput]:
     return sorted(runs, key=lambda run: order[run.files[0]])
 
 
-def read_job(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
+def read_job_inputs(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
     """The items of all files of a job as one stream; files that fail are added to `failures`.
 
     Logs that number their ranks from 0 each: those of one job that ran at the same time are set side by side, those
@@ -268,7 +268,7 @@ def read_job(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
     if isinstance(job.source, SeriesSource) and len(files) > 1:
         yield from _together(job.source.read_series, files, failures)
         return
-    beside = assign_first_ranks(job.source, files)
+    beside = assign_input_ranks(job.source, files)
     for path in files:
         base = beside.get(path, 0)
         try:
@@ -276,13 +276,13 @@ def read_job(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
                 if base and isinstance(item, Job):
                     yield msgspec.structs.replace(item, processes=base + max(item.processes or 1, 1))
                 elif isinstance(item, pa.RecordBatch):
-                    yield shift_ranks(item, base)
+                    yield shift_input_ranks(item, base)
                 else:
                     yield _placed(item, path) if isinstance(item, Missing) else item
         except FairleadError as error:
             failures.append(Failure(path, error))
         except OSError as fault:
-            failures.append(Failure(path, explain_unreadable(path, fault)))
+            failures.append(Failure(path, explain_unreadable_input(path, fault)))
 
 
 def _together(
@@ -294,10 +294,10 @@ def _together(
     except FairleadError as error:
         failures.append(Failure(files[0], error))
     except OSError as fault:
-        failures.append(Failure(files[0], explain_unreadable(files[0], fault)))
+        failures.append(Failure(files[0], explain_unreadable_input(files[0], fault)))
 
 
-def assign_first_ranks(source: Source, files: Sequence[Path]) -> dict[Path, int]:
+def assign_input_ranks(source: Source, files: Sequence[Path]) -> dict[Path, int]:
     """The first rank of each file of a job whose files number their ranks from 0: above those of all files that ran at
     the same time. Empty where there is nothing to do; files that cannot be read are left out."""
     if len(files) < 2 or not (isinstance(source, JoinableSource) and source.ranks_per_log):
@@ -339,7 +339,7 @@ def _placed(item: Missing, path: Path) -> Missing:
     return item if item.where else msgspec.structs.replace(item, where=str(path))
 
 
-def shift_ranks(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
+def shift_input_ranks(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
     """The batch with `base` added to its ranks; -1 (all ranks) stays."""
     if base == 0 or "rank" not in batch.schema.names:
         return batch

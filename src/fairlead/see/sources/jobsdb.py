@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import JOBS, batch_of
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import JOBS, build_table_batch
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.sqlite_file import MAGIC, has_tables, open_database
+from fairlead.see.sources.sqlite_file import MAGIC, has_sqlite_tables, open_sqlite_database
 
 _AT_ONCE = 1 << 16
 _COLUMNS = ("stepid", "hostname", "start", "completion", "numnodes")
@@ -28,19 +28,19 @@ class JobsDbSource:
 
     def accepts(self, head: bytes, path: Path) -> bool:
         """Whether the content is a SQLite database with the table and its columns."""
-        if not head.startswith(MAGIC) or not has_tables(head, path, "summary"):
+        if not head.startswith(MAGIC) or not has_sqlite_tables(head, path, "summary"):
             return False
-        with open_database(path) as database:
+        with open_sqlite_database(path) as database:
             columns = {str(row[1]).lower() for row in database.execute("PRAGMA table_info(summary)")}
         return set(_COLUMNS) <= columns
 
     def read(self, path: Path) -> Iterator[Item]:
         """Jobs; `4472230.edison` is job 4472230 of the cluster in `hostname`. Raises CorruptInputError."""
-        with open_database(path) as database:
+        with open_sqlite_database(path) as database:
             cursor = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM summary ORDER BY start, stepid")  # noqa: S608
             while rows := cursor.fetchmany(_AT_ONCE):
                 steps, hosts, starts, ends, nodes = zip(*rows, strict=True)
-                yield batch_of(
+                yield build_table_batch(
                     JOBS,
                     {
                         "cluster": [str(host) if host else None for host in hosts],

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError, InputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, MAPPING, TARGET, batch_of, build_word_column
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import EVENTS, MAPPING, TARGET, build_table_batch, build_table_word_column
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.probes.lfs import Away, Device, Parser, Space
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import list_end_gaps, read_line_blocks
+from fairlead.see.sources.line_blocks import list_block_end_gaps, read_line_blocks
 
 SERVED_BY = "target→server"
 """Kind of `mapping` rows: `a` is a target, `b` the network address of its server."""
@@ -51,7 +51,7 @@ class LfsSource:
             undated += sum(isinstance(line, Device) or line.at_s is None for line in lines)
             yield from _batches(lines, written_ns)
             if block.last:
-                yield from list_end_gaps(block, kept=True)
+                yield from list_block_end_gaps(block, kept=True)
         if not found:
             raise CorruptInputError(
                 "it names no target", where=where, remedy="write it again with lfs df or lctl dl -t"
@@ -79,11 +79,11 @@ def _batches(lines: Sequence[Space | Away | Device], written_ns: int) -> Iterato
         yield _space(spaces, written_ns)
     devices = [line for line in lines if isinstance(line, Device)]
     if devices:
-        yield batch_of(
+        yield build_table_batch(
             MAPPING,
             {
                 "from_ns": [written_ns] * len(devices),
-                "kind": build_word_column(SERVED_BY, len(devices)),
+                "kind": build_table_word_column(SERVED_BY, len(devices)),
                 "a": [line.target for line in devices],
                 "b": [line.server for line in devices],
             },
@@ -92,19 +92,19 @@ def _batches(lines: Sequence[Space | Away | Device], written_ns: int) -> Iterato
     events += [(written_ns, line.target, f"{line.state} on a client") for line in devices if line.state != "UP"]
     if events:
         stamps, targets, texts = zip(*events, strict=True)
-        yield batch_of(
+        yield build_table_batch(
             EVENTS,
             {
                 "ts_ns": list(stamps),
                 "component": list(targets),
-                "kind": build_word_column("target_away", len(events)),
+                "kind": build_table_word_column("target_away", len(events)),
                 "text": list(texts),
             },
         )
 
 
 def _space(spaces: Sequence[Space], written_ns: int) -> pa.RecordBatch:
-    return batch_of(
+    return build_table_batch(
         TARGET,
         {
             "ts_ns": [_ns(line.at_s, written_ns) for line in spaces],
@@ -113,7 +113,7 @@ def _space(spaces: Sequence[Space], written_ns: int) -> pa.RecordBatch:
             "used_bytes": pa.array([None if line.inodes else line.used for line in spaces], pa.int64()),
             "inodes": pa.array([line.total if line.inodes else None for line in spaces], pa.int64()),
             "inodes_used": pa.array([line.used if line.inodes else None for line in spaces], pa.int64()),
-            "source": build_word_column("lfs", len(spaces)),
+            "source": build_table_word_column("lfs", len(spaces)),
         },
     )
 

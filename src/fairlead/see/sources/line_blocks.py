@@ -34,7 +34,7 @@ class Block:
     fault: str | None = None
 
 
-def read_chunks(path: Path) -> Iterator[bytes | str]:
+def read_block_chunks(path: Path) -> Iterator[bytes | str]:
     """The bytes of a file, inflated when it is gzip, in pieces of at most 256 KiB; a fault of the gzip data comes last,
     as text. Raises InputError when the file cannot be opened or read."""
     try:
@@ -49,10 +49,10 @@ def read_chunks(path: Path) -> Iterator[bytes | str]:
 
 def read_line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Blocks of about `block_bytes`; the last one has `last` set and may be empty. Raises InputError."""
-    return _blocks(read_chunks(path), block_bytes)
+    return _blocks(read_block_chunks(path), block_bytes)
 
 
-def list_end_gaps(block: Block, *, kept: bool) -> list[Missing]:
+def list_block_end_gaps(block: Block, *, kept: bool) -> list[Missing]:
     """What the last block says of a damaged end. `kept`: whether the unterminated last line was read all the same."""
     gaps: list[Missing] = []
     if block.fault is not None:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import METADATA, TARGET, batch_of, build_word_column
+from fairlead.core.model.tables import METADATA, TARGET, build_table_batch, build_table_word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon.series import Series
-from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns
-from fairlead.see.sources.sqlite_file import has_tables, open_database
+from fairlead.see.sources.local_time import check_local_time_zone, convert_local_to_utc_ns
+from fairlead.see.sources.sqlite_file import has_sqlite_tables, open_sqlite_database
 
 Ints = NDArray[np.int64]
 _AT_ONCE = 1 << 17
@@ -39,17 +39,17 @@ class LmtSource:
 
     def __post_init__(self) -> None:
         if self.time_zone is not None:
-            check_zone(self.time_zone)
+            check_local_time_zone(self.time_zone)
 
     def accepts(self, head: bytes, path: Path) -> bool:
         """Whether the content is a SQLite database with LMT's tables."""
-        return has_tables(head, path, "TIMESTAMP_INFO", "OST_DATA", "MDS_OPS_DATA")
+        return has_sqlite_tables(head, path, "TIMESTAMP_INFO", "OST_DATA", "MDS_OPS_DATA")
 
     def read(self, path: Path) -> Iterator[Item]:
         """`target` rows of OSTs (bytes) and MDTs (space), `metadata` rows by operation, dated by the end of their
         interval. Raises CorruptInputError."""
         where = str(path)
-        with open_database(path) as database:
+        with open_sqlite_database(path) as database:
             times = _times(database, self.time_zone, where)
             resets = yield from _osts(database, times)
             yield from _mdts(database, times)
@@ -95,7 +95,7 @@ def _times(database: sqlite3.Connection, zone: str | None, where: str) -> _Times
         raise CorruptInputError(
             "it has no times, or some that are none", where=where, remedy="copy it again from the LMT server"
         )
-    return _Times(np.array([int(row[0]) for row in rows]), convert_to_utc_ns(np.asarray(seconds), zone or "UTC"))
+    return _Times(np.array([int(row[0]) for row in rows]), convert_local_to_utc_ns(np.asarray(seconds), zone or "UTC"))
 
 
 def _names(database: sqlite3.Connection, query: str) -> dict[int, tuple[str, ...]]:
@@ -127,7 +127,7 @@ def _osts(database: sqlite3.Connection, times: _Times) -> Generator[Item, None, 
         resets += deltas.resets
         at = deltas.rows
         labels = [names.get(int(ost), (f"OST_ID {ost}", "")) for ost in whole[at, 0]]
-        yield batch_of(
+        yield build_table_batch(
             TARGET,
             {
                 "ts_ns": ns[at],
@@ -137,7 +137,7 @@ def _osts(database: sqlite3.Connection, times: _Times) -> Generator[Item, None, 
                 "read_bytes": deltas.values[:, 0],
                 "write_bytes": deltas.values[:, 1],
                 **_space(whole[at, 4:8]),
-                "source": build_word_column("lmt", len(at)),
+                "source": build_table_word_column("lmt", len(at)),
             },
         )
     return resets
@@ -159,14 +159,14 @@ def _mdts(database: sqlite3.Connection, times: _Times) -> Iterator[Item]:
     query = "SELECT MDS_ID, TS_ID, KBYTES_FREE, KBYTES_USED, INODES_FREE, INODES_USED FROM MDS_DATA ORDER BY TS_ID"
     for whole, ns in _whole_numbers(database, query, times):
         labels = [names.get(int(mds), (f"MDS_ID {mds}", "")) for mds in whole[:, 0]]
-        yield batch_of(
+        yield build_table_batch(
             TARGET,
             {
                 "ts_ns": ns,
                 "server": [server or None for _, server in labels],
                 "target": [name for name, _ in labels],
                 **_space(whole[:, 2:6]),
-                "source": build_word_column("lmt", len(ns)),
+                "source": build_table_word_column("lmt", len(ns)),
             },
         )
 
@@ -187,7 +187,7 @@ def _operations(database: sqlite3.Connection, times: _Times) -> Generator[Item, 
         happened = deltas.values[:, 0] > 0
         at = deltas.rows[happened]
         labels = [servers.get(int(mds), (f"MDS_ID {mds}", "")) for mds in whole[at, 0]]
-        yield batch_of(
+        yield build_table_batch(
             METADATA,
             {
                 "ts_ns": ns[at],
@@ -196,7 +196,7 @@ def _operations(database: sqlite3.Connection, times: _Times) -> Generator[Item, 
                 "target": [name for name, _ in labels],
                 "op": [operations.get(int(op), (f"operation {op}",))[0] for op in whole[at, 2]],
                 "count": deltas.values[happened, 0],
-                "source": build_word_column("lmt", len(at)),
+                "source": build_table_word_column("lmt", len(at)),
             },
         )
     return resets

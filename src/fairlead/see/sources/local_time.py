@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?")
 _KNOWN_OFFSETS = {"UTC": 0, "GMT": 0, "Z": 0, "Asia/Shanghai": 8 * 3600}
@@ -23,7 +23,7 @@ _LAST_TABLED_S = 2_114_380_800
 """2037: Arrow knows the tables of zones, which end there, not the rules behind them."""
 
 
-def parse_fixed_offset(zone: str) -> int | None:
+def parse_local_offset(zone: str) -> int | None:
     """Seconds east of UTC when `zone` is `UTC`, `+08:00` or the like; None when it names a region."""
     if zone in _KNOWN_OFFSETS:
         return _KNOWN_OFFSETS[zone]
@@ -34,9 +34,9 @@ def parse_fixed_offset(zone: str) -> int | None:
     return (-1 if sign == "-" else 1) * (int(hours) * 3600 + int(minutes or 0) * 60)
 
 
-def convert_to_utc_ns(local_s: NDArray[np.int64], zone: str) -> NDArray[np.int64]:
+def convert_local_to_utc_ns(local_s: NDArray[np.int64], zone: str) -> NDArray[np.int64]:
     """Seconds since 1970-01-01T00:00:00 local time → epoch nanoseconds. Raises UsageError for an unknown zone."""
-    offset = parse_fixed_offset(zone)
+    offset = parse_local_offset(zone)
     if offset is not None:
         return (local_s - offset) * NS_PER_S
     stamps = pa.array(local_s, pa.int64()).cast(pa.timestamp("s"))
@@ -60,9 +60,9 @@ def _one_utc_s(local_s: int, zone: str) -> int:
     return int(wall.replace(tzinfo=ZoneInfo(zone)).timestamp())
 
 
-def check_zone(zone: str) -> str:
+def check_local_time_zone(zone: str) -> str:
     """`zone` itself when it can be used. Raises UsageError."""
-    convert_to_utc_ns(np.zeros(1, np.int64), zone)
+    convert_local_to_utc_ns(np.zeros(1, np.int64), zone)
     return zone
 
 

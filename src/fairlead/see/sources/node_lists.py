@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import JOBS, batch_of
+from fairlead.core.model.tables import JOBS, build_table_batch
 
 BATCH_NODES = 1 << 20
 """Node names in one batch at most (one job may have more)."""
@@ -80,7 +80,7 @@ class NodeLists:
         self._held += len(names or ()) + 1
 
 
-def build_job_batches(
+def build_node_list_batches(
     columns: dict[str, object], lists: list[str | None], nodes: NodeLists, *, count_nodes: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """`jobs` batches from equally long columns and one node list text per row (None: no nodes are known).
@@ -121,4 +121,4 @@ def _batch(
     listed = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~known))
     if count:
         columns["nodes_count"] = pa.array(np.diff(offsets).astype(np.int64), mask=~known)
-    return batch_of(JOBS, {**columns, "nodes": listed})
+    return build_table_batch(JOBS, {**columns, "nodes": listed})

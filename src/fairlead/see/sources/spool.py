@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.core.batches.decoding import read_batches, read_headers
+from fairlead.core.batches.decoding import decode_stream_batches, decode_stream_headers
 from fairlead.core.batches.encoding import MAGIC, Header
-from fairlead.core.batches.rows import build_rows
+from fairlead.core.batches.rows import build_batch_rows
 from fairlead.core.errors import CorruptInputError, UnsupportedVersionError
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
@@ -49,7 +49,7 @@ class SpoolSource:
 
     def _first(self, path: Path) -> Header:
         with path.open("rb") as stream:
-            for header in read_headers(stream, str(path)):
+            for header in decode_stream_headers(stream, str(path)):
                 return header
         raise CorruptInputError("the file is empty", where=str(path), remedy="copy it again from its spool")
 
@@ -64,12 +64,12 @@ class SpoolSource:
         read = 0
         with path.open("rb") as stream:
             try:
-                for batch in read_batches(stream, where):
+                for batch in decode_stream_batches(stream, where):
                     job = _job_of(batch.header)
                     if job is not None and not known:
                         known = True
                         yield job
-                    yield from build_rows(batch, where)
+                    yield from build_batch_rows(batch, where)
                     read += 1
             except (CorruptInputError, UnsupportedVersionError) as fault:
                 if not read:

@@ -15,12 +15,12 @@ from fairlead.core.errors import CorruptInputError
 MAGIC = b"SQLite format 3\0"
 
 
-def has_tables(head: bytes, path: Path, *names: str) -> bool:
+def has_sqlite_tables(head: bytes, path: Path, *names: str) -> bool:
     """Whether the content is a SQLite database with all these tables."""
     if not head.startswith(MAGIC):
         return False
     try:
-        with open_database(path) as database:
+        with open_sqlite_database(path) as database:
             found = {str(row[0]).upper() for row in database.execute("SELECT name FROM sqlite_master")}
     except CorruptInputError:
         return False
@@ -28,7 +28,7 @@ def has_tables(head: bytes, path: Path, *names: str) -> bool:
 
 
 @contextmanager
-def open_database(path: Path) -> Iterator[sqlite3.Connection]:
+def open_sqlite_database(path: Path) -> Iterator[sqlite3.Connection]:
     """The database, for reading. SQLite errors inside become CorruptInputError."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:

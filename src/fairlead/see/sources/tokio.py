@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import CorruptInputError, MissingDependencyError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import DEVICE, METADATA, TARGET, TableSpec, batch_of, build_word_column
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import DEVICE, METADATA, TARGET, TableSpec, build_table_batch, build_table_word_column
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.sources.base import Item
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ def _rows(
         nodes, devices = zip(*(label.split(":", 1) for label in labels), strict=True)
         out |= {"node": _named(nodes, cells), "device": _named(devices, cells)}
     else:
-        out |= {"target": _named(labels, cells), "source": build_word_column("tokio", len(at))}
-    return batch_of(spec, out)
+        out |= {"target": _named(labels, cells), "source": build_table_word_column("tokio", len(at))}
+    return build_table_batch(spec, out)
 
 
 def _named(labels: Any, cells: NDArray[np.int64]) -> pa.DictionaryArray:
@@ -192,14 +192,14 @@ def _operations(group: h5py.Group, stamps: NDArray[np.int64], interval_s: int) -
         labels = _labels(data)
         if not len(at):
             continue
-        yield batch_of(
+        yield build_table_batch(
             METADATA,
             {
                 "ts_ns": (np.repeat(stamps, len(labels))[at] + interval_s) * NS_PER_S,
                 "interval_ns": np.full(len(at), interval_s * NS_PER_S),
                 "server": _named(labels, at % len(labels)),
-                "op": build_word_column(op, len(at)),
+                "op": build_table_word_column(op, len(at)),
                 "count": np.rint(counts.ravel()[at]).astype(np.int64),
-                "source": build_word_column("tokio", len(at)),
+                "source": build_table_word_column("tokio", len(at)),
             },
         )

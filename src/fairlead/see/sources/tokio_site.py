@@ -42,7 +42,7 @@ class TokioSite(msgspec.Struct, frozen=True, kw_only=True):
         return next((role for pattern, role in self.mmperfmon_lun_map.items() if re.match(pattern, disk)), None)
 
 
-def read_site(path: Path) -> TokioSite:
+def read_tokio_site(path: Path) -> TokioSite:
     """The site a file describes. Raises ConfigError."""
     try:
         given: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fairlead.core.model.diagnosis import compute_identity, parse_findings, parse_incidents
+from fairlead.core.model.diagnosis import compute_short_identity, parse_findings, parse_incidents
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.findings import find_finding as finding_of
 from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, query_lake
@@ -122,7 +122,8 @@ def find_acknowledgeable(lake: Tables, name: str) -> KnownConcern | None:
             one.id
             for one in _incidents(lake, "component", finding.subject.id)
             if finding.rule.startswith("component.")
-            and compute_identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id) == name
+            and compute_short_identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id)
+            == name
         ]
         return KnownConcern((name, *same), told.user or "" if told.job_id else "", finding.from_ns or 0, finding.to_ns)
     found = _incidents(lake, "id", name)
@@ -138,7 +139,7 @@ def find_acknowledgeable(lake: Tables, name: str) -> KnownConcern | None:
         one.finding.id
         for one in parse_findings(rows)
         if one.finding.id
-        == compute_identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
+        == compute_short_identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
     ]
     return KnownConcern((name, *dict.fromkeys(same)), "", incident.from_ns, incident.to_ns)
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from fairlead.core.model.finding import SEVERITIES
-from fairlead.core.safe_text import escape_text, escape_within
+from fairlead.core.safe_text import escape_text, escape_text_within
 from fairlead.show.alerts.alert_subject import Concern
 from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Batch, Notice
@@ -63,7 +63,7 @@ def _plain(alerts: Alerts, notice: Notice, concern: Concern) -> dict[str, Any]:
         "alert_rule": notice.rule,
         "alert_severity": notice.severity,
         "link": build_link(alerts, concern),
-        **escape_within(msgspec.to_builtins(concern)),
+        **escape_text_within(msgspec.to_builtins(concern)),
     }
     for one, advice in zip(found["advice"], concern.advice, strict=True):
         if advice.code is not None:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fairlead.core.model.diagnosis import compute_identity
+from fairlead.core.model.diagnosis import compute_short_identity
 from fairlead.explain.questions.span import parse_age
 from fairlead.show.alerts.acknowledgement_routes import ROOT, Noted
 from fairlead.show.alerts.silences import FIELDS
@@ -94,7 +94,7 @@ def silence_of(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
         raise RefusedError(400, "for: no time up to 366 days", "write 2h or 3d")
     words = [f"{field}={pattern}" for field, pattern in wanted.match.items()]
     return Silence(
-        id=compute_identity("silence", *words, who, now_ns),
+        id=compute_short_identity("silence", *words, who, now_ns),
         match=dict(wanted.match),
         until_ns=now_ns + lasts_ns,
         who=who,

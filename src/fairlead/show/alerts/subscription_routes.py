@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import RefusedError, UsageError
-from fairlead.core.model.diagnosis import compute_identity
+from fairlead.core.model.diagnosis import compute_short_identity
 from fairlead.show.alerts.settings import ADDRESS, Alerts
 from fairlead.show.alerts.state import State, Subscription
 from fairlead.show.web import identity as people
@@ -95,7 +95,7 @@ def add_subscription(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> S
         raise UsageError("whose jobs is not said", remedy="name the user")
     if max(map(len, (wish.user, wish.job, wish.program))) > _LONGEST:
         raise UsageError("a name is too long", remedy=f"at most {_LONGEST} characters")
-    name = compute_identity("subscription", wish.user, wish.job, wish.program, wish.to)
+    name = compute_short_identity("subscription", wish.user, wish.job, wish.program, wish.to)
     one = Subscription(id=name, owner=wish.user, job=wish.job, program=wish.program, address=wish.to, made_ns=now_ns)
     with state.change():
         mine = state.subscriptions(wish.user)

@@ -19,7 +19,7 @@ from fairlead.core.errors import ConfigError, CorruptInputError, FairleadError, 
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import DAMAGED, Missing
 from fairlead.core.model.platform import Platform
-from fairlead.core.safe_text import escape_undecodable_within
+from fairlead.core.safe_text import escape_undecodable_text
 from fairlead.explain.analysis.job_view import assemble_view
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verdict
@@ -142,7 +142,7 @@ def read_accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[s
     found: dict[str, list[Job]] = {}
     for one in accounts:
         missing = []
-        for item in inputs.read_job(one, failures):
+        for item in inputs.read_job_inputs(one, failures):
             if isinstance(item, Missing):
                 missing.append(item)
             elif isinstance(item, pa.RecordBatch) and (item.schema.metadata or {}).get(b"fairlead.table") == b"jobs":
@@ -159,7 +159,7 @@ def build_report(
     """The report of one job, or None when none of its files could be read (they are among the failures then)."""
     failed = len(failures)
     try:
-        view = assemble_view(_joined(inputs.read_job(job, failures), accounts, watch))
+        view = assemble_view(_joined(inputs.read_job_inputs(job, failures), accounts, watch))
     except LookupError as fault:
         if type(fault) is not LookupError:  # a missing key or index is a defect, not an empty input
             raise
@@ -182,7 +182,7 @@ def build_report(
         version=fairlead.__version__,
     )
     # A file name need not be UTF-8, what is printed and sent has to be.
-    return Report(derived, escape_undecodable_within(result))
+    return Report(derived, escape_undecodable_text(result))
 
 
 def _damage(missing: list[Missing]) -> list[Failure]:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import FairleadError, PluginError
-from fairlead.core.extensions import build_defect, load_extensions, report_faults
+from fairlead.core.extensions import build_extension_defect, load_extensions, report_extension_faults
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import Answer
 from fairlead.explain.questions.catalog import answer_question, list_questions, parse_question_parameters
@@ -69,9 +69,11 @@ def load_pages() -> tuple[dict[str, Page], list[PluginError]]:
     loaded, faults = load_extensions(GROUP)
     for name, page in list(loaded.items()):
         if not isinstance(page, Page):
-            faults.append(build_defect(GROUP, name, TypeError(f"{type(page).__name__} is not a fairlead.plugins.Page")))
+            faults.append(
+                build_extension_defect(GROUP, name, TypeError(f"{type(page).__name__} is not a fairlead.plugins.Page"))
+            )
             del loaded[name]
-    report_faults(faults)
+    report_extension_faults(faults)
     return loaded, faults
 
 
@@ -147,7 +149,7 @@ def draw_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.
     except UnknownNameError as unknown:
         raise RefusedError(404, str(unknown)) from unknown
     except Exception as fault:
-        defect = build_defect(GROUP, called, fault)
+        defect = build_extension_defect(GROUP, called, fault)
         raise RefusedError(500, defect.what, defect.remedy or "") from fault
 
 

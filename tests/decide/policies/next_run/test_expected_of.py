@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.tables import JOB_SUMMARY, batch_of
+from fairlead.core.model.tables import JOB_SUMMARY, build_table_batch
 from fairlead.decide.policies.next_run.expectation import Job, Past, predict_runs
 from fairlead.decide.policies.paths.contract import ExpectedJob
 
@@ -44,7 +44,9 @@ def run(number: int, **more: Any) -> dict[str, Any]:
 
 def table(*rows: dict[str, Any]) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.Table.from_batches([batch_of(JOB_SUMMARY, {name: [row.get(name) for row in rows] for name in names})])
+    return pa.Table.from_batches(
+        [build_table_batch(JOB_SUMMARY, {name: [row.get(name) for row in rows] for name in names})]
+    )
 
 
 def job(**more: Any) -> Job:

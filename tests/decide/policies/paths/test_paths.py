@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Running
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.aiot import Aiot
@@ -31,8 +31,8 @@ GB = 1e9
 
 def land(forwarders: int = 4, targets: int = 8) -> Site:
     return Site(
-        forwarders=build_layer("forwarder", tuple(f"fwd{i}" for i in range(forwarders)), 2 * GB),
-        targets=build_layer("target", tuple(f"ost{i}" for i in range(targets)), 1 * GB),
+        forwarders=build_site_layer("forwarder", tuple(f"fwd{i}" for i in range(forwarders)), 2 * GB),
+        targets=build_site_layer("target", tuple(f"ost{i}" for i in range(targets)), 1 * GB),
         default_forwarder=np.repeat(np.arange(forwarders), 16),
         cores=1024.0,
     )
@@ -224,7 +224,7 @@ def test_six_buckets_of_load() -> None:
 
 
 def test_aiot_uses_no_target_below_a_sick_server() -> None:
-    servers = build_layer("server", ("a", "b"), 4 * GB)
+    servers = build_site_layer("server", ("a", "b"), 4 * GB)
     servers.sick[0] = True
     here = replace(land(), servers=servers, server_of=np.arange(8) // 4)
     grant = Aiot().grant(job(), here, RNG)

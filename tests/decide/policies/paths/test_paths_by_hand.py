@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.core.model.site import Site, build_layer
+from fairlead.core.model.site import Site, build_site_layer
 from fairlead.decide.policies.paths.aiot import Aiot
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
@@ -24,8 +24,8 @@ def names(kind: str, count: int) -> tuple[str, ...]:
 def taihulight(counts: tuple[int, ...] = tuple(range(1, 101))) -> Site:
     """512 compute nodes a forwarder of 2.5 GB/s, 100 MB/s an I/O process (FAST 2019); 80 mapped, 20 spare."""
     return Site(
-        forwarders=build_layer("forwarder", names("fwd", 100), 2.5 * GB),
-        targets=build_layer("target", names("ost", 8), 1 * GB),
+        forwarders=build_site_layer("forwarder", names("fwd", 100), 2.5 * GB),
+        targets=build_site_layer("target", names("ost", 8), 1 * GB),
         default_forwarder=np.arange(40_960) // 512,
         forwarder_counts=counts,
         client_bandwidth=100e6,
@@ -109,9 +109,9 @@ def test_dfra_avoids_a_sick_forwarder_of_the_map() -> None:
 
 def aiot_case() -> Site:
     """Three forwarders of 2.5 GB/s; two servers of 3 GB/s with two targets of 1 GB/s each."""
-    forwarders = replace(build_layer("forwarder", names("f", 3), 2.5 * GB), load=np.array([0.5, 0.1, 0.0]))
-    servers = replace(build_layer("server", names("s", 2), 3 * GB), load=np.array([0.3, 0.0]))
-    targets = replace(build_layer("target", names("t", 4), 1 * GB), load=np.array([0.0, 0.0, 0.5, 0.0]))
+    forwarders = replace(build_site_layer("forwarder", names("f", 3), 2.5 * GB), load=np.array([0.5, 0.1, 0.0]))
+    servers = replace(build_site_layer("server", names("s", 2), 3 * GB), load=np.array([0.3, 0.0]))
+    targets = replace(build_site_layer("target", names("t", 4), 1 * GB), load=np.array([0.0, 0.0, 0.5, 0.0]))
     return Site(
         forwarders=forwarders,
         targets=targets,
@@ -148,12 +148,12 @@ def test_aiot_grants_what_the_flow_found() -> None:
 def isolation_bed() -> Site:
     """The paper's own test of isolation (section IV.C): 4 forwarders, 4 storage nodes of 3 OSTs; OST1 is busy, OST2
     abnormal. Macdrp runs on Fwd2."""
-    forwarders = build_layer("forwarder", ("Fwd1", "Fwd2", "Fwd3", "Fwd4"), 2.5 * GB, mdops=10_000.0)
-    targets = build_layer("target", tuple(f"OST{n}" for n in range(1, 13)), 0.8 * GB)
+    forwarders = build_site_layer("forwarder", ("Fwd1", "Fwd2", "Fwd3", "Fwd4"), 2.5 * GB, mdops=10_000.0)
+    targets = build_site_layer("target", tuple(f"OST{n}" for n in range(1, 13)), 0.8 * GB)
     forwarders.load[1], forwarders.jobs[1] = 0.9, 1
     targets.load[0] = 1.0
     targets.sick[1] = True
-    servers = build_layer("server", ("SN1", "SN2", "SN3", "SN4"), 2.4 * GB)
+    servers = build_site_layer("server", ("SN1", "SN2", "SN3", "SN4"), 2.4 * GB)
     servers.load[0] = 0.5
     return Site(
         forwarders=forwarders,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths.aiot import Aiot
 from fairlead.decide.policies.paths.contract import ExpectedJob, PathPolicy
 from fairlead.decide.policies.paths.dfra import Dfra
@@ -22,7 +22,7 @@ POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), path_policy("be
 
 def components(rng: np.random.Generator, kind: str, count: int) -> Layer:
     """Any state; loads differ, so that no choice hangs on the order of names."""
-    made = build_layer(kind, tuple(f"{kind}{place}" for place in range(count)), 1.0)
+    made = build_site_layer(kind, tuple(f"{kind}{place}" for place in range(count)), 1.0)
     return replace(
         made,
         bandwidth=rng.uniform(0.2e9, 4e9, count),
@@ -106,7 +106,7 @@ def test_the_order_of_components_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)
     here, job = site(rng), expected(rng)
     # Every load is known, and no two jobs counts tie inside a bucket of load.
-    here = replace(here, servers=build_layer("oss", ()), server_of=np.zeros(0, np.int64))
+    here = replace(here, servers=build_site_layer("oss", ()), server_of=np.zeros(0, np.int64))
     for layer in (here.forwarders, here.targets):
         layer.load[:] = rng.permutation(len(layer)) / max(len(layer), 1)
         layer.jobs[:] = 1 + rng.permutation(len(layer))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.model.plan import Plan
-from fairlead.core.model.site import build_layer
+from fairlead.core.model.site import build_site_layer
 from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Reservation, check_plans
 from plan_building import NOW, TARGETS, ground, of_job, plan
 
@@ -111,7 +111,7 @@ def test_a_job_is_planned_once() -> None:
 
 
 def test_isolated_jobs_leave_a_forwarder_to_the_others() -> None:
-    two = build_layer("forwarder", ("fwd1", "fwd2"), 2.5e9)
+    two = build_site_layer("forwarder", ("fwd1", "fwd2"), 2.5e9)
     here = ground()
     here = replace(here, barred=(), reserved_for={}, site=replace(here.site, forwarders=two))
     found = check_plans([plan(isolated=True)], here)
@@ -148,7 +148,7 @@ def test_what_is_kept_for_nobody_named_is_nobodys() -> None:
 
 def test_targets_are_of_one_file_system_though_none_is_named() -> None:
     here = ground()
-    two = build_layer("target", (*TARGETS, "xfs-OST0000"), 1e9)
+    two = build_site_layer("target", (*TARGETS, "xfs-OST0000"), 1e9)
     here = replace(here, site=replace(here.site, targets=two))
     [found] = check_plans([plan(file_system=None, targets=[T4, "xfs-OST0000"])], here)
     assert (found.rule, found.component) == ("file system", "lfs, xfs")
@@ -156,12 +156,12 @@ def test_targets_are_of_one_file_system_though_none_is_named() -> None:
 
 def test_more_than_exist_is_said() -> None:
     here = ground()
-    none = build_layer("forwarder", (), 1.0)
+    none = build_site_layer("forwarder", (), 1.0)
     empty = replace(here, site=replace(here.site, forwarders=none))
     reasons = {one.reason for one in check_plans([plan()], empty)}
     assert "2 are granted, 0 exist" in reasons
     assert "no such component is known" in reasons
-    no_targets = build_layer("target", (), 1.0)
+    no_targets = build_site_layer("target", (), 1.0)
     bare = replace(here, site=replace(here.site, targets=no_targets, pools={}))
     assert any(one.rule == "capacity" and one.field == "targets" for one in check_plans([plan()], bare))
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.errors import UsageError
-from fairlead.core.model.site import Site, build_site
+from fairlead.core.model.site import Site, build_uniform_site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, run
 from fairlead.decide.sim.engine import Changes, Engine
@@ -485,7 +485,7 @@ def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
 
 
 def test_nobody_and_nothing() -> None:
-    nobody = replay_jobs(made([], []), build_site(name="none", nodes=1), Given())
+    nobody = replay_jobs(made([], []), build_uniform_site(name="none", nodes=1), Given())
     assert len(nobody.end_s) == 0
     assert nobody.events == 0
     still = replay_jobs(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())

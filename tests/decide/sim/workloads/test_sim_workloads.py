@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import InputError, UsageError
-from fairlead.core.model.site import build_site
+from fairlead.core.model.site import build_uniform_site
 from fairlead.decide.sim.platform import build_two_layer
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.workloads import sunway, swf, tables
@@ -18,7 +18,7 @@ from fairlead.decide.sim.workloads.io_rules import LONGEST_IO_S, STORM, TRIVIAL,
 from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_season
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
-SUMMIT = build_site(name="summit-like", nodes=4608, servers=77, targets_per_server=2, node_bandwidth=10e9)
+SUMMIT = build_uniform_site(name="summit-like", nodes=4608, servers=77, targets_per_server=2, node_bandwidth=10e9)
 
 
 def same(one: Season, other: Season) -> bool:

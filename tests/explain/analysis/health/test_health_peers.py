@@ -11,7 +11,7 @@ from sklearn.cluster import DBSCAN
 
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import JOBS, METADATA, TARGET, batch_of
+from fairlead.core.model.tables import JOBS, METADATA, TARGET, build_table_batch
 from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
 from fairlead.explain.analysis.health.durations import classify_duration, count_durations, set_incident_persistence
 from fairlead.explain.analysis.health.health_findings import build_health_findings, grade_health_severity
@@ -119,9 +119,11 @@ def canaries(slow: str, name: str = "target") -> dict[str, pa.Table]:
         "source": ["canary"] * len(who),
     }
     if name == "target":
-        batch = batch_of(TARGET, {**columns, "write_bytes": np.full(len(who), 1 << 20)})
+        batch = build_table_batch(TARGET, {**columns, "write_bytes": np.full(len(who), 1 << 20)})
     else:
-        batch = batch_of(METADATA, {**columns, "op": ["create"] * len(who), "count": np.ones(len(who), np.int64)})
+        batch = build_table_batch(
+            METADATA, {**columns, "op": ["create"] * len(who), "count": np.ones(len(who), np.int64)}
+        )
     return {name: pa.Table.from_batches([batch])}
 
 
@@ -212,7 +214,7 @@ def test_urgency_grows_with_time_and_with_the_size_of_who_is_hit() -> None:
 
 
 def test_findings_name_the_component_its_jobs_and_what_to_do() -> None:
-    jobs = pa.Table.from_batches([batch_of(JOBS, {"job_id": ["7"], "nodes_count": [4096]})])
+    jobs = pa.Table.from_batches([build_table_batch(JOBS, {"job_id": ["7"], "nodes_count": [4096]})])
     asked: list[tuple[object, ...]] = []
 
     def advise(*given: object) -> list[object]:

@@ -12,7 +12,7 @@ from diagnosed_lake import LAG, VICTIM, S, co_run, fill, kept, lake_of, later, l
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
 from fairlead.explain.analysis.history.profiles import Profile, build_run_profiles, read_run_profiles
 from fairlead.store.lake import Lake
-from fairlead.store.tables import conform_table
+from fairlead.store.stored_tables import conform_stored_table
 
 Tables = dict[str, pa.Table]
 
@@ -31,7 +31,7 @@ def of_all(lake: Lake) -> list[Profile]:
     summaries = lake.query("SELECT * EXCLUDE (day) FROM job_summary WHERE end_ns IS NOT NULL")
     phases = lake.query("SELECT * EXCLUDE (day) FROM phase")
     return build_run_profiles(
-        conform_table(summaries, JOB_SUMMARY, strict=True), conform_table(phases, PHASE, strict=True)
+        conform_stored_table(summaries, JOB_SUMMARY, strict=True), conform_stored_table(phases, PHASE, strict=True)
     )
 
 

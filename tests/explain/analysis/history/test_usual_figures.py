@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.history.usual_figures import UsualFigures, compute_usual_figures
 
 S = 10**9
@@ -36,7 +36,9 @@ def phase(run: int, **other: object) -> Row:
 
 
 def table(rows: list[Row]) -> pa.Table:
-    return pa.Table.from_batches([batch_of(PHASE, {name: [row.get(name) for row in rows] for name in rows[0]})])
+    return pa.Table.from_batches(
+        [build_table_batch(PHASE, {name: [row.get(name) for row in rows] for name in rows[0]})]
+    )
 
 
 def usual(rows: list[Row], **other: object) -> UsualFigures:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import JOB_SUMMARY, PHASE, ROLLUP, batch_of
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE, ROLLUP, build_table_batch
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.play import Play
@@ -103,7 +103,7 @@ def made(loads: list[dict[str, object]], jobs: dict[str, str], **more: object) -
         mode="1-1",
     )
     columns = {name: [row.get(name) for row in loads] for name in ROLLUP.schema.names}
-    rows = pa.Table.from_batches([batch_of(ROLLUP, dict(columns), len(loads))], ROLLUP.schema)
+    rows = pa.Table.from_batches([build_table_batch(ROLLUP, dict(columns), len(loads))], ROLLUP.schema)
     neighbours = [
         {
             "job_id": job,

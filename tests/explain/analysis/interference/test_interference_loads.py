@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import ROLLUP, batch_of
+from fairlead.core.model.tables import ROLLUP, build_table_batch
 from fairlead.explain.analysis.interference.congestion import find_last_parts
 from fairlead.explain.analysis.interference.dose_response import estimate_doses
 from fairlead.explain.analysis.interference.loads import Loads, build_load_arrays
@@ -15,7 +15,7 @@ from interference_building import S
 def loads(rows: list[dict[str, object]], *others: str) -> Loads:
     filled = [{"interval_ns": S, "layer": str(row["kind"]), **row} for row in rows]
     columns: dict[str, object] = {name: [row.get(name) for row in filled] for name in ROLLUP.schema.names}
-    table = pa.Table.from_batches([batch_of(ROLLUP, columns, len(rows))], ROLLUP.schema)
+    table = pa.Table.from_batches([build_table_batch(ROLLUP, columns, len(rows))], ROLLUP.schema)
     return build_load_arrays(table, S, "v", others, span_ns=(0, 5 * S))
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.tables import FINDING, JOB_SUMMARY, ROLLUP, batch_of
+from fairlead.core.model.tables import FINDING, JOB_SUMMARY, ROLLUP, build_table_batch
 from fairlead.decide.sim import platform
 from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.overview.abnormal_jobs import count_abnormal_jobs
@@ -257,7 +257,7 @@ def published() -> pa.Table:
         "made_ns": np.zeros(len(drawn), np.int64),
         "analysis_version": np.ones(len(drawn), np.int64),
     }
-    return pa.Table.from_batches([batch_of(JOB_SUMMARY, rows)])
+    return pa.Table.from_batches([build_table_batch(JOB_SUMMARY, rows)])
 
 
 def test_the_share_of_non_trivial_jobs_is_the_published_one(published: pa.Table) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.core.model.diagnosis import build_finding_rows, parse_findings
 from fairlead.core.model.finding import Subject
-from fairlead.core.model.site_file import parse_site
+from fairlead.core.model.site_file import parse_site_file
 from fairlead.core.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
 from fairlead.explain.analysis.advice import SYSTEM
 from fairlead.explain.analysis.system.findings import (
@@ -520,13 +520,13 @@ def test_an_empty_lake_has_no_findings_and_says_what_is_missing() -> None:
 
 
 def test_a_site_without_forwarders_misses_none() -> None:
-    site = build_system_site(parse_site('[[nodes]]\nkind = "compute"\nnodes = "n[1-4]"\n'), expand)
+    site = build_system_site(parse_site_file('[[nodes]]\nkind = "compute"\nnodes = "n[1-4]"\n'), expand)
     found = find_system_findings({}, site, T0, T0 + HOUR)
     assert not [text for text in found.missing if "forwarder" in text]
 
 
 def test_the_site_file_tells_peaks_classes_and_devices() -> None:
-    site = build_system_site(parse_site(SITE), expand)
+    site = build_system_site(parse_site_file(SITE), expand)
     assert site.peaks == {"forwarder": 1e9, "target": 2e9, "mds": 4e4}
     assert site.list_class_nodes("login") == {"login1", "login2"}
     assert site.devices == {"n1/nvme0": 10, "n2/nvme0": 10}

@@ -25,7 +25,7 @@ from fairlead.core.model.tables import (
     PFS_CLIENT,
     PHASE,
     PORT,
-    batch_of,
+    build_table_batch,
 )
 from fairlead.explain.analysis.network import LINKED
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane
@@ -88,7 +88,7 @@ def more(lake: Lake) -> None:
     put(
         lake,
         accounts(DARSHAN, WIDE),
-        batch_of(
+        build_table_batch(
             FILES,
             {
                 "file_id": [7, 8, 9],
@@ -97,7 +97,7 @@ def more(lake: Lake) -> None:
                 "first_seen_ns": [T0] * 3,
             },
         ),
-        batch_of(
+        build_table_batch(
             OPS,
             {
                 "start_ns": start,
@@ -114,7 +114,7 @@ def more(lake: Lake) -> None:
                 "count": rng.integers(1, 50, len(start)),
             },
         ),
-        batch_of(
+        build_table_batch(
             OPS,
             {
                 "start_ns": [T0 + 61 * S] * 2,
@@ -129,7 +129,7 @@ def more(lake: Lake) -> None:
                 "count": [3, 4],
             },
         ),
-        batch_of(
+        build_table_batch(
             PHASE,
             {
                 "cluster": ["c"],
@@ -149,7 +149,7 @@ def more(lake: Lake) -> None:
                 "analysis_version": [1],
             },
         ),
-        batch_of(
+        build_table_batch(
             FORWARDER,
             {
                 "ts_ns": [T0 + 500 * S] * 3,
@@ -164,7 +164,7 @@ def more(lake: Lake) -> None:
                 "queue_len_max": [3, 3, 40],
             },
         ),
-        batch_of(
+        build_table_batch(
             FILE_COUNTERS,
             {
                 "job_id": ["200"] * 2,
@@ -185,7 +185,7 @@ def more(lake: Lake) -> None:
                 "write_time_s": [12.0, 13.0],
             },
         ),
-        batch_of(
+        build_table_batch(
             HEATMAP,
             {
                 "job_id": ["200"] * 6,
@@ -197,7 +197,7 @@ def more(lake: Lake) -> None:
                 "write_bytes": [100, 200, 300, 400, 1, 1],
             },
         ),
-        batch_of(
+        build_table_batch(
             DEVICE,
             {
                 "ts_ns": T0 + np.arange(1, 11) * MINUTE,
@@ -210,7 +210,7 @@ def more(lake: Lake) -> None:
                 "queue_ns": [MINUTE * 3] * 10,
             },
         ),
-        batch_of(
+        build_table_batch(
             PORT,
             {
                 "ts_ns": T0 + np.arange(1, 11) * MINUTE,
@@ -323,7 +323,7 @@ def test_counters_of_nodes_stand_in_where_none_names_the_job(tmp_path: Path) -> 
     put(
         lake,
         accounts(job),
-        batch_of(
+        build_table_batch(
             PFS_CLIENT,
             {
                 "ts_ns": ts,
@@ -334,7 +334,7 @@ def test_counters_of_nodes_stand_in_where_none_names_the_job(tmp_path: Path) -> 
                 "write_bytes": [MIB] * 60,
             },
         ),
-        batch_of(
+        build_table_batch(
             PORT,
             {
                 "ts_ns": ts,
@@ -345,7 +345,9 @@ def test_counters_of_nodes_stand_in_where_none_names_the_job(tmp_path: Path) -> 
                 "rx_bytes": [2 * MIB] * 60,
             },
         ),
-        batch_of(MAPPING, {"from_ns": [T0 - DAY], "to_ns": [None], "kind": [LINKED], "a": ["n1"], "b": ["s1/4"]}),
+        build_table_batch(
+            MAPPING, {"from_ns": [T0 - DAY], "to_ns": [None], "kind": [LINKED], "a": ["n1"], "b": ["s1/4"]}
+        ),
     )
     for sight in (EVERYTHING, MINE):
         answer = Site(Asking(lake)).ask("job_timeline", "8", sight)
@@ -605,7 +607,7 @@ def test_a_long_job_is_drawn_of_hours(tmp_path: Path) -> None:
     put(
         lake,
         accounts(long),
-        batch_of(
+        build_table_batch(
             FORWARDER,
             {
                 "ts_ns": start + np.arange(1, n + 1) * DAY,

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.errors import NoAnswerError, ServerError
 from fairlead.kit.testing import machine
 from fairlead.kit.testing.machine import live, wire
@@ -64,7 +64,9 @@ def test_what_is_past_goes_at_once_and_the_rest_as_it_happens() -> None:
     assert [(when - START_NS) // live.NS for when, _ in server.taken] == [0, 0, 0, 10, 20, 30]
     whole = b"".join(body.data for body in wire.build_wire_bodies(play(30), 10))
     assert b"".join(data for _, data in server.taken) == whole
-    times = [batch.header.last_ns for when, data in server.taken for batch in read_batches(io.BytesIO(data), "")]
+    times = [
+        batch.header.last_ns for when, data in server.taken for batch in decode_stream_batches(io.BytesIO(data), "")
+    ]
     assert max(time for time in times if time is not None) <= clock.ns
 
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.core.batches.decoding import read_batches
-from fairlead.core.batches.rows import build_rows
-from fairlead.core.compression.runs import expand_runs, merge_runs
+from fairlead.core.batches.decoding import decode_stream_batches
+from fairlead.core.batches.rows import build_batch_rows
+from fairlead.core.compression.operation_runs import expand_operation_runs, merge_operation_runs
 from fairlead.core.model.tables import TABLES
 from fairlead.kit.testing import machine
 from fairlead.kit.testing.machine import Play, wire
@@ -115,9 +115,9 @@ def test_rows_are_what_they_should_be(play: Play, tables: dict[str, pa.Table]) -
 def test_runs_are_runs(tables: dict[str, pa.Table]) -> None:
     """Expanded and merged again they do not become more: they are as the first pass would leave them."""
     sample = tables["ops"].slice(0, 400)
-    single = expand_runs(sample)
+    single = expand_operation_runs(sample)
     assert single.num_rows == pc.sum(sample["count"]).as_py()
-    assert merge_runs(single).num_rows <= sample.num_rows * 1.01
+    assert merge_operation_runs(single).num_rows <= sample.num_rows * 1.01
 
 
 def test_every_second_has_every_target(play: Play, tables: dict[str, pa.Table]) -> None:
@@ -136,10 +136,10 @@ def test_wire_batches_hold_the_same_and_fill_a_lake(play: Play, tables: dict[str
         for entry in manifest["files"]:
             data = (tmp_path / "posts" / entry["file"]).read_bytes()
             assert len(data) == entry["bytes"]
-            for batch in read_batches(io.BytesIO(data), entry["file"]):
+            for batch in decode_stream_batches(io.BytesIO(data), entry["file"]):
                 header = batch.header
                 taken = writer.batch(f"{header.node}/{header.boot_id}/{header.table}", header.seq)
-                for rows in build_rows(batch, entry["file"]):
+                for rows in build_batch_rows(batch, entry["file"]):
                     assert isinstance(rows, pa.RecordBatch)
                     taken.add(rows)
                 assert taken.commit()
@@ -154,8 +154,8 @@ def test_columns_survive_the_wire(play: Play, tables: dict[str, pa.Table]) -> No
     for name, table in tables.items():
         batch = table.combine_chunks().to_batches()[0]
         data = wire.Cut(name, batch).encode(0, batch.num_rows, "n", "0" * 32, 1)
-        (decoded,) = read_batches(io.BytesIO(data), name)
-        (back,) = build_rows(decoded, name)
+        (decoded,) = decode_stream_batches(io.BytesIO(data), name)
+        (back,) = build_batch_rows(decoded, name)
         assert isinstance(back, pa.RecordBatch)
         for field in batch.schema:
             if field.name != "nodes":  # lists of words have no form on the wire: the job feed brings them

@@ -23,9 +23,9 @@ from fairlead.see.collector.feeds.file_arrivals import Arrivals
 from fairlead.see.collector.feeds.file_import import CollectorStop, import_file
 from fairlead.see.collector.feeds.job_table import JobTableFeed
 from fairlead.see.collector.feeds.settings import DarshanWatch, Drop, JobTable
-from fairlead.see.ingest import find_traces, ingest_jobs
-from fairlead.see.sources.inputs import detect_source
-from fairlead.see.sources.registry import load_source
+from fairlead.see.ingest import find_ingest_traces, ingest_jobs
+from fairlead.see.sources.inputs import detect_input_source
+from fairlead.see.sources.registered_sources import load_registered_source
 from fairlead.store.lake import Lake
 from feed_sinks import LakeSink, MemorySink, files_below
 from waiting import PATIENCE_S
@@ -213,10 +213,10 @@ def test_a_log_taken_by_hand_is_known_to_the_watch(tmp_path: Path) -> None:
     shutil.copy(LOG, tmp_path / "tree" / "a.darshan")
     aged(tmp_path / "tree" / "a.darshan")
     with lake.writer() as writer:
-        jobs, _ = find_traces([LOG])
+        jobs, _ = find_ingest_traces([LOG])
         assert [outcome.state for outcome in ingest_jobs(writer, jobs)] == ["added"]
         sink = LakeSink(writer)
-        taken = import_file(sink, load_source("darshan"), tmp_path / "tree" / "a.darshan", STOP)
+        taken = import_file(sink, load_registered_source("darshan"), tmp_path / "tree" / "a.darshan", STOP)
         assert taken.known
     count = lake.query("SELECT count(*) AS n FROM jobs").to_pylist()
     assert count == [{"n": 1}]
@@ -228,9 +228,9 @@ def test_a_feed_reads_what_ingest_reads(tmp_path: Path) -> None:
         lake = Lake.open(tmp_path / way, create=True)
         with lake.writer() as writer:
             if way == "ingest":
-                list(ingest_jobs(writer, find_traces([LOG])[0]))
+                list(ingest_jobs(writer, find_ingest_traces([LOG])[0]))
             else:
-                import_file(LakeSink(writer), detect_source(LOG), LOG, STOP)
+                import_file(LakeSink(writer), detect_input_source(LOG), LOG, STOP)
         sums[way] = [
             lake.query(f"SELECT count(*) AS n FROM {table}").to_pylist()[0]["n"]  # noqa: S608
             for table in ("jobs", "file_counters", "files", "ops", "events")
@@ -243,7 +243,7 @@ def test_what_is_read_when_the_collector_ends_is_left(folder: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(CollectorStop):
-        import_file(MemorySink(), detect_source(LOG), LOG, stop)
+        import_file(MemorySink(), detect_input_source(LOG), LOG, stop)
 
 
 @pytest.mark.slow
@@ -351,7 +351,7 @@ def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
 ) -> None:
     monkeypatch.setattr(reading, "PIECE_BYTES", 2000)
     whole = MemorySink()
-    import_file(whole, detect_source(LOG), LOG, STOP)
+    import_file(whole, detect_input_source(LOG), LOG, STOP)
     name = next(iter(whole.batches))[0]
     pieces = sorted(seq for _, seq in whole.batches)
     assert len(pieces) > 2
@@ -367,13 +367,13 @@ def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
 
     monkeypatch.setattr(sink, "batch", failing)
     with pytest.raises(LakeError):
-        import_file(sink, detect_source(LOG), LOG, STOP)
+        import_file(sink, detect_input_source(LOG), LOG, STOP)
     assert not sink.known(name, 0)  # the last piece says that all are there
-    found = import_file(sink, detect_source(LOG), LOG, STOP)
+    found = import_file(sink, detect_input_source(LOG), LOG, STOP)
     assert not found.known
     assert sink.batches.keys() == whole.batches.keys()
     for table in ("jobs", "files", "file_counters", "ops"):
         assert sink.rows(table) == whole.rows(table) or sorted(map(repr, sink.rows(table))) == sorted(
             map(repr, whole.rows(table))
         )
-    assert import_file(sink, detect_source(LOG), LOG, STOP).known
+    assert import_file(sink, detect_input_source(LOG), LOG, STOP).known

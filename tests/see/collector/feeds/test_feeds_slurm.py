@@ -15,7 +15,7 @@ from fairlead.core.errors import InputError, MissingDependencyError
 from fairlead.see.collector.feeds.commands import run_feed_command
 from fairlead.see.collector.feeds.settings import Slurm
 from fairlead.see.collector.feeds.slurm import COLUMNS, SlurmFeed
-from fairlead.see.sources.slurm.hooks import call_of, group_calls
+from fairlead.see.sources.slurm.hooks import group_hook_calls, parse_hook_call
 from feed_sinks import MemorySink, files_below
 
 NS = 1_000_000_000
@@ -234,15 +234,15 @@ def test_the_hook_never_fails_a_job_and_writes_one_whole_line(tmp_path: Path) ->
     assert hook(tmp_path, **BEGIN).stderr == ""
     (name,) = files_below(tmp_path)
     text = (tmp_path / name).read_text()
-    call = call_of(text)
+    call = parse_hook_call(text)
     assert call is not None
     assert text.count("\n") == 1
     assert (call.job_id, call.ends, call.nodes) == ("7", False, ["n1", "n2"])
     assert (call.values["user"], call.values["name"]) == ("ann", "a_b__rm_1_x")
     assert "account" not in call.values
     hook(tmp_path, **END)
-    calls = [call_of((tmp_path / name).read_text()) for name in files_below(tmp_path)]
-    (job,) = group_calls([call for call in calls if call is not None])
+    calls = [parse_hook_call((tmp_path / name).read_text()) for name in files_below(tmp_path)]
+    (job,) = group_hook_calls([call for call in calls if call is not None])
     assert job.start_ns is not None
     assert job.end_ns is not None
     assert job.start_ns <= job.end_ns

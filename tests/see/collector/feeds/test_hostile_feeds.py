@@ -44,7 +44,7 @@ def test_a_small_body_does_not_become_many_objects(message: bytes) -> None:
 
 def test_a_snappy_block_says_its_size_before_it_is_made() -> None:
     with pytest.raises(CorruptInputError, match="more than"):
-        protobuf.inflate_body(varint((1 << 32) - 1) + b"\x00" * 40, 1 << 20)
+        protobuf.inflate_protobuf_body(varint((1 << 32) - 1) + b"\x00" * 40, 1 << 20)
 
 
 @pytest.mark.parametrize("stamp", [1 << 62, (1 << 63) - 1, -5, 4_000_000_000_000])

@@ -18,7 +18,7 @@ from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.job_stats import scan_job_stats
 from fairlead.see.probes.lustre.jobs import OST_SHAPE
 from fairlead.see.probes.lustre.parameters import Dump
-from fairlead.see.probes.lustre.stats_lines import parse_stats
+from fairlead.see.probes.lustre.stats_lines import parse_stats_lines
 from lustre_writing import job_stats
 
 TEXTS = {
@@ -138,7 +138,7 @@ def test_real_texts_changed(name: str, seed: int) -> None:
 def test_a_line_not_known_is_counted_once(line: str, at: int) -> None:
     lines = [b"snapshot_time 1510950459.7 secs.nsecs", b"open 136 samples [regs]"]
     lines.insert(at, line.encode("utf-8", "replace"))
-    stats = parse_stats(b"\n".join(lines) + b"\n")
+    stats = parse_stats_lines(b"\n".join(lines) + b"\n")
     expected = (
         1 if "snapshot_time" not in line and "start_time" not in line and "elapsed_time" not in line else stats.unknown
     )

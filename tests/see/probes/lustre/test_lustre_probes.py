@@ -18,8 +18,14 @@ from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.histograms import parse_histograms
 from fairlead.see.probes.lustre.job_ids import JobIds
 from fairlead.see.probes.lustre.parameters import BASES, Parameter, Tree
-from fairlead.see.probes.lustre.states import Recovery, import_of, parse_history, parse_lnet_stats, parse_recovery
-from fairlead.see.probes.lustre.stats_lines import parse_stats
+from fairlead.see.probes.lustre.states import (
+    Recovery,
+    parse_import_state,
+    parse_lnet_state,
+    parse_recovery_state,
+    parse_state_history,
+)
+from fairlead.see.probes.lustre.stats_lines import parse_stats_lines
 from old_interpreter import HOW, old_python
 
 pytestmark = pytest.mark.shared_data
@@ -428,12 +434,12 @@ def test_connections_and_recoveries(shared_data: Path) -> None:
 def test_what_state_and_import_files_say(shared_data: Path) -> None:
     base = Path(lustre(shared_data, GSI)) / "proc/fs/lustre"
     for path in base.glob("*/*/state"):
-        history = parse_history(path.read_bytes())
+        history = parse_state_history(path.read_bytes())
         assert history[-1][1] == "FULL", path
         assert 1510604508 * 10**9 <= history[0][0] <= history[-1][0], path
         assert len(history) == path.read_text().count(" - [")
     for path in base.glob("*/*/import"):
-        said = import_of(path.read_bytes())
+        said = parse_import_state(path.read_bytes())
         assert said.state == "FULL"
         assert said.target == (
             "MGS" if "mgc" in path.parts else re.match(r".*?-\w{3}\d{4}", path.parent.name)[0] + "_UUID"
@@ -441,8 +447,8 @@ def test_what_state_and_import_files_say(shared_data: Path) -> None:
         assert said.connection in {f"172.20.20.{n}@o2ib" for n in (1, 2, 5, 6)}
         expected = None if "mgc" in path.parts else said.timeouts if "osp" in path.parts else 0
         assert said.timeouts == expected
-    assert import_of((base / "osp/lustrefs-OST0003-osc-MDT0000/import").read_bytes()).timeouts == 21
-    recovery = parse_recovery((base / "mdt/lustrefs-MDT0000/recovery_status").read_bytes())
+    assert parse_import_state((base / "osp/lustrefs-OST0003-osc-MDT0000/import").read_bytes()).timeouts == 21
+    recovery = parse_recovery_state((base / "mdt/lustrefs-MDT0000/recovery_status").read_bytes())
     assert recovery == Recovery("INACTIVE", None, None, None, None)
 
 
@@ -464,18 +470,20 @@ def test_texts_that_become_no_rows_are_still_understood(shared_data: Path) -> No
         "osp/lustrefs-OST0003-osc-MDT0000/stats": ("ost_statfs", 35257, 11458091),
     }
     for name, (line, count, total) in one.items():
-        stats = parse_stats((base / name).read_bytes())
+        stats = parse_stats_lines((base / name).read_bytes())
         assert (stats.counts[line], stats.sums.get(line), stats.unknown) == (count, total, 0), name
     empty = 0
     for path in files(shared_data):
         if path.name == "stats" and "lnet" not in path.parts:
-            stats = parse_stats(path.read_bytes())
+            stats = parse_stats_lines(path.read_bytes())
             assert stats.unknown == 0, path
             assert 1438693064 * 10**9 <= (stats.times.snapshot_ns or 0) < 1511 * 10**15, path
             assert sum(stats.counts.values()) >= sum(1 for _ in stats.counts), path
             empty += not stats.counts
     assert empty == 15
-    cache = parse_stats((Path(lustre(shared_data, TELEGRAF)) / "proc/fs/lustre/osd-ldiskfs/OST0001/stats").read_bytes())
+    cache = parse_stats_lines(
+        (Path(lustre(shared_data, TELEGRAF)) / "proc/fs/lustre/osd-ldiskfs/OST0001/stats").read_bytes()
+    )
     assert (cache.counts["cache_hit"], cache.counts["get_page"]) == (7393729777, 275132812)
     assert cache.times.snapshot_ns == 1438693135_640551_000
     for name in ("extents_stats", "extents_stats_per_process", "offset_stats"):
@@ -501,7 +509,7 @@ def test_lnet(shared_data: Path) -> None:
         }
     }
     assert found.readings[0].constant == (("switch", "n1"),)
-    assert parse_lnet_stats(b"1 2 3") is None
+    assert parse_lnet_state(b"1 2 3") is None
 
 
 def test_single_values(shared_data: Path) -> None:

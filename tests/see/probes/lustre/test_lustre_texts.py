@@ -15,18 +15,18 @@ from fairlead.see.probes.base import AbsentError, ProbeResult
 from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.histograms import (
     MODIFY,
-    bin_bytes,
-    bin_in_flight,
-    bin_pages,
-    bin_times,
+    bin_byte_histogram,
+    bin_flight_histogram,
+    bin_page_histogram,
+    bin_time_histogram,
     parse_histograms,
 )
-from fairlead.see.probes.lustre.job_ids import JobIds, unquote_job
+from fairlead.see.probes.lustre.job_ids import JobIds, unquote_job_id
 from fairlead.see.probes.lustre.job_stats import Memory, scan_job_stats
 from fairlead.see.probes.lustre.jobs import MDT_SHAPE, OST_SHAPE
 from fairlead.see.probes.lustre.names import MDT_OPS
-from fairlead.see.probes.lustre.parameters import Dump, ask_lctl
-from fairlead.see.probes.lustre.stats_lines import parse_stats, parse_times
+from fairlead.see.probes.lustre.parameters import Dump, ask_lctl_parameters
+from fairlead.see.probes.lustre.stats_lines import parse_stats_lines, parse_stats_times
 from lustre_writing import job_stats
 
 NOW = 1_700_000_000 * 10**9
@@ -55,12 +55,12 @@ def rows(found: ProbeResult, at: int = 0) -> dict[Any, list[Any]]:
     ],
 )
 def test_times_of_all_versions(line: str, expected: int | None) -> None:
-    times = parse_times(line.encode() + b"\n")
+    times = parse_stats_times(line.encode() + b"\n")
     assert (times.snapshot_ns, times.lines) == (expected, 1)
 
 
 def test_stats_of_a_new_version_tell_when_they_began() -> None:
-    stats = parse_stats(
+    stats = parse_stats_lines(
         b"snapshot_time             1716290000.000000001 secs.nsecs\n"
         b"start_time                1716280000.500000000 secs.nsecs\n"
         b"elapsed_time              9999.500000001 secs.nsecs\n"
@@ -76,7 +76,7 @@ def test_stats_of_a_new_version_tell_when_they_began() -> None:
 
 
 def test_a_counter_beyond_the_column_stays_there() -> None:
-    stats = parse_stats(b"open 99999999999999999999999999 samples [reqs]\n")
+    stats = parse_stats_lines(b"open 99999999999999999999999999 samples [reqs]\n")
     assert stats.counts == {"open": (1 << 63) - 1}
 
 
@@ -119,13 +119,13 @@ def test_buckets_with_suffixes(tmp_path: Path) -> None:
     read = parse_histograms(BRW)
     assert read.unknown == 0, read.unknown_example
     assert read.tables["pages per bulk r/w"].reads == {1: 5, 2048: 5}
-    assert bin_pages(read.tables["pages per bulk r/w"].reads) == [5] + [0] * 10 + [5] + [0] * 4
+    assert bin_page_histogram(read.tables["pages per bulk r/w"].reads) == [5] + [0] * 10 + [5] + [0] * 4
     assert read.tables["disk i/o size"].reads == {4096: 1, 8192: 2, 1 << 20: 3, 2 << 30: 4}
-    sizes = bin_bytes(read.tables["disk i/o size"].reads)
+    sizes = bin_byte_histogram(read.tables["disk i/o size"].reads)
     assert {place: count for place, count in enumerate(sizes) if count} == {0: 1, 1: 2, 8: 3, 15: 4}, (
         "the last is all above"
     )
-    times = bin_times(read.tables["i/o time (1/1000s)"].reads, read.tables["i/o time (1/1000s)"].writes)
+    times = bin_time_histogram(read.tables["i/o time (1/1000s)"].reads, read.tables["i/o time (1/1000s)"].writes)
     assert {place: count for place, count in enumerate(times) if count} == {20: 3, 32: 3}, "4096 ms is 2^31.9 ns"
     put(tmp_path, "osd-ldiskfs/fs-OST0001/brw_stats", BRW.decode(), "sys/kernel/debug/lustre")
     found = PROBES["lustre_brw"](str(tmp_path), "oss").read(NOW)
@@ -150,7 +150,7 @@ def test_modifying_rpcs_are_apart_from_those_of_data_on_mdt() -> None:
     assert read.unknown == 0, read.unknown_example
     assert read.tables[MODIFY + "rpcs in flight"].reads == {0: 0, 1: 90, 40: 7}
     assert read.tables["rpcs in flight"] == ({1: 3}, {1: 4})
-    assert bin_in_flight(read.tables[MODIFY + "rpcs in flight"].reads) == [0, 90] + [0] * 30 + [7]
+    assert bin_flight_histogram(read.tables[MODIFY + "rpcs in flight"].reads) == [0, 90] + [0] * 30 + [7]
 
 
 def test_extents_of_a_client() -> None:
@@ -314,7 +314,7 @@ def test_a_job_without_end_takes_no_memory() -> None:
     ],
 )
 def test_job_ids_are_written_in_many_ways(text: bytes, plain: str) -> None:
-    assert unquote_job(text) == plain
+    assert unquote_job_id(text) == plain
     assert JobIds().of(text) == plain
 
 
@@ -528,11 +528,11 @@ def test_an_lctl_that_hangs_is_ended(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
     with pytest.raises(TimeoutError, match="has not ended"):
-        ask_lctl([str(program)], ["obdfilter/*/stats"], 0.2)
+        ask_lctl_parameters([str(program)], ["obdfilter/*/stats"], 0.2)
     program.write_text("#!/bin/sh\necho 'error: get_param: no such' >&2\nexit 2\n")
-    nothing = ask_lctl([str(program)], ["obdfilter/*/stats"], 20.0)
+    nothing = ask_lctl_parameters([str(program)], ["obdfilter/*/stats"], 20.0)
     assert nothing.names == []
     nothing.file.close()
     program.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
     with pytest.raises(OSError, match="status 1: sudo: a password is required"):
-        ask_lctl([str(program)], ["obdfilter/*/stats"], 20.0)
+        ask_lctl_parameters([str(program)], ["obdfilter/*/stats"], 20.0)

@@ -14,14 +14,19 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import find_table
+from fairlead.core.model.tables import find_table_spec
 from fairlead.see.sources.beacon import BeaconSource
 from fairlead.see.sources.beacon.carry_over import OpenHandles, SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.layout import BUCKETS
-from fairlead.see.sources.beacon.lines import scan_block_lines
-from fairlead.see.sources.beacon.scan_counters import read_cache, read_latency, read_metadata, read_rpcs
-from fairlead.see.sources.beacon.scan_trace import read_operations, resolve_handles
+from fairlead.see.sources.beacon.lines import scan_beacon_lines
+from fairlead.see.sources.beacon.scan_counters import (
+    scan_cache_counters,
+    scan_latency_counters,
+    scan_metadata_counters,
+    scan_rpc_counters,
+)
+from fairlead.see.sources.beacon.scan_trace import resolve_trace_handles, scan_trace_operations
 from fairlead.see.sources.beacon.series import Series
 from fairlead.see.sources.line_blocks import Block
 
@@ -32,7 +37,7 @@ def _tables(items: Any) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for item in items:
         if isinstance(item, pa.RecordBatch):
-            out.setdefault(find_table(item.schema).name, []).extend(map(str, item.to_pylist()))
+            out.setdefault(find_table_spec(item.schema).name, []).extend(map(str, item.to_pylist()))
     return {name: sorted(rows) for name, rows in out.items()}
 
 
@@ -55,20 +60,28 @@ def _mutated(seed: int) -> bytes:
 
 def _scans(data: bytes, *, fast: bool) -> list[Any]:
     """Results of every scanner on every line, whatever its kind."""
-    lines = scan_block_lines(Block(data, 1), fast=fast)
+    lines = scan_beacon_lines(Block(data, 1), fast=fast)
     found: list[Any] = [lines.kind, lines.begin, lines.end, lines.stamp_ns, lines.host_begin, lines.host_end]
-    for scanner, kinds, width in ((read_operations, (1,), 10), (read_latency, (2,), 12), (read_cache, (5,), 5)):
+    for scanner, kinds, width in (
+        (scan_trace_operations, (1,), 10),
+        (scan_latency_counters, (2,), 12),
+        (scan_cache_counters, (5,), 5),
+    ):
         rows = lines.rows(*kinds)
         out = np.zeros((len(rows), width), np.int64)
         compile_kernel(scanner, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out)
         found.append(out)
     rows = lines.rows(3, 4)
     out, counts = np.zeros((len(rows), 4), np.int64), np.zeros((len(rows), 2, BUCKETS), np.int64)
-    found.append(compile_kernel(read_rpcs, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, counts))
+    found.append(
+        compile_kernel(scan_rpc_counters, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, counts)
+    )
     found += [out, counts]
     rows = lines.rows(6)
     out, pairs = np.zeros((len(rows), 2), np.int64), np.zeros((len(data), 4), np.int64)
-    count = compile_kernel(read_metadata, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, pairs)
+    count = compile_kernel(scan_metadata_counters, fast=fast)(
+        lines.view, lines.begin[rows], lines.end[rows], out, pairs
+    )
     return [*found, count, out, pairs[:count]]
 
 
@@ -182,7 +195,7 @@ def test_handles_against_a_dictionary(steps: list[tuple[int, int, int]], size: i
         ops = np.array([s[2] for s in part])
         files = np.array([[start + i if s[2] == 2 else 0, 0] for i, s in enumerate(part)])
         table.reserve(int((ops == 2).sum()))
-        compile_kernel(resolve_handles, fast=fast)(hosts, fds, ops, files, table.keys, table.values, table.used)
+        compile_kernel(resolve_trace_handles, fast=fast)(hosts, fds, ops, files, table.keys, table.values, table.used)
         for i, (host, fd, op) in enumerate(part):
             if op == 2:
                 known[host, fd] = start + i
@@ -199,10 +212,14 @@ def test_a_growing_table_forgets_nothing_that_is_open() -> None:
         table.reserve(500)
         files = np.column_stack([np.arange(start, start + 500), np.zeros(500, np.int64)])
         ones = np.ones(500, np.int64)
-        resolve_handles(ones, np.column_stack([part, ones]), ones * 2, files, table.keys, table.values, table.used)
+        resolve_trace_handles(
+            ones, np.column_stack([part, ones]), ones * 2, files, table.keys, table.values, table.used
+        )
     files = np.zeros((5000, 2), np.int64)
     ones = np.ones(5000, np.int64)
-    missed = resolve_handles(ones, np.column_stack([fds, ones]), ones * 0, files, table.keys, table.values, table.used)
+    missed = resolve_trace_handles(
+        ones, np.column_stack([fds, ones]), ones * 0, files, table.keys, table.values, table.used
+    )
     assert missed == 0
     assert files[:, 0].tolist() == list(range(5000))
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UsageError
-from fairlead.core.model.identity import compute_file_id
+from fairlead.core.model.identity import compute_file_identity
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import find_table
+from fairlead.core.model.tables import find_table_spec
 from fairlead.see.sources.beacon import BeaconSource
-from fairlead.see.sources.beacon.job_records import expand_node_ids, format_node_address
+from fairlead.see.sources.beacon.job_records import expand_job_node_ids, format_job_node_address
 from fairlead.see.sources.node_lists import NodeListError
 
 NS = 1_000_000_000
@@ -30,7 +30,7 @@ def rows_of(items: Any) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Miss
             item.validate(full=True)
             for field, column in zip(item.schema, item.columns, strict=True):
                 assert field.nullable or column.null_count == 0, field.name
-            tables[find_table(item.schema).name] += item.to_pylist()
+            tables[find_table_spec(item.schema).name] += item.to_pylist()
         else:
             gaps[item.kind] = item
     return tables, gaps
@@ -55,7 +55,7 @@ def test_client_lines_become_runs_that_count_back_from_the_last_offset(folder: P
     assert run["end_ns"] == run["start_ns"] + NS - 1
     assert run["node"] == "172.0.12.3"
     assert run["handle"] == 0x1200BD3F0
-    assert run["file_id"] == compute_file_id("", SHARED_FILE)
+    assert run["file_id"] == compute_file_identity("", SHARED_FILE)
     assert [row["path"] for row in tables["files"]] == [SHARED_FILE, "/User146/-77/12"]
     assert gaps["offsets_past_2_gib"].what == "the exact extent of 1 run"
 
@@ -77,7 +77,7 @@ def test_handles_belong_to_a_host_and_end_with_their_release(folder: Path) -> No
     ops = read(folder / "client_released.log")[0]["ops"]
     assert ops[3]["node"] == "172.0.12.4"
     assert ops[3]["file_id"] is None, "the same handle on another host is another file"
-    assert ops[4]["file_id"] == compute_file_id("", SHARED_FILE)
+    assert ops[4]["file_id"] == compute_file_identity("", SHARED_FILE)
     assert ops[5]["file_id"] is None, "the handle was released"
 
 
@@ -101,8 +101,8 @@ def test_pages_on_disk_name_their_host_by_file_name(folder: Path) -> None:
     ops = read(folder / "pages" / "172.0.12.3.json")[0]["ops"]
     assert [row["op"] for row in ops] == ["open", "write", "close", "open", "read", "close"]
     assert {row["node"] for row in ops} == {"172.0.12.3"}
-    assert ops[2]["file_id"] == compute_file_id("", "/User001/12/-5")
-    assert (ops[4]["file_id"], ops[4]["offset"]) == (compute_file_id("", "/User001/12/-6"), 0)
+    assert ops[2]["file_id"] == compute_file_identity("", "/User001/12/-5")
+    assert (ops[4]["file_id"], ops[4]["offset"]) == (compute_file_identity("", "/User001/12/-6"), 0)
 
 
 def test_server_histograms_are_differences_of_one_snapshot(folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_metadata_counts_what_happened_only(folder: Path) -> None:
 def test_job_records(folder: Path) -> None:
     tables, gaps = read(folder / "jobs.log", cluster="light")
     first, second, third, fourth = tables["jobs"]
-    assert first["nodes"] == [format_node_address(n) for n in (0, 1, 2, 3, 1023, 1024, 40959)]
+    assert first["nodes"] == [format_job_node_address(n) for n in (0, 1, 2, 3, 1023, 1024, 40959)]
     assert first["nodes"][-1] == "172.39.127.8"
     assert (first["nodes_count"], first["cores"], first["program"], first["cluster"]) == (16, 64, "vasp", "light")
     assert first["start_ns"] == 1519265331 * NS, "2018-02-22 10:08:51 at UTC+8"
@@ -180,7 +180,7 @@ def test_forwarder_mapping_is_data(folder: Path) -> None:
     assert "forwarder_mapping" not in gaps
     mapping = {row["a"]: row["b"] for row in tables["mapping"]}
     assert len(mapping) == 1024
-    assert (mapping[format_node_address(511)], mapping[format_node_address(512)]) == ("17.0.2.1", "17.0.2.2")
+    assert (mapping[format_job_node_address(511)], mapping[format_job_node_address(512)]) == ("17.0.2.1", "17.0.2.2")
 
 
 def test_mixed_lines_give_what_the_single_files_give(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_series_carries_handles_and_counters(tmp_path: Path) -> None:
     assert "unknown_files" in gaps
     assert not alone["metadata"]
     tables, gaps = rows_of(BeaconSource().read_series([day1, day2]))
-    assert tables["ops"][1]["file_id"] == compute_file_id("", "/U/1")
+    assert tables["ops"][1]["file_id"] == compute_file_identity("", "/U/1")
     assert [row["count"] for row in tables["metadata"]] == [4]
     assert "unknown_files" not in gaps
 
@@ -299,7 +299,7 @@ def test_wrong_options_are_usage_errors() -> None:
 @pytest.mark.parametrize("text", ["", "a", "1-", "-3", "5-2", "1,,2", "1;2", "٣"])
 def test_malformed_node_numbers(text: str) -> None:
     with pytest.raises(NodeListError) as caught:
-        expand_node_ids(text)
+        expand_job_node_ids(text)
     assert not caught.value.too_large
 
 

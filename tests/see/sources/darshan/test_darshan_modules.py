@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darshan_writing import START_NS, START_S, Log, Module, counted, heat, trace
-from fairlead.see.sources.darshan import DarshanLog, read_log
-from fairlead.see.sources.darshan.dxt import walk_segments
-from fairlead.see.sources.darshan.layouts import load_layouts
+from fairlead.see.sources.darshan import DarshanLog, read_darshan_source
+from fairlead.see.sources.darshan.dxt import walk_dxt_segments
+from fairlead.see.sources.darshan.layouts import load_darshan_layouts
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 START = START_S * 10**9 + START_NS
@@ -41,12 +41,12 @@ SIZES = {
 
 
 def read_module(folder: Path, name: str, module: Module, **more: object) -> DarshanLog:
-    return read_log(Log(modules={name: module}, **more).write(folder))  # type: ignore[arg-type]
+    return read_darshan_source(Log(modules={name: module}, **more).write(folder))  # type: ignore[arg-type]
 
 
 def numbered(name: str, version: int, order: str = "<", rank: int = 0) -> bytes:
     """A record whose n-th counter is 100 + n and whose n-th double is 1 + n / 8."""
-    layout = load_layouts()[name][version]
+    layout = load_darshan_layouts()[name][version]
     counters = [100 + k for k in range(len(layout.counters))]
     if "fopens" in layout.counters:
         counters[layout.counters.index("fopens")] = 0
@@ -55,7 +55,9 @@ def numbered(name: str, version: int, order: str = "<", rank: int = 0) -> bytes:
 
 
 def test_records_have_the_sizes_darshan_writes() -> None:
-    assert {(n, v): lay.dtype("<").itemsize for n, by in load_layouts().items() for v, lay in by.items()} == SIZES
+    assert {
+        (n, v): lay.dtype("<").itemsize for n, by in load_darshan_layouts().items() for v, lay in by.items()
+    } == SIZES
 
 
 @pytest.mark.parametrize(("name", "version"), SIZES)
@@ -63,7 +65,7 @@ def test_records_have_the_sizes_darshan_writes() -> None:
 def test_every_counter_of_every_version_arrives(tmp_path: Path, name: str, version: int, order: str) -> None:
     ours = read_module(tmp_path, name, Module(version, [numbered(name, version, order)]), order=order)
     (row,) = ours.tables["file_counters"].to_pylist()
-    layout = load_layouts()[name][version]
+    layout = load_darshan_layouts()[name][version]
     seen: list[float] = []
     for column, value in row.items():
         if column in ("job_id", "rank", "interface", "file_id") or value is None:
@@ -96,7 +98,7 @@ def test_counters_an_old_version_lacks_are_null_not_zero(tmp_path: Path) -> None
 
 
 def test_minus_one_and_never_are_null_zero_counts_stay(tmp_path: Path) -> None:
-    layout = load_layouts()["POSIX"][4]
+    layout = load_darshan_layouts()["POSIX"][4]
     counters = [0] * len(layout.counters)
     counters[layout.counters.index("file_alignment")] = -1
     floats = [0.0] * len(layout.floats)
@@ -110,14 +112,14 @@ def test_minus_one_and_never_are_null_zero_counts_stay(tmp_path: Path) -> None:
 
 
 def test_shared_records_keep_who_was_fastest(tmp_path: Path) -> None:
-    layout = load_layouts()["POSIX"][4]
+    layout = load_darshan_layouts()["POSIX"][4]
     record = counted("<", 1, -1, [0] * len(layout.counters), [0.0] * len(layout.floats))
     (row,) = read_module(tmp_path, "POSIX", Module(4, [record])).tables["file_counters"].to_pylist()
     assert (row["rank"], row["fastest_rank"], row["variance_rank_bytes"]) == (-1, 0, 0.0)
 
 
 def test_posix_records_that_mix_in_streams_are_left_out_and_counted(tmp_path: Path) -> None:
-    layout = load_layouts()["POSIX"][1]
+    layout = load_darshan_layouts()["POSIX"][1]
     counters = [1] * len(layout.counters)
     mixed = counted("<", 1, 0, counters, [1.0] * len(layout.floats))
     ours = read_module(tmp_path, "POSIX", Module(1, [mixed + numbered("POSIX", 1)]))
@@ -128,7 +130,7 @@ def test_posix_records_that_mix_in_streams_are_left_out_and_counted(tmp_path: Pa
 
 
 def test_unusable_ranks_and_times_are_left_out_and_said(tmp_path: Path) -> None:
-    layout = load_layouts()["STDIO"][2]
+    layout = load_darshan_layouts()["STDIO"][2]
     bad = counted("<", 1, 1 << 40, [1] * len(layout.counters), [1.0] * len(layout.floats))
     floats = [float("nan"), float("inf"), -float("inf"), 1e300, *[2.0] * (len(layout.floats) - 4)]
     odd = counted("<", 1, 0, [1] * len(layout.counters), floats)
@@ -151,14 +153,14 @@ def test_partial_modules_say_what_was_kept_and_what_to_raise(tmp_path: Path) -> 
 def test_partial_flags_follow_their_module_through_format_versions(tmp_path: Path, version: str) -> None:
     record = numbered("STDIO", 2)
     modules = {"POSIX": Module(4, [numbered("POSIX", 4)]), "STDIO": Module(2, [record], partial=True)}
-    ours = read_log(Log(version=version, modules=modules).write(tmp_path))
+    ours = read_darshan_source(Log(version=version, modules=modules).write(tmp_path))
     assert {name: module.partial for name, module in ours.modules.items()} == {"POSIX": False, "STDIO": True}
 
 
 @pytest.mark.parametrize("name", ["BG/Q", "MDHIM", "APXC", "APMPI", "DFS", "DAOS", "FUTURE"])
 def test_modules_not_read_are_named_and_not_fatal(tmp_path: Path, name: str) -> None:
     modules = {name: Module(1, [b"whatever"]), "POSIX": Module(4, [numbered("POSIX", 4)])}
-    ours = read_log(Log(modules=modules).write(tmp_path))
+    ours = read_darshan_source(Log(modules=modules).write(tmp_path))
     assert ours.tables["file_counters"].num_rows == 1
     (gap,) = ours.missing
     assert gap.kind == "module_not_read"
@@ -169,7 +171,7 @@ def test_modules_not_read_are_named_and_not_fatal(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize("version", [0, 9])
 def test_module_versions_not_known_are_said_and_not_fatal(tmp_path: Path, name: str, version: int) -> None:
     modules = {name: Module(version, [bytes(800)]), "STDIO": Module(2, [numbered("STDIO", 2)])}
-    ours = read_log(Log(modules=modules).write(tmp_path))
+    ours = read_darshan_source(Log(modules=modules).write(tmp_path))
     assert ours.tables["file_counters"].num_rows == 1
     assert [(gap.kind, gap.what) for gap in ours.missing] == [("module_version", name)]
 
@@ -219,9 +221,9 @@ def test_a_trace_too_large_to_hold_is_read_twice_with_the_same_result(
 ) -> None:
     good = trace("<", 4, 1, 0, "n1", WRITES, READS) + trace("<", 4, 2, 1, "n2", WRITES * 50, READS)
     path = Log(modules={"DXT_POSIX": Module(1, [good, good[:-8]])}).write(tmp_path)
-    held = read_log(path)
+    held = read_darshan_source(path)
     monkeypatch.setattr("fairlead.see.sources.darshan.source._HELD_BYTES", 0)
-    twice = read_log(path)
+    twice = read_darshan_source(path)
     assert twice.tables["ops"].equals(held.tables["ops"])
     assert twice.tables["ops"].num_rows == 207
     assert (twice.job, twice.missing) == (held.job, held.missing)
@@ -268,7 +270,7 @@ def test_segments_do_not_depend_on_where_blocks_end(sizes: list[tuple[int, int]]
     regions = [data[a:b] for a, b in pairwise(edges)]
     seen: list[tuple[int, int]] = []
     try:
-        for block in walk_segments(regions, "<", 5):
+        for block in walk_dxt_segments(regions, "<", 5):
             key = np.repeat(block.headers["id"], block.writes + block.reads)
             seen += zip(key.tolist(), block.segments[:, 1].tolist(), strict=True)
         complete = True

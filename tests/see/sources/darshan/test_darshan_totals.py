@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.core.model.identity import compute_file_id, mount_of
+from fairlead.core.model.identity import compute_file_identity, identify_mount
 from fairlead.core.model.tables import SIZE_BINS
-from fairlead.see.sources.darshan import DarshanLog, read_log
+from fairlead.see.sources.darshan import DarshanLog, read_darshan_source
 
 pytestmark = pytest.mark.shared_data
 
@@ -91,7 +91,7 @@ def check_counters(path: Path, ours: DarshanLog, backend: object, log: dict, mod
         return 0
     assert np.array_equal(np.asarray(table["rank"]), ranks), where
     mounts = [mount for mount, _ in ours.mounts]
-    expected = [compute_file_id(mount_of(ours.names[i], mounts), ours.names[i]) for i in ids.tolist()]
+    expected = [compute_file_identity(identify_mount(ours.names[i], mounts), ours.names[i]) for i in ids.tolist()]
     assert table["file_id"].to_pylist() == expected, where
     names = backend.counter_names(module)
     checked = 0
@@ -147,7 +147,7 @@ def check_time(where: str, table: pa.Table, column: str, theirs: np.ndarray, sta
 def test_every_counter_of_every_log_equals_pydarshan(shared_data: Path) -> None:
     checked = 0
     for path in logs(shared_data):
-        ours = read_log(path)
+        ours = read_darshan_source(path)
         with peer(path) as (backend, log):
             theirs = backend.log_get_modules(log)
             for module in COUNTER_MODULES:
@@ -160,7 +160,7 @@ def test_every_counter_of_every_log_equals_pydarshan(shared_data: Path) -> None:
 
 def test_job_names_and_mounts_equal_pydarshan(shared_data: Path) -> None:
     for path in logs(shared_data):
-        ours = read_log(path)
+        ours = read_darshan_source(path)
         with peer(path) as (backend, log):
             job = backend.log_get_job(log)
             assert ours.job.job_id == str(job["jobid"])
@@ -197,7 +197,7 @@ def peer_segments(backend: object, log: dict, module: str) -> dict[str, list]:
 def test_every_segment_equals_pydarshan(shared_data: Path, module: str, interface: str) -> None:
     seen = 0
     for path in logs(shared_data):
-        ours = read_log(path)
+        ours = read_darshan_source(path)
         if module not in ours.modules:
             continue
         ops = ours.tables["ops"]
@@ -221,7 +221,9 @@ def test_every_segment_equals_pydarshan(shared_data: Path, module: str, interfac
         assert np.array_equal(np.asarray(ops["end_ns"]), end), path.name
         assert np.array_equal(np.asarray(ops["busy_ns"]), end - start), path.name
         mounts = [mount for mount, _ in ours.mounts]
-        files = {i: compute_file_id(mount_of(ours.names[i], mounts), ours.names[i]) for i in set(theirs["id"])}
+        files = {
+            i: compute_file_identity(identify_mount(ours.names[i], mounts), ours.names[i]) for i in set(theirs["id"])
+        }
         assert ops["file_id"].to_pylist() == [files[i] for i in theirs["id"]], path.name
     assert seen > (400_000 if module == "DXT_POSIX" else 5_000)
 
@@ -230,7 +232,7 @@ def test_every_heat_map_bin_equals_pydarshan(shared_data: Path) -> None:
     words = {"MPI-IO": "MPIIO"}
     bins = 0
     for path in logs(shared_data):
-        ours = read_log(path)
+        ours = read_darshan_source(path)
         if "HEATMAP" not in ours.modules:
             continue
         assert ours.job.start_ns is not None
@@ -260,7 +262,7 @@ def test_every_heat_map_bin_equals_pydarshan(shared_data: Path) -> None:
 def test_every_lustre_layout_equals_pydarshan(shared_data: Path) -> None:
     components = 0
     for path in logs(shared_data):
-        ours = read_log(path)
+        ours = read_darshan_source(path)
         if "LUSTRE" not in ours.modules:
             continue
         mounts = [mount for mount, _ in ours.mounts]
@@ -273,7 +275,7 @@ def test_every_lustre_layout_equals_pydarshan(shared_data: Path) -> None:
                     end = c["LUSTRE_COMP_EXT_END"]
                     rows.append(
                         (
-                            compute_file_id(mount_of(name, mounts), name),
+                            compute_file_identity(identify_mount(name, mounts), name),
                             k,
                             c["LUSTRE_COMP_STRIPE_SIZE"],
                             c["LUSTRE_COMP_STRIPE_COUNT"],
@@ -297,7 +299,7 @@ def test_labelled_logs_hold_what_was_run(shared_data: Path) -> None:
     truth = json.loads((folder / "truth.json").read_text())
     assert len(truth) == 9
     for name, said in truth.items():
-        ours = read_log(folder / f"{name}.darshan")
+        ours = read_darshan_source(folder / f"{name}.darshan")
         counters = ours.tables["file_counters"]
         posix = counters.filter(pc.equal(counters["interface"].cast(pa.string()), "POSIX"))
         totals = {

@@ -11,7 +11,7 @@ import pytest
 
 from dftracer_writing import T0_US, Read, event, meta, read, text
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError
-from fairlead.core.model.identity import compute_file_id
+from fairlead.core.model.identity import compute_file_identity
 from fairlead.see.sources.dftracer import DFTracerSource, blocks
 
 PATH, OTHER = "/scratch/a.dat", "/scratch/b.dat"
@@ -47,7 +47,7 @@ def test_an_event_becomes_a_row(tmp_path: Path, compiled: bool) -> None:
             "interface": "POSIX",
             "fs": None,
             "op": "write",
-            "file_id": compute_file_id("", PATH),
+            "file_id": compute_file_identity("", PATH),
             "handle": 9,
             "offset": 4096,
             "size": 60,
@@ -57,7 +57,7 @@ def test_an_event_becomes_a_row(tmp_path: Path, compiled: bool) -> None:
             "durations_ns": None,
         }
     ]
-    assert got.files == {compute_file_id("", PATH): PATH}
+    assert got.files == {compute_file_identity("", PATH): PATH}
     assert got.missing == []
 
 
@@ -457,7 +457,7 @@ def test_large_inputs_come_in_batches_of_one_trace(tmp_path: Path) -> None:
     got = read(path, compiled=True)
     assert got.column("offset") == [None, *range(0, 270_000, 3), None]
     assert set(got.column("rank")) == {4}
-    assert got.files == {compute_file_id("", p): p for p in (PATH, "/late")}
+    assert got.files == {compute_file_identity("", p): p for p in (PATH, "/late")}
     assert got.missing == []
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import report_samples as samples
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.show.report.job import job_page
 
 pytestmark = pytest.mark.browser
@@ -297,7 +297,7 @@ def test_hovering_tells_what_is_there(opened: Opened) -> None:
     tab.mouse.move(box["x"] + x, box["y"] + y)
     said = tab.inner_text("#tip")
     assert f"rank {segments['rank'][longest]}" in said
-    assert units.format_bytes(segments["bytes"][longest]) in said
+    assert unit_formats.format_bytes(segments["bytes"][longest]) in said
     tab.mouse.move(5, 5)
     assert tab.locator("#tip").is_hidden()
 
@@ -454,12 +454,12 @@ def test_numbers_read_as_in_the_terminal(opened: Opened) -> None:
     ]
     shares = [0, 0.0004, 0.001, 0.01, 0.0125, 0.0995, 0.09996, 0.1, 0.125, 0.135, 0.5, 0.995, 1, 1.5]
     cases = {
-        "formatBytes": (units.format_bytes, values),
-        "formatBandwidth": (units.format_bandwidth, values),
-        "formatCount": (units.format_count, values),
-        "formatDuration": (units.format_duration, seconds),
-        "formatPercent": (units.format_percent, shares),
-        "formatTime": (units.format_time, [0, 1_519_552_812_000_000_000, 1_721_037_600_999_999_000]),
+        "formatBytes": (unit_formats.format_bytes, values),
+        "formatBandwidth": (unit_formats.format_bandwidth, values),
+        "formatCount": (unit_formats.format_count, values),
+        "formatDuration": (unit_formats.format_duration, seconds),
+        "formatPercent": (unit_formats.format_percent, shares),
+        "formatTime": (unit_formats.format_time, [0, 1_519_552_812_000_000_000, 1_721_037_600_999_999_000]),
     }
     bare = tab.context.new_page()
     for name, (formats, inputs) in cases.items():

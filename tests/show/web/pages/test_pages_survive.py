@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
 from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
 from pages_site import PASSWORD, SETTINGS, Site, begin
@@ -273,7 +273,7 @@ def test_a_job_of_very_many_ranks(tmp_path: Path) -> None:
     put(
         lake,
         accounts({**HERS, "nodes": nodes}),
-        batch_of(
+        build_table_batch(
             OPS,
             {
                 "start_ns": begun,

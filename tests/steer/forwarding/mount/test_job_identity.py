@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.batches.decoding import read_batches
+from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.batches.encoding import Words
 from plane import Plane
 from waiting import PATIENCE_S
@@ -25,7 +25,7 @@ def recorded(spool: Path) -> set[str]:
     jobs: set[str] = set()
     for file in spool.rglob("*.batch"):
         with file.open("rb") as stream:
-            for batch in read_batches(stream, str(file)):
+            for batch in decode_stream_batches(stream, str(file)):
                 column = batch.columns.get("job_id")
                 if isinstance(column, Words):
                     jobs.update(column.words)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fairlead.see.ingest import find_traces, ingest_jobs
+from fairlead.see.ingest import find_ingest_traces, ingest_jobs
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.store.lake import Lake
 from mounting import wait_until
@@ -57,5 +57,5 @@ def test_no_torn_file_is_ever_seen(tmp_path: Path) -> None:
     assert all(numbers == sorted(set(numbers)) for numbers in seqs.values())
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.writer("main") as writer:
-        states = [outcome.state for outcome in ingest_jobs(writer, find_traces([spool])[0])]
+        states = [outcome.state for outcome in ingest_jobs(writer, find_ingest_traces([spool])[0])]
     assert states == ["added"] * len(paths)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns
-from fairlead.core.compression.runs import expand_runs
-from fairlead.core.model.identity import compute_file_id
+from fairlead.core.compression.operation_runs import expand_operation_runs
+from fairlead.core.model.identity import compute_file_identity
 from fairlead.core.model.tables import OPS
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.steer.fs.fuse import abi
@@ -76,7 +76,7 @@ def test_a_sequential_write_is_one_run_under_its_path(tmp_path: Path) -> None:
     writes = [row for row in rows if row["op"] == "write"]
     assert len(writes) <= 2  # two when the second turned in the middle of it
     assert {(row["size"], row["stride"]) for row in writes} <= {(4096, 4096), (4096, None)}
-    assert {row["file_id"] for row in rows} == {compute_file_id("tree", "/m/out")}
+    assert {row["file_id"] for row in rows} == {compute_file_identity("tree", "/m/out")}
     assert {(row["job_id"], row["rank"], row["interface"], row["node"]) for row in rows} == {("77", 0, "fuse", "n1")}
     assert _rows(tmp_path, "files")[0]["path"] == "/m/out"
 
@@ -169,9 +169,9 @@ def test_a_renamed_folder_renames_what_is_below() -> None:
     names.bind(2, 1, b"d")
     names.bind(3, 2, b"e")
     names.bind(4, 3, b"f")
-    assert names.find_file(4) == (compute_file_id("fs", "/m/d/e/f"), "/m/d/e/f")
+    assert names.find_file(4) == (compute_file_identity("fs", "/m/d/e/f"), "/m/d/e/f")
     names.move(1, b"d", 1, b"z")
-    assert names.find_file(4) == (compute_file_id("fs", "/m/z/e/f"), "/m/z/e/f")
+    assert names.find_file(4) == (compute_file_identity("fs", "/m/z/e/f"), "/m/z/e/f")
     names.bind(5, 1, b"q")
     names.move(1, b"z", 1, b"q", exchange=True)
     assert (names.find_file(4) or (0, ""))[1] == "/m/q/e/f"
@@ -291,7 +291,7 @@ def test_runs_hold_every_request_in_order_inside_its_second(told: list[tuple[int
                 "count": [r.count for r in mine],
             }
         )
-        rows = expand_runs(table).to_pylist()
+        rows = expand_operation_runs(table).to_pylist()
         assert [(r["op"], r["offset"], r["size"], r["rank"]) for r in rows] == [one[:4] for one in wanted]
         assert sum(r.busy for r in mine) == sum(one[4] for one in wanted)  # type: ignore[misc]
         for run in mine:
@@ -335,7 +335,7 @@ def test_many_at_once_are_recorded_as_one_by_one(told: list[tuple[int, int, int,
             runs = _rows(Path(folder))
         streams: dict[object, list[object]] = {}
         if runs:
-            for row in expand_runs(pa.Table.from_pylist(runs, OPS.schema), by_time=True).to_pylist():
+            for row in expand_operation_runs(pa.Table.from_pylist(runs, OPS.schema), by_time=True).to_pylist():
                 path = paths.get(row["file_id"])
                 assert (path is None) == (row["file_id"] is None)
                 streams.setdefault((row["job_id"], row["rank"], row["handle"], path), []).append(
@@ -367,7 +367,7 @@ def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
         assert {row["size"] for row in mine} == {size}
         if op == "write":
             assert len(mine) <= 3
-            assert {row["file_id"] for row in mine} == {compute_file_id("tree", "/m/out")}
+            assert {row["file_id"] for row in mine} == {compute_file_identity("tree", "/m/out")}
 
 
 @pytest.mark.parametrize("module", ["fs.trace", "forwarding.forwarder.records", "forwarding.record_spool"])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
-from fairlead.core.model.site import Layer, build_layer
+from fairlead.core.model.site import Layer, build_site_layer
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -172,7 +172,7 @@ def build_pool(count: int, cores: float) -> Layer:
             where="cores" if count >= 0 else "count",
             remedy="0 resources or more, cores above 0",
         )
-    return replace(build_layer("resource", tuple(map(str, range(count))), 1.0), cores=float(cores))
+    return replace(build_site_layer("resource", tuple(map(str, range(count))), 1.0), cores=float(cores))
 
 
 @dataclass(frozen=True)

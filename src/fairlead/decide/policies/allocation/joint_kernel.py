@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.jit import compile_function
+from fairlead.core.jit import compile_jit_function
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -59,7 +59,7 @@ class State(NamedTuple):
     cost: F64
 
 
-@compile_function
+@compile_jit_function
 def begun(facts: Facts, choice: I64, resources: I64) -> State:
     """The state of a decision, which is copied, before anything is estimated."""
     k, width = resources.shape
@@ -87,7 +87,7 @@ def begun(facts: Facts, choice: I64, resources: I64) -> State:
     return state
 
 
-@compile_function
+@compile_jit_function
 def overlap(state: State, i: int) -> None:
     """Row and column i of `spread` anew."""
     count, spread = state.granted, state.spread
@@ -109,7 +109,7 @@ def overlap(state: State, i: int) -> None:
         spread[j, i] = p * (1.0 - p)
 
 
-@compile_function
+@compile_jit_function
 def one(facts: Facts, state: State, i: int) -> None:
     """Application i anew beside the others as they are."""
     t = facts.time[i, state.choice[i]]
@@ -148,7 +148,7 @@ def one(facts: Facts, state: State, i: int) -> None:
         give[i, w] = fewer
 
 
-@compile_function
+@compile_jit_function
 def settle(facts: Facts, state: State, rounds: int) -> float:
     """`rounds` over all applications, towards the fixed point; the mean cost."""
     k = len(state.choice)
@@ -162,7 +162,7 @@ def settle(facts: Facts, state: State, rounds: int) -> float:
     return state.cost.mean()  # type: ignore[no-any-return]
 
 
-@compile_function
+@compile_jit_function
 def estimate(facts: Facts, choice: I64, resources: I64, slow: F64) -> float:
     """The mean cost of a decision, from nothing; `slow` (K,) is filled."""
     state = begun(facts, choice, resources)
@@ -171,7 +171,7 @@ def estimate(facts: Facts, choice: I64, resources: I64, slow: F64) -> float:
     return cost
 
 
-@compile_function
+@compile_jit_function
 def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: Bits) -> None:
     """Application i gets another count and the resources `mine`; one round over it and those it touches or touched."""
     k = len(state.choice)
@@ -210,7 +210,7 @@ def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: 
                     break
 
 
-@compile_function
+@compile_jit_function
 def copied(source: State, target: State) -> None:
     """What every change touches; `put_back` does the rest."""
     target.met[:] = source.met
@@ -223,7 +223,7 @@ def copied(source: State, target: State) -> None:
     target.cost[:] = source.cost
 
 
-@compile_function
+@compile_jit_function
 def put_back(state: State, kept: State, i: int) -> None:
     """Count, resources and overlap of application i as `kept`."""
     for w in range(state.granted[i]):
@@ -236,7 +236,7 @@ def put_back(state: State, kept: State, i: int) -> None:
     state.spread[:, i] = kept.spread[:, i]
 
 
-@compile_function
+@compile_jit_function
 def keep(state: State, kept: State, i: int) -> None:
     """Count, resources and overlap of application i into `kept`."""
     kept.choice[i], kept.granted[i] = state.choice[i], state.granted[i]
@@ -245,7 +245,7 @@ def keep(state: State, kept: State, i: int) -> None:
     kept.spread[:, i] = state.spread[:, i]
 
 
-@compile_function
+@compile_jit_function
 def below(chance: NDArray[np.uint64], limit: int) -> int:
     """A whole number from 0 to limit - 1; `chance` (1,) goes on (xorshift)."""
     z = chance[0]
@@ -256,13 +256,13 @@ def below(chance: NDArray[np.uint64], limit: int) -> int:
     return np.int64((z >> np.uint64(11)) % np.uint64(limit))  # type: ignore[return-value]
 
 
-@compile_function
+@compile_jit_function
 def uniform(chance: NDArray[np.uint64]) -> float:
     """A number from 0 to 1."""
     return below(chance, 1 << 30) / float(1 << 30)
 
 
-@compile_function
+@compile_jit_function
 def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, chance: NDArray[np.uint64]) -> None:
     """Behind the first `taken` of `out` those `among` of least `weight` (each made up to `noise` heavier) that are not
     in `out` yet, up to n."""
@@ -286,7 +286,7 @@ def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, c
         out[w] = chosen
 
 
-@compile_function
+@compile_jit_function
 def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance: NDArray[np.uint64]) -> tuple[int, int]:
     """Another column for application i (-1: none is proposed), its resources in `mine`, whom it exchanges with (-1).
 
@@ -348,7 +348,7 @@ def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance:
     return c, j if kind == 3 else -1
 
 
-@compile_function
+@compile_jit_function
 def search(
     facts: Facts, choice: I64, resources: I64, heat: float, trials: int, chance: NDArray[np.uint64], slow: F64
 ) -> float:
@@ -398,7 +398,7 @@ def search(
     return top
 
 
-@compile_function
+@compile_jit_function
 def prices(
     rows: I64,
     time: F64,
@@ -454,7 +454,7 @@ def prices(
                 price[r] += held[i] * more * (q[w] / worst) ** 8 / shares * ease[r]
 
 
-@compile_function
+@compile_jit_function
 def beside(
     time: F64,
     best: float,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.jit import compile_function
+from fairlead.core.jit import compile_jit_function
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
-@compile_function
+@compile_jit_function
 def solve_knapsack(weight: I64, value: F64, capacity: int, chosen: I64) -> bool:
     """Fills `chosen` (K,); whether there is a choice. O(K items capacity) time, K capacity bytes."""
     classes, items = value.shape

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.flow import Flow, Weights, find_flow, order_places
@@ -53,7 +53,7 @@ class Aiot:
         )
         if not found.forwarders or not found.targets:
             # Where one layer has no room at all, the other still carries the whole.
-            nothing = build_layer("", (), 0.0)
+            nothing = build_site_layer("", (), 0.0)
             above = find_flow(site.forwarders, nothing, weights, most_forwarders=max(site.forwarder_counts))
             beneath = find_flow(
                 nothing,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.jit import compile_function
+from fairlead.core.jit import compile_jit_function
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -17,7 +17,7 @@ FAR = 1e4
 """Virtual time over a transfer's own from which on the clock is set back, so that rounding stays below 1e-12 of it."""
 
 
-@compile_function
+@compile_jit_function
 def _sift_up(key: F64, heap: I64, at: I64, base: int, place: int) -> None:
     item = heap[base + place]
     value = key[item]
@@ -33,7 +33,7 @@ def _sift_up(key: F64, heap: I64, at: I64, base: int, place: int) -> None:
     at[item] = place
 
 
-@compile_function
+@compile_jit_function
 def _sift_down(key: F64, heap: I64, at: I64, base: int, size: int, place: int) -> None:
     item = heap[base + place]
     value = key[item]
@@ -57,7 +57,7 @@ def _sift_down(key: F64, heap: I64, at: I64, base: int, size: int, place: int) -
     at[item] = place
 
 
-@compile_function
+@compile_jit_function
 def _moved(key: F64, heap: I64, at: I64, size: int, item: int, when: float) -> None:
     """Another time for an entry of the heap of what happens next."""
     old = key[item]
@@ -68,7 +68,7 @@ def _moved(key: F64, heap: I64, at: I64, size: int, item: int, when: float) -> N
         _sift_down(key, heap, at, 0, size, at[item])
 
 
-@compile_function
+@compile_jit_function
 def _weigh(weights: F64, lost: F64, r: int, more: float) -> None:
     """Adds to a resource's sum of weights, and keeps what rounding lost (Neumaier): weights may differ by decades."""
     before = weights[r]
@@ -79,7 +79,7 @@ def _weigh(weights: F64, lost: F64, r: int, more: float) -> None:
         lost[r] += (more - weights[r]) + before
 
 
-@compile_function
+@compile_jit_function
 def _enter(
     transfer: int, length: float, r: int, tag: F64, heap: I64, at: I64, base: I64, size: I64, virtual: F64
 ) -> None:
@@ -94,7 +94,7 @@ def _enter(
     _sift_up(tag, heap, at, base[r], size[r] - 1)
 
 
-@compile_function
+@compile_jit_function
 def _next_end(
     r: int, now: float, tag: F64, heap: I64, base: I64, size: I64, virtual: F64, total: float, speed: F64
 ) -> float:
@@ -104,7 +104,7 @@ def _next_end(
     return float(now + max(tag[heap[base[r]]] - virtual[r], 0.0) * total / speed[r])
 
 
-@compile_function
+@compile_jit_function
 def run(
     first_phase: I64,
     compute_s: F64,

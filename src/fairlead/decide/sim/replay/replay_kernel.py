@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.core.jit import compile_function
+from fairlead.core.jit import compile_jit_function
 from fairlead.decide.sim.engine_kernel import wake_later
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, Layers
 from fairlead.decide.sim.state import WIDTH, State
 
 
-@compile_function
+@compile_jit_function
 def behind(default: I64, first: int, nodes: int, forwarders: I64, counts: I64) -> int:
     """The forwarders the map gives nodes `first` to `first + nodes`, and how many nodes are behind each. How many."""
     found = 0
@@ -34,7 +34,7 @@ def behind(default: I64, first: int, nodes: int, forwarders: I64, counts: I64) -
     return found
 
 
-@compile_function
+@compile_jit_function
 def lanes(parts: I64, targets: int) -> int:
     """Lanes of data: pieces of [0, 1) cut where a forwarder's part ends and where a target's ends."""
     if len(parts) == 0:
@@ -48,7 +48,7 @@ def lanes(parts: I64, targets: int) -> int:
     return targets + cuts
 
 
-@compile_function
+@compile_jit_function
 def admit(
     s: State,
     at: Layers,
@@ -176,7 +176,7 @@ def admit(
     return data_rate, operation_rate, seconds
 
 
-@compile_function
+@compile_jit_function
 def occupy(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> None:
     """Tells a layer of a job that comes (1) or goes (-1): `share` (places,) of the time it keeps each busy."""
     for i in range(len(places)):
@@ -186,7 +186,7 @@ def occupy(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> Non
             occupancy[places[i]] = 0.0  # no rounding gathers
 
 
-@compile_function
+@compile_jit_function
 def settle(s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io_s: F64, gone: I64) -> tuple[int, int]:
     """Takes up the phases that have ended: of the `count` running jobs `first` moves on past them, their seconds of
     I/O go to `io_s`. Jobs without more are taken out, their ends to `end_s`, their places to `gone`. Left, and gone."""
@@ -207,7 +207,7 @@ def settle(s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io
     return stay, out
 
 
-@compile_function
+@compile_jit_function
 def in_use(s: State, first: int, load: F64) -> None:
     """Share of each resource of a layer that is used now."""
     for i in range(len(load)):
@@ -215,7 +215,7 @@ def in_use(s: State, first: int, load: F64) -> None:
         load[i] = min(s.used[first + i] / whole, 1.0) if whole > 0.0 else 1.0
 
 
-@compile_function
+@compile_jit_function
 def not_done(s: State, flows: int, busy_s: F64) -> None:
     """Takes from `busy_s` what flows that have not ended have left to do."""
     for flow in range(flows):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairlead.core import clock
 from fairlead.core.errors import UsageError
-from fairlead.core.model.tables import EXPERIMENT, SIMULATION, batch_of
+from fairlead.core.model.tables import EXPERIMENT, SIMULATION, build_table_batch
 from fairlead.decide.sim.experiments.cases import MEASURES, MODEL, Row, build_case
 from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.papers import PaperReport
@@ -34,7 +34,7 @@ def keep_rows(writer: Writer, piece: Piece, rows: Sequence[Row]) -> None:
     columns: dict[str, object] = {name: [getattr(row, name) for row in rows] for name in Row.__struct_fields__}
     columns["made_ns"] = np.full(len(rows), now_ns, np.int64)
     batch = writer.batch(f"simulate {_mark(piece)} {now_ns}")
-    batch.add(batch_of(SIMULATION, columns))
+    batch.add(build_table_batch(SIMULATION, columns))
     batch.commit()
 
 
@@ -101,7 +101,7 @@ def _note(writer: Writer, name: str, kind: str, detail: str, seed: int, sets: in
     now_ns = clock.now_ns()
     batch = writer.batch(f"experiment {name} {now_ns}")
     batch.add(
-        batch_of(
+        build_table_batch(
             EXPERIMENT,
             {
                 "name": [name],

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.jit import compile_function
+from fairlead.core.jit import compile_jit_function
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -31,13 +31,13 @@ FAR_WEIGHT = 0.05
 NORM = math.gamma((FREEDOM + 1) / 2) / (math.sqrt(FREEDOM * math.pi) * math.gamma(FREEDOM / 2))
 
 
-@compile_function
+@compile_jit_function
 def _density(z: float) -> float:
     x = 1.0 + z * z / FREEDOM
     return float(NORM / (x * x * x * math.sqrt(x)))  # x to the power of -(FREEDOM + 1) / 2
 
 
-@compile_function
+@compile_jit_function
 def _gathered(
     order: I64, low: int, high: int, start: I64, job: I64, mine: int, at_ns: int, batch: bool, taken: I64
 ) -> int:
@@ -78,7 +78,7 @@ def _gathered(
     return count
 
 
-@compile_function
+@compile_jit_function
 def _quantile(values: F64, weights: F64, count: int, share: float) -> float:
     order = np.argsort(values[:count])
     half = share * weights[:count].sum()
@@ -90,7 +90,7 @@ def _quantile(values: F64, weights: F64, count: int, share: float) -> float:
     return float(values[order[count - 1]])
 
 
-@compile_function
+@compile_jit_function
 def _centre(
     values: F64,
     weights: F64,
@@ -132,7 +132,7 @@ def _centre(
     return middle, variance, sigma
 
 
-@compile_function
+@compile_jit_function
 def _surely(distance: float, scale: float, least: float, slowed: float, mean: float) -> float:
     """How likely a value `distance` below its centre was slowed by `least` or more."""
     fine = (1.0 - slowed) * _density(distance / scale) / scale
@@ -151,7 +151,7 @@ def _surely(distance: float, scale: float, least: float, slowed: float, mean: fl
     return float(slowed * more / whole) if whole > 0.0 else 0.0
 
 
-@compile_function
+@compile_jit_function
 def run_mixture_kernel(
     first: int,
     last: int,

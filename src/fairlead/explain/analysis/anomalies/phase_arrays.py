@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column, read_job_code_columns
 from fairlead.explain.analysis.history.rate_bins import SILENT
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.health.class_norms import CANARY as BASIS
 from fairlead.explain.analysis.health.class_norms import Peak
 from fairlead.explain.analysis.intervals import Axis, Floats

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_short_identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.units import format_duration
+from fairlead.core.model.unit_formats import format_duration
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.health.incidents import SEEN, is_maintenance_incident
 from fairlead.explain.analysis.health.limits import HealthLimits
@@ -87,7 +87,7 @@ def _told(
         "job": one.jobs[0] if one.hint == "one_client" and one.jobs else None,
     }
     finding = Finding(
-        id=compute_identity(rule, cluster, subject.kind, subject.id, one.id),
+        id=compute_short_identity(rule, cluster, subject.kind, subject.id, one.id),
         rule=rule,
         title=_title(one),
         subject=subject,

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import compute_identity
+from fairlead.core.model.diagnosis import compute_short_identity
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.units import format_bandwidth, format_count
+from fairlead.core.model.unit_formats import format_bandwidth, format_count
 from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
 from fairlead.explain.analysis.health.class_norms import CANARY, GIVEN, Peak
 from fairlead.explain.analysis.health.limits import HealthLimits
@@ -122,7 +122,7 @@ def build_incident(
     on_and_off = np.isfinite(part).any() and float(np.nanmedian(part)) < _THROUGHOUT
     flapping = spell.turns >= 2 or 2 * spell.flaps > len(spell.sick) or on_and_off
     return Incident(
-        id=spell.id or compute_identity("incident", LAYERS[kind], name, spell.from_ns),
+        id=spell.id or compute_short_identity("incident", LAYERS[kind], name, spell.from_ns),
         layer=LAYERS[kind],  # type: ignore[arg-type]
         component=name,
         from_ns=spell.from_ns,

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
-from fairlead.store.rollup_cells import read_names
+from fairlead.store.rollup_cells import read_cell_names
 
 LAYERS = {
     "forwarder": "forwarder",
@@ -135,12 +135,12 @@ def _within(table: pa.Table, axis: Axis) -> pa.Table:
 
 
 def _cells(table: pa.Table, kind: str, axis: Axis, *, parts: bool) -> Cells:
-    who = read_names(table["id"])
+    who = read_cell_names(table["id"])
     words, code = _sorted(who.words.to_pylist(), who.codes)
     jobs: list[str] = []
     job = np.full(table.num_rows, -1, np.int64)
     if parts:
-        held = read_names(table["job_id"])
+        held = read_cell_names(table["job_id"])
         jobs, job = _sorted(held.words.to_pylist(), held.codes)
     at = (table["ts_ns"].to_numpy() - axis.start_ns) // axis.window_ns
     order = np.lexsort((at, job, code))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.store.rollup_cells import read_names
+from fairlead.store.rollup_cells import read_cell_names
 
 I64 = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ def read_integer_column(table: pa.Table, name: str, null: int = 0) -> I64:
 def read_code_column(table: pa.Table, name: str) -> I64:
     """A column of words as codes, null as -1. They hold within one call."""
     column = table[name]
-    return read_names(column.cast(pa.string())).codes if table.num_rows else np.zeros(0, np.int64)
+    return read_cell_names(column.cast(pa.string())).codes if table.num_rows else np.zeros(0, np.int64)
 
 
 def combine_column_codes(columns: Sequence[I64]) -> I64:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
-from fairlead.core.model.tables import PROFILE, batch_of
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import PROFILE, build_table_batch
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.category import compute_category_scale
 from fairlead.explain.analysis.history.columns import (
     combine_column_codes,
@@ -294,7 +294,7 @@ def build_run_profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.Reco
         "made_ns": [made_ns] * len(profiles),
         "analysis_version": [DIAGNOSIS_VERSION] * len(profiles),
     }
-    return batch_of(PROFILE, columns, len(profiles))
+    return build_table_batch(PROFILE, columns, len(profiles))
 
 
 def read_run_profiles(rows: pa.Table) -> list[Profile]:

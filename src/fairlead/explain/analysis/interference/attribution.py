@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Evidence, Subject
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.units import format_bytes, format_count, format_duration, format_percent
+from fairlead.core.model.unit_formats import format_bytes, format_count, format_duration, format_percent
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference import score
 from fairlead.explain.analysis.interference.blame import assign_blame, order_by_blame

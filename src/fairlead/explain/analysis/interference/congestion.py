@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.core.model.incident import Incident
-from fairlead.core.model.units import KIB
+from fairlead.core.model.unit_formats import KIB
 from fairlead.explain.analysis.interference.loads import F64, Component, Loads, Measures
 from fairlead.explain.analysis.interference.scene import Victim
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.units import KIB
+from fairlead.core.model.unit_formats import KIB
 from fairlead.explain.analysis.interference.loads import F64, Loads
 
 

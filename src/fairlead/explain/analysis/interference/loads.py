@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.units import NS_PER_S
-from fairlead.store.rollup_cells import Names, read_amounts, read_names
+from fairlead.core.model.unit_formats import NS_PER_S
+from fairlead.store.rollup_cells import Names, read_cell_amounts, read_cell_names
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -113,7 +113,7 @@ def build_load_arrays(
     parts of a component add up to more than its whole, two sources counted the same, and they are scaled down.
     """
     rows = rows.select(_NEEDED)
-    kind = read_names(rows["kind"])
+    kind = read_cell_names(rows["kind"])
     wanted = (rows["interval_ns"].to_numpy() == interval_ns) & np.append(_is(kind.words.to_pylist(), _KINDS), False)[
         kind.codes
     ]
@@ -123,7 +123,7 @@ def build_load_arrays(
     keep = at >= 0
     if not keep.all():
         rows, at = rows.filter(pa.array(keep)), at[keep]
-    kind, ident, layer, job = (read_names(rows[name]) for name in ("kind", "id", "layer", "job_id"))
+    kind, ident, layer, job = (read_cell_names(rows[name]) for name in ("kind", "id", "layer", "job_id"))
     words = [str(word) for word in ident.words.to_pylist()]
     kinds, layers = kind.words.to_pylist(), layer.words.to_pylist()
     job_words = [str(word) for word in job.words.to_pylist()]
@@ -171,7 +171,7 @@ def _is(words: Sequence[str], wanted: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _amounts(column: pa.ChunkedArray) -> tuple[F64, NDArray[np.bool_] | None]:
-    found = read_amounts(column)
+    found = read_cell_amounts(column)
     return found.values.astype(np.float64), found.known
 
 

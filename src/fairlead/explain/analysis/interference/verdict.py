@@ -11,7 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.finding import Evidence
-from fairlead.core.model.units import format_bandwidth, format_bytes, format_count, format_duration, format_percent
+from fairlead.core.model.unit_formats import (
+    format_bandwidth,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_percent,
+)
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference.blame import Blame, order_by_blame
 from fairlead.explain.analysis.interference.congestion import OP_BYTES, Congestion

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import GIB, format_bytes
+from fairlead.core.model.unit_formats import GIB, format_bytes
 from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     Scope,

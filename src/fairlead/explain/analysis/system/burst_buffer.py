@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import GIB, format_bytes, format_percent
+from fairlead.core.model.unit_formats import GIB, format_bytes, format_percent
 from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     Scope,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import GIB, format_bandwidth, format_bytes, format_count
+from fairlead.core.model.unit_formats import GIB, format_bandwidth, format_bytes, format_count
 from fairlead.explain.analysis.overview.columns import read_floats, sum_moved_bytes
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_identity
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_short_identity
 from fairlead.core.model.finding import Evidence, Finding, Severity, Subject
 from fairlead.core.model.tables import ROLLUP, TABLES
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.advice import AdviceSet, Gain, build_advice
 from fairlead.explain.analysis.overview.jobs import select_latest_jobs
 from fairlead.explain.analysis.system.site import SystemSite
@@ -143,7 +143,7 @@ class Scope:
         subject = components[0] if len(components) == 1 else Subject("system", self.cluster or self.site.name)
         known = {"component": subject.id} | dict(facts or {})
         finding = Finding(
-            id=compute_identity(rule, self.cluster, part, self.from_ns, self.to_ns),
+            id=compute_short_identity(rule, self.cluster, part, self.from_ns, self.to_ns),
             rule=rule,
             title=title,
             subject=subject,

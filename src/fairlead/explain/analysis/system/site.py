@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.site_facts import find_facts
-from fairlead.core.model.site_file import ADDRESSED, OF_CLASS, Expand, SiteFile, expand_list
+from fairlead.core.model.site_facts import find_site_facts
+from fairlead.core.model.site_file import ADDRESSED, OF_CLASS, Expand, SiteFile, expand_site_file_list
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class SystemSite:
 
 def build_system_site(site: SiteFile, expand: Expand) -> SystemSite:
     """The facts of a site file. Raises ConfigError for broken lists."""
-    facts = find_facts(site, expand)
+    facts = find_site_facts(site, expand)
     devices: dict[str, int | None] = {}
     for at, some in enumerate(site.burst_buffers):
-        for node in expand_list(some.nodes, f"burst_buffers[{at}].nodes", expand):
+        for node in expand_site_file_list(some.nodes, f"burst_buffers[{at}].nodes", expand):
             devices[f"{node}/{some.device}"] = some.capacity_bytes
     told = bool(site.forwarders or site.nodes or site.file_systems)
     return SystemSite(site.name, facts.classes, facts.peaks, devices, bool(site.forwarders) if told else None)

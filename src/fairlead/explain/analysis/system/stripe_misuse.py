@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.units import GIB, MIB, format_bytes, format_count
+from fairlead.core.model.unit_formats import GIB, MIB, format_bytes, format_count
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,

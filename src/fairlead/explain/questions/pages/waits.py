@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.histogram_bins import OCTAVES_NS
 from fairlead.core.model.tables import PART_SOURCES
-from fairlead.core.model.units import format_duration
+from fairlead.core.model.unit_formats import format_duration
 from fairlead.explain.analysis.intervals import estimate_flow_quantile_s
 from fairlead.explain.questions.answers_pages import WaitClass, Waits
 from fairlead.explain.questions.components import list_component_names

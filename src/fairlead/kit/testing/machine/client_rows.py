@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.site import F64, I32
-from fairlead.core.model.tables import OPS, batch_of, build_word_column
+from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_column
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import DATA, INTERFACES, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
@@ -98,7 +98,7 @@ def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: i
         offset[scattered] = _scrambled(runs.first[scattered], runs.lane[scattered], places) * size[scattered]
     run = data & (runs.count > 1)
     file = course.file[runs.lane]
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": runs.start_ns + origin_ns,
@@ -108,7 +108,7 @@ def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: i
             "job_id": name_client_words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
             "rank": course.rank[runs.lane],
             "interface": name_client_words(course.interface[flow], INTERFACES.__getitem__),
-            "fs": build_word_column(course.files.fs, len(flow)),
+            "fs": build_table_word_column(course.files.fs, len(flow)),
             "op": name_client_words(op, WORDS.__getitem__),
             "file_id": course.files.ids()[file],
             "handle": file.astype(np.int64) + 3,

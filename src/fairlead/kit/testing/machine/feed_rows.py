@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, batch_of, build_word_column
+from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, build_table_batch, build_table_word_column
 from fairlead.kit.testing.machine.client_rows import NS, name_client_words
 from fairlead.kit.testing.machine.course import Course, PlacedJob
 from fairlead.kit.testing.machine.files import job_id
@@ -20,7 +20,7 @@ def job_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Recor
     rows = [_job(course, job, origin_ns, ended=False) for job in course.jobs if from_s <= job.start_s < to_s]
     rows += [_job(course, job, origin_ns, ended=True) for job in course.jobs if from_s <= job.end_s < to_s]
     columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-    return batch_of(JOBS, columns, 0)
+    return build_table_batch(JOBS, columns, 0)
 
 
 def _job(course: Course, job: PlacedJob, origin_ns: int, *, ended: bool) -> dict[str, Any]:
@@ -63,14 +63,14 @@ def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.R
             b.append(machine.targets.names[int(target)])
             kind.append("file_targets")
             when.append(origin_ns + int(files.seen_s[i] * NS))
-    return batch_of(MAPPING, {"from_ns": when, "kind": kind, "a": a, "b": b}, 0)
+    return build_table_batch(MAPPING, {"from_ns": when, "kind": kind, "a": a, "b": b}, 0)
 
 
 def file_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
     """Files first seen in [from_s, to_s)."""
     seen = _seen(course, from_s, to_s)
     ids = course.files.ids()
-    return batch_of(
+    return build_table_batch(
         FILES,
         {
             "file_id": ids[seen],
@@ -85,7 +85,7 @@ def layout_rows(course: Course, from_s: int, to_s: int) -> pa.RecordBatch:
     """Stripes of the files first seen in [from_s, to_s)."""
     seen = _seen(course, from_s, to_s)
     files = course.files
-    return batch_of(
+    return build_table_batch(
         LAYOUTS,
         {
             "job_id": [job_id(course.jobs[files.job[i]].drawn) for i in seen],
@@ -114,13 +114,13 @@ def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Re
     node = np.tile(nodes, len(minutes))
     kept = (when >= from_s) & (when < to_s)
     n = int(kept.sum())
-    return batch_of(
+    return build_table_batch(
         HEALTH,
         {
             "ts_ns": origin_ns + when[kept] * NS,
             "node": name_client_words(node[kept], names.__getitem__),
-            "probe": build_word_column("agent", n),
-            "state": build_word_column("ok", n),
+            "probe": build_table_word_column("agent", n),
+            "state": build_table_word_column("ok", n),
             "interval_ns": np.full(n, HEALTH_S * NS),
             "runs": np.full(n, HEALTH_S),
             "failures": np.zeros(n, np.int64),

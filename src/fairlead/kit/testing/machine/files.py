@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.core.model.identity import compute_file_ids
+from fairlead.core.model.identity import compute_file_identities
 from fairlead.core.model.site import I32, Site
 from fairlead.decide.sim.steps import I64, Step
 from fairlead.kit.testing.machine.population import DrawnJob
@@ -37,7 +37,7 @@ class Files:
         have = len(self._ids)
         if have < len(self.paths):
             new = self.paths[have:]
-            self._ids = np.concatenate([self._ids, compute_file_ids([self.fs] * len(new), new)])
+            self._ids = np.concatenate([self._ids, compute_file_identities([self.fs] * len(new), new)])
         return self._ids
 
     def of_step(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import PHASE, ROLLUP
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.kit.testing.machine.play import Play

@@ -21,8 +21,8 @@ from fairlead.core.model.tables import (
     PFS_CLIENT,
     PORT,
     TARGET,
-    batch_of,
-    build_word_column,
+    build_table_batch,
+    build_table_word_column,
 )
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, name_client_words
@@ -102,7 +102,7 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
     (at, queued), (length, most) = sum_server_rows([a.second[here], a.forwarder[here]], [a.wait_s[here], a.queue[here]])
     n, m = len(second), len(at)
     whole = np.arange(n + m) >= n
-    return batch_of(
+    return build_table_batch(
         FORWARDER,
         {
             "ts_ns": origin_ns + (np.concatenate([second, at]) + 1) * NS,
@@ -156,7 +156,7 @@ def target_rows(
         for name, w, p in zip(("read_rpcs", "write_rpcs", "read_bytes", "write_bytes"), whole, parts, strict=False)
     }
     every = np.concatenate([targets, on])
-    return batch_of(
+    return build_table_batch(
         TARGET,
         {
             "ts_ns": origin_ns + (np.concatenate([seconds, at]) + 1) * NS,
@@ -193,7 +193,7 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         ],
     )
     share = np.clip(np.maximum((rb + wb) / float(machine.targets.bandwidth[0]), np.minimum(held, 1.0)), 0.0, 1.0)
-    return batch_of(
+    return build_table_batch(
         DEVICE,
         {
             "ts_ns": origin_ns + (second + 1) * NS,
@@ -206,7 +206,7 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
             "write_ops": _ints(wo),
             "busy_ns": (share * NS).astype(np.int64),
             "queue_ns": (busy * NS).astype(np.int64),
-            "kind": build_word_column("hdd", len(second)),
+            "kind": build_table_word_column("hdd", len(second)),
         },
     )
 
@@ -232,7 +232,7 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
     name = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
     client = name_client_words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
-    return batch_of(
+    return build_table_batch(
         METADATA,
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS,
@@ -270,7 +270,7 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
     )
     some = rr + wr > 0
     n = int(some.sum())
-    return batch_of(
+    return build_table_batch(
         PFS_CLIENT,
         {
             "ts_ns": origin_ns + (second[some] + 1) * NS,
@@ -283,8 +283,8 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
             "write_rpcs": _ints(wr[some]),
             "read_bytes": _ints(rb[some]),
             "write_bytes": _ints(wb[some]),
-            "source": build_word_column("osc", n),
-            "fs": build_word_column(course.files.fs, n),
+            "source": build_table_word_column("osc", n),
+            "fs": build_table_word_column(course.files.fs, n),
         },
     )
 
@@ -306,7 +306,7 @@ def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         inside = number < len(machine.servers)
         return machine.servers.names[number] if inside else machine.forwarders.names[number - len(machine.servers)]
 
-    return batch_of(
+    return build_table_batch(
         PORT,
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1]) + 1) * NS,

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from fairlead.core import clock
 from fairlead.core.errors import InputError
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.file_import import CollectorStop, import_file
 from fairlead.see.collector.feeds.settings import DarshanWatch
-from fairlead.see.sources.inputs import read_head
-from fairlead.see.sources.registry import load_source
+from fairlead.see.sources.inputs import read_input_head
+from fairlead.see.sources.registered_sources import load_registered_source
 
 _MOST_REMEMBERED = 1 << 20
 """Logs that are known without looking into them, at most; of others the lake is asked."""
@@ -77,8 +77,8 @@ class DarshanFeed:
     def _take(self, sink: Sink, path: Path, key: int, stop: threading.Event) -> int:
         """Rows of one log; LakeError is raised, so that the feed waits and comes back."""
         try:
-            darshan = load_source("darshan")
-            if not darshan.accepts(read_head(path), path):
+            darshan = load_registered_source("darshan")
+            if not darshan.accepts(read_input_head(path), path):
                 raise InputError("not a Darshan log", where=str(path), remedy="move it away")  # noqa: TRY301
             found = import_file(sink, darshan, path, stop)
         except InputError as fault:

@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core import clock
-from fairlead.core.batches.decoding import read_batches
-from fairlead.core.batches.rows import build_rows
+from fairlead.core.batches.decoding import decode_stream_batches
+from fairlead.core.batches.rows import build_batch_rows
 from fairlead.core.compression.merger import Merger
 from fairlead.core.errors import CorruptInputError, InputError
 from fairlead.core.extensions import Guarded
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, find_table
+from fairlead.core.model.tables import EVENTS, JOBS, OPS, build_table_batch, find_table_spec
 from fairlead.see.collector.feed import Sink
 from fairlead.see.sources.base import Source
-from fairlead.see.sources.inputs import explain_unreadable
+from fairlead.see.sources.inputs import explain_unreadable_input
 
 PIECE_BYTES = 64 << 20
 """Rows of one file that are held at once; what is more goes in several batches."""
@@ -49,21 +49,21 @@ class CollectorStop(Exception):  # noqa: N818
     """The collector ends: what is being read is left for the next time."""
 
 
-def set_time_zone(source: Source, zone: str | None) -> Source:
+def set_import_time_zone(source: Source, zone: str | None) -> Source:
     """The source, with local times taken as of `zone` where it has any."""
     return cast("Source", source.replace_fields(time_zone=zone)) if zone and isinstance(source, Guarded) else source
 
 
-def read_stamp(path: Path) -> tuple[int, int, int]:
+def read_import_stamp(path: Path) -> tuple[int, int, int]:
     """What changes when a file does. Raises InputError."""
     try:
         found = path.stat()
     except OSError as fault:
-        raise explain_unreadable(path, fault) from fault
+        raise explain_unreadable_input(path, fault) from fault
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def compute_stream(path: Path, source: Source) -> str:
+def _compute_stream(path: Path, source: Source) -> str:
     """The stream a file is of: its source and the blake2b-16 of its bytes, as `fairlead ingest` names it, so that one
     read by both counts once. Raises InputError."""
     digest = blake2b(digest_size=16)
@@ -72,7 +72,7 @@ def compute_stream(path: Path, source: Source) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     except OSError as fault:
-        raise explain_unreadable(path, fault) from fault
+        raise explain_unreadable_input(path, fault) from fault
     return f"{source.name}:{digest.hexdigest()}"
 
 
@@ -81,8 +81,8 @@ def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -
     used, or it changed while it was read), LakeError, Stopped."""
     if source.name == "spool":
         return _take_batches(sink, path, stop)
-    before = read_stamp(path)
-    name = compute_stream(path, source)
+    before = read_import_stamp(path)
+    name = _compute_stream(path, source)
     if sink.known(name, 0):
         return ImportedFile(known=True)
     taken = ImportedFile()
@@ -91,7 +91,7 @@ def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -
         if stop.is_set():
             raise CollectorStop
         pieces.add(rows)
-    if read_stamp(path) != before:
+    if read_import_stamp(path) != before:
         raise InputError(
             "the file changed while it was read", where=str(path), remedy="it is read again when it has come to rest"
         )
@@ -143,9 +143,9 @@ def _records(source: Source, path: Path, taken: ImportedFile) -> Iterator[pa.Rec
             count += 1
             first_ns = item.start_ns if count == 1 else None
             if len(jobs) >= _JOBS_AT_ONCE:
-                yield build_job_batch(jobs)
+                yield _build_job_batch(jobs)
                 jobs = []
-        elif find_table(item.schema).name == OPS.name:
+        elif find_table_spec(item.schema).name == OPS.name:
             ops.append(item)
             waiting += item.num_rows
             if waiting >= _OPS_AT_ONCE:
@@ -159,18 +159,18 @@ def _records(source: Source, path: Path, taken: ImportedFile) -> Iterator[pa.Rec
     if taken.missing:
         yield _missing_events(taken.missing, path, jobs[0] if count == 1 and jobs else None, first_ns)
     if jobs:
-        yield build_job_batch(jobs)
+        yield _build_job_batch(jobs)
 
 
-def build_job_batch(jobs: list[Job]) -> pa.RecordBatch:
+def _build_job_batch(jobs: list[Job]) -> pa.RecordBatch:
     """Jobs as rows of their table."""
-    return batch_of(JOBS, {name: [getattr(job, name) for job in jobs] for name in JOBS.schema.names})
+    return build_table_batch(JOBS, {name: [getattr(job, name) for job in jobs] for name in JOBS.schema.names})
 
 
 def _missing_events(missing: list[Missing], path: Path, job: Job | None, first_ns: int | None) -> pa.RecordBatch:
     """What a file could not tell is a record too: no data is not zero."""
     ts = first_ns if first_ns is not None else clock.now_ns() // _MINUTE_NS * _MINUTE_NS
-    return batch_of(
+    return build_table_batch(
         EVENTS,
         {
             "ts_ns": np.full(len(missing), ts),
@@ -187,7 +187,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
     taken = ImportedFile(known=True)
     try:
         with path.open("rb") as stream:
-            for batch in read_batches(stream, where):
+            for batch in decode_stream_batches(stream, where):
                 if stop.is_set():
                     raise CollectorStop
                 header = batch.header
@@ -195,7 +195,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
                 if sink.known(name, header.seq):
                     continue
                 rows: list[pa.RecordBatch] = []
-                for item in build_rows(batch, where):
+                for item in build_batch_rows(batch, where):
                     if isinstance(item, Missing):
                         taken.missing.append(item)
                     else:
@@ -204,7 +204,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
                     taken.known = False
                     taken.rows += sum(one.num_rows for one in rows)
     except OSError as fault:
-        raise explain_unreadable(path, fault) from fault
+        raise explain_unreadable_input(path, fault) from fault
     except CorruptInputError as fault:
         if not taken.rows:
             raise

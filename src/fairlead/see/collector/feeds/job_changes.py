@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import JOBS
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.unit_formats import NS_PER_S
 
 Key = tuple[str | None, str]
 _SEEN = ("end_ns", "state", "nodes_count", "cores", "processes", "user", "name")

@@ -15,18 +15,18 @@ from fairlead.core import clock
 from fairlead.core.errors import ConfigError, InputError
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.batch_numbering import Telling
-from fairlead.see.collector.feeds.file_import import read_stamp
+from fairlead.see.collector.feeds.file_import import read_import_stamp
 from fairlead.see.collector.feeds.job_changes import JobChanges
 from fairlead.see.collector.feeds.settings import JobTable
-from fairlead.see.sources.local_time import check_zone
-from fairlead.see.sources.node_lists import NodeListError, NodeLists, build_job_batches
+from fairlead.see.sources.local_time import check_local_time_zone
+from fairlead.see.sources.node_lists import NodeListError, NodeLists, build_node_list_batches
 from fairlead.see.sources.slurm.fields import (
     Reading,
-    clear_none_words,
-    parse_times,
-    parse_whole_numbers,
-    settle_by_state,
-    state_word,
+    clear_none_fields,
+    parse_number_fields,
+    parse_state_field,
+    parse_time_fields,
+    settle_fields_by_state,
 )
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
@@ -48,7 +48,7 @@ class JobTableFeed:
                 remedy=f"columns: {', '.join(COLUMNS)}",
             )
         if settings.time_zone is not None:
-            check_zone(settings.time_zone)
+            check_local_time_zone(settings.time_zone)
         self.settings = settings
         self.name = f"job_table:{settings.path}"
         self._changes = JobChanges(settings.cluster)
@@ -66,7 +66,7 @@ class JobTableFeed:
         path = Path(self.settings.path)
         self._telling.settle(sink)
         try:
-            found = read_stamp(path)
+            found = read_import_stamp(path)
             if found == self._read:
                 sink.health(self.name, "ok")
                 return
@@ -126,17 +126,19 @@ def _table(path: Path, settings: JobTable) -> pa.Table:
 def _batches(rows: pa.Table, settings: JobTable, reading: Reading) -> list[pa.RecordBatch]:
     given = {name: _array(rows.column(name)) for name in rows.column_names}
     out: dict[str, pa.Array] = {"job_id": pc.utf8_trim_whitespace(given["job_id"])}
-    out |= {ours: parse_times(_iso(given[name]), reading) for name, ours in _TIMES.items() if name in given}
-    out |= {name: parse_whole_numbers(given[name]) for name in _COUNTS if name in given}
-    out |= {name: clear_none_words(given[name]) for name in _TEXTS if name in given}
+    out |= {ours: parse_time_fields(_iso(given[name]), reading) for name, ours in _TIMES.items() if name in given}
+    out |= {name: parse_number_fields(given[name]) for name in _COUNTS if name in given}
+    out |= {name: clear_none_fields(given[name]) for name in _TEXTS if name in given}
     states = given.get("state", pa.nulls(rows.num_rows, pa.string()))
-    out["state"] = pa.array([state_word(text) if text else None for text in states.to_pylist()], pa.string())
-    columns: dict[str, object] = dict(settle_by_state(out, out["state"]))
+    out["state"] = pa.array([parse_state_field(text) if text else None for text in states.to_pylist()], pa.string())
+    columns: dict[str, object] = dict(settle_fields_by_state(out, out["state"]))
     if "cluster" in columns:
         columns["cluster"] = out["cluster"].dictionary_encode()
     lists = given["nodes"].to_pylist() if "nodes" in given else [None] * rows.num_rows
     nodes = NodeLists(lambda text: _names(text, settings.nodes_separator))
-    return list(build_job_batches(columns, lists, nodes, count_nodes="nodes" in given and "nodes_count" not in given))
+    return list(
+        build_node_list_batches(columns, lists, nodes, count_nodes="nodes" in given and "nodes_count" not in given)
+    )
 
 
 def _iso(column: pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError, MissingDependencyError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import JOBS, find_table
+from fairlead.core.model.tables import JOBS, find_table_spec
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.batch_numbering import Telling
 from fairlead.see.collector.feeds.commands import run_feed_command
@@ -24,7 +24,7 @@ from fairlead.see.collector.feeds.file_arrivals import Arrivals
 from fairlead.see.collector.feeds.job_changes import JobChanges
 from fairlead.see.collector.feeds.settings import Slurm
 from fairlead.see.sources.slurm import SlurmSource
-from fairlead.see.sources.slurm.hooks import Call, HookJob, build_hook_jobs, call_of, group_calls
+from fairlead.see.sources.slurm.hooks import Call, HookJob, build_hook_jobs, group_hook_calls, parse_hook_call
 
 COLUMNS = (
     "JobID",
@@ -191,7 +191,7 @@ class SlurmFeed:
         damage = [item for item in items if isinstance(item, Missing) and item.kind in _DAMAGE]
         if damage:
             self._faults[what] = ("failing", f"{what}: {damage[0]}")
-        return [item for item in items if isinstance(item, pa.RecordBatch) and find_table(item.schema) is JOBS]
+        return [item for item in items if isinstance(item, pa.RecordBatch) and find_table_spec(item.schema) is JOBS]
 
     def _tell(self, sink: Sink, rows: pa.RecordBatch) -> None:
         """Stores what is news."""
@@ -220,7 +220,7 @@ class SlurmFeed:
             except OSError:
                 unread += 1
                 continue
-            found = [call_of(line) for line in text.splitlines()]
+            found = [parse_hook_call(line) for line in text.splitlines()]
             strange += found.count(None)
             calls += [call for call in found if call is not None]
             if path not in self._spent:
@@ -230,7 +230,7 @@ class SlurmFeed:
         if strange or unread:
             text = f"{unread} files cannot be read" if unread else f"{strange} lines are of no hook of fairlead's"
             self._faults["hooks"] = ("failing", f"hooks: {text}")
-        new = {(self.settings.cluster or job.cluster, job.job_id): job for job in group_calls(calls)}
+        new = {(self.settings.cluster or job.cluster, job.job_id): job for job in group_hook_calls(calls)}
         if {key for key, job in new.items() if job.end_ns is None} - self._waiting.keys():
             self._hooked = clock.monotonic_s()
             self._due_squeue = min(self._due_squeue, self._soon(self._asked_squeue))

@@ -9,23 +9,23 @@ from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.histograms import (
     MODIFY,
     Tables,
-    bin_in_flight,
-    bin_pages,
+    bin_flight_histogram,
+    bin_page_histogram,
     parse_histograms,
-    sum_buckets,
+    sum_histogram_buckets,
 )
 from fairlead.see.probes.lustre.lustre_probe import (
     LustreProbe,
     Tally,
     TextCache,
-    find_fs,
-    find_target,
-    merge_row,
-    mount_of,
+    find_lustre_fs,
+    find_lustre_mount,
+    find_lustre_target,
+    merge_lustre_row,
 )
 from fairlead.see.probes.lustre.names import CLIENT_METADATA, CLIENT_OTHER, INTENTS, READ_AHEAD_PARTS
 from fairlead.see.probes.lustre.parameters import Place
-from fairlead.see.probes.lustre.stats_lines import Stats, add_counters, parse_stats
+from fairlead.see.probes.lustre.stats_lines import Stats, add_stats_counters, parse_stats_lines
 
 _LLITE = (
     "read_ops",
@@ -71,14 +71,14 @@ class LliteProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         ahead = {one.stars: one for one in place.find(self.wants[1])}
         for mount in mounts:
-            stats = parse_stats(place.read(mount))
-            count_unknown_names(stats, CLIENT_METADATA, CLIENT_OTHER, tally)
+            stats = parse_stats_lines(place.read(mount))
+            count_unknown_client_names(stats, CLIENT_METADATA, CLIENT_OTHER, tally)
             cache: List[Optional[int]] = [None, None, None]
             if mount.stars in ahead:
-                parts = parse_stats(place.read(ahead[mount.stars]))
-                count_unknown_names(parts, READ_AHEAD_PARTS, frozenset(), tally)
+                parts = parse_stats_lines(place.read(ahead[mount.stars]))
+                count_unknown_client_names(parts, READ_AHEAD_PARTS, frozenset(), tally)
                 cache = [parts.counts.get(name, 0) for name in ("hits", "misses", "read but discarded")]
-            key = (mount_of(mount.stars[0]),)
+            key = (find_lustre_mount(mount.stars[0]),)
             if key not in rows and stats.times.start_ns is not None:
                 epochs[key] = stats.times.start_ns
             moved: List[Optional[int]] = [
@@ -86,9 +86,9 @@ class LliteProbe(LustreProbe):
                 stats.counts.get("write_bytes", 0),
                 stats.sums.get("read_bytes", 0),
                 stats.sums.get("write_bytes", 0),
-                add_counters(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
+                add_stats_counters(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
             ]
-            merge_row(rows, key, moved + cache)
+            merge_lustre_row(rows, key, moved + cache)
         return ProbeResult([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
 
 
@@ -116,21 +116,21 @@ class OscProbe(LustreProbe):
         rows: Dict[Key, Sequence[Any]] = {}
         epochs: Dict[Key, int] = {}
         for device in sorted(set(texts) | set(tables)):
-            target = find_target(device)
+            target = find_lustre_target(device)
             if target is None:
                 continue
             values: List[Any] = [None] * len(_OSC)
             if device in texts:
-                stats = self._stats.get(device, place.read(texts[device]), parse_stats)
-                count_unknown_requests(stats, tally)
+                stats = self._stats.get(device, place.read(texts[device]), parse_stats_lines)
+                count_unknown_client_requests(stats, tally)
                 values[:4] = _moved(stats)
                 if stats.times.start_ns is not None:
-                    epochs[target, find_fs(target)] = stats.times.start_ns
+                    epochs[target, find_lustre_fs(target)] = stats.times.start_ns
             if device in tables:
                 values[4:] = _shapes(
                     self._tables.get(device, place.read(tables[device]), parse_histograms), tally, values
                 )
-            merge_row(rows, (target, find_fs(target)), values)
+            merge_lustre_row(rows, (target, find_lustre_fs(target)), values)
         if not rows:
             return None
         return ProbeResult([self.reading("pfs_client", ("target", "fs"), _OSC, rows, "osc", tally, epochs)])
@@ -150,7 +150,7 @@ class MdcProbe(LustreProbe):
         by_mount: Dict[Key, Sequence[Any]] = {}
         tables = {one.stars: one for one in place.find(self.wants[1])}
         for one in place.find(self.wants[0]):
-            target = find_target(one.stars[0])
+            target = find_lustre_target(one.stars[0])
             if target is None:
                 continue
             flights = None
@@ -158,10 +158,10 @@ class MdcProbe(LustreProbe):
                 read = parse_histograms(place.read(tables[one.stars]))
                 tally.add(read.unknown, read.unknown_example)
                 modifying = read.tables.get(MODIFY + "rpcs in flight")
-                flights = bin_in_flight(modifying.reads) if modifying is not None else None
-            merge_row(by_target, (target, find_fs(target)), [_requests(place.read(one), tally), flights])
+                flights = bin_flight_histogram(modifying.reads) if modifying is not None else None
+            merge_lustre_row(by_target, (target, find_lustre_fs(target)), [_requests(place.read(one), tally), flights])
         for one in place.find(self.wants[2]):
-            merge_row(by_mount, (mount_of(one.stars[0]),), [_requests(place.read(one), tally)])
+            merge_lustre_row(by_mount, (find_lustre_mount(one.stars[0]),), [_requests(place.read(one), tally)])
         if not by_target and not by_mount:
             return None
         return ProbeResult(
@@ -172,7 +172,7 @@ class MdcProbe(LustreProbe):
         )
 
 
-def count_unknown_names(stats: Stats, *known_and_tally: Any) -> None:
+def count_unknown_client_names(stats: Stats, *known_and_tally: Any) -> None:
     """Count lines that were not understood, and names that no version was known to have, in the Tally given last."""
     tally: Tally = known_and_tally[-1]
     tally.add(stats.unknown, stats.unknown_example)
@@ -181,8 +181,9 @@ def count_unknown_names(stats: Stats, *known_and_tally: Any) -> None:
             tally.add(1, name[:120])
 
 
-def count_unknown_requests(stats: Stats, tally: Tally) -> None:
-    """As `count_unknown_names`, for the requests of a connection or service: their names tell by how they begin."""
+def count_unknown_client_requests(stats: Stats, tally: Tally) -> None:
+    """As `count_unknown_client_names`, for the requests of a connection or service: their names tell by how they
+    begin."""
     tally.add(stats.unknown, stats.unknown_example)
     for name in stats.counts:
         if name not in _CONNECTION and not name.startswith(_REQUESTS):
@@ -205,16 +206,16 @@ def _shapes(read: Tables, tally: Tally, values: List[Any]) -> List[Optional[List
     tally.add(read.unknown, read.unknown_example)
     pages, flight = read.tables.get("pages per rpc"), read.tables.get("rpcs in flight")
     if pages is not None and not (values[0] or values[1]):
-        values[0], values[1] = sum_buckets(pages.reads), sum_buckets(pages.writes)
+        values[0], values[1] = sum_histogram_buckets(pages.reads), sum_histogram_buckets(pages.writes)
     return [
-        bin_pages(pages.reads) if pages else None,
-        bin_pages(pages.writes) if pages else None,
-        bin_in_flight(flight.reads) if flight else None,
-        bin_in_flight(flight.writes) if flight else None,
+        bin_page_histogram(pages.reads) if pages else None,
+        bin_page_histogram(pages.writes) if pages else None,
+        bin_flight_histogram(flight.reads) if flight else None,
+        bin_flight_histogram(flight.writes) if flight else None,
     ]
 
 
 def _requests(text: bytes, tally: Tally) -> int:
-    stats = parse_stats(text)
-    count_unknown_names(stats, INTENTS, tally)
-    return add_counters(stats.counts.values())
+    stats = parse_stats_lines(text)
+    count_unknown_client_names(stats, INTENTS, tally)
+    return add_stats_counters(stats.counts.values())

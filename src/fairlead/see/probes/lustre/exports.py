@@ -8,12 +8,12 @@ import re
 from typing import Any, Dict, List, Optional, Sequence
 
 from fairlead.see.probes.base import Key, ProbeResult
-from fairlead.see.probes.lustre.client import count_unknown_names
+from fairlead.see.probes.lustre.client import count_unknown_client_names
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Place
-from fairlead.see.probes.lustre.servers import KNOWN_MDT, build_mdt_data, build_ost_row
-from fairlead.see.probes.lustre.stats_lines import add_counters, parse_stats
+from fairlead.see.probes.lustre.servers import KNOWN_MDT, build_mdt_server_data, build_ost_server_row
+from fairlead.see.probes.lustre.stats_lines import add_stats_counters, parse_stats_lines
 
 _KEYS = ("target", "client")
 _ACTIVE = re.compile(rb"^(?!ping |connect |reconnect |disconnect |snapshot_time|start_time|elapsed_time)[^\n]", re.M)
@@ -41,9 +41,9 @@ class OstExportsProbe(LustreProbe):
             text = place.read(one)
             if _ACTIVE.search(text) is None:
                 continue
-            stats = parse_stats(text)
-            count_unknown_names(stats, OST_METADATA, OST_OTHER, tally)
-            row = build_ost_row(stats)
+            stats = parse_stats_lines(text)
+            count_unknown_client_names(stats, OST_METADATA, OST_OTHER, tally)
+            row = build_ost_server_row(stats)
             if any(row):
                 rows[one.stars] = row
                 if stats.times.start_ns is not None:
@@ -75,12 +75,12 @@ class MdtExportsProbe(LustreProbe):
             text = place.read(one)
             if _ACTIVE.search(text) is None:
                 continue
-            stats = parse_stats(text)
-            count_unknown_names(stats, KNOWN_MDT, MDT_DATA, tally)
-            row = build_mdt_row(stats.counts)
+            stats = parse_stats_lines(text)
+            count_unknown_client_names(stats, KNOWN_MDT, MDT_DATA, tally)
+            row = _build_mdt_row(stats.counts)
             if any(row):
                 ops[one.stars] = row
-            data = build_mdt_data(stats)
+            data = build_mdt_server_data(stats)
             if any(data):
                 moved[one.stars] = data
             if stats.times.start_ns is not None:
@@ -97,8 +97,8 @@ class MdtExportsProbe(LustreProbe):
         return ProbeResult(made)
 
 
-def build_mdt_row(counts: Dict[str, int]) -> List[int]:
+def _build_mdt_row(counts: Dict[str, int]) -> List[int]:
     """Operations by name as MDT_OPS has them."""
     known = [counts.get(name, 0) for name in MDT_OPS[:-1]]
-    other = add_counters(n for name, n in counts.items() if name not in KNOWN_MDT and name not in MDT_DATA)
+    other = add_stats_counters(n for name, n in counts.items() if name not in KNOWN_MDT and name not in MDT_DATA)
     return [*known, other]

@@ -6,7 +6,7 @@ A bucket is written `16:` or `4K:` (up to that many), in extents `4K - 8K:`.
 import re
 from typing import Dict, List, NamedTuple, Sequence
 
-from fairlead.see.probes.lustre.stats_lines import MOST, Times, add_counters, format_line, parse_times
+from fairlead.see.probes.lustre.stats_lines import MOST, Times, add_stats_counters, format_stats_line, parse_stats_times
 
 SIZE_BINS = 16
 """Power-of-two bins of 4 KiB pages that rows hold: 1 page, 2, 4 ... 2^14, and all above."""
@@ -62,7 +62,7 @@ def parse_histograms(text: bytes) -> Tables:
             continue
         if len(line) > _LONGEST_LINE:
             unknown += 1
-            example = example or format_line(line)
+            example = example or format_stats_line(line)
             continue
         bucket = _BUCKET.match(line.lstrip(b" \t")) if table is not None else None
         if bucket is not None and table is not None:
@@ -74,10 +74,10 @@ def parse_histograms(text: bytes) -> Tables:
             table = found.setdefault(side + name, Table({}, {}))
         elif _SIDES.match(line):
             side = MODIFY if b"modify" in line else ""
-        elif not (_VALUE.match(line) or parse_times(line).lines):
+        elif not (_VALUE.match(line) or parse_stats_times(line).lines):
             unknown += 1
-            example = example or format_line(line)
-    return Tables(found, parse_times(text[:400]), False, unknown, example)
+            example = example or format_stats_line(line)
+    return Tables(found, parse_stats_times(text[:400]), False, unknown, example)
 
 
 def _add(table: Table, groups: "Sequence[bytes]") -> None:
@@ -88,25 +88,25 @@ def _add(table: Table, groups: "Sequence[bytes]") -> None:
         table.writes[bucket] = min(MOST, table.writes.get(bucket, 0) + int(writes[:40]))
 
 
-def bin_pages(buckets: Dict[int, int]) -> List[int]:
+def bin_page_histogram(buckets: Dict[int, int]) -> List[int]:
     """Buckets of pages as SIZE_BINS counts: bin k is up to 2^k pages."""
     return _binned(buckets, 0, SIZE_BINS)
 
 
-def bin_bytes(buckets: Dict[int, int]) -> List[int]:
+def bin_byte_histogram(buckets: Dict[int, int]) -> List[int]:
     """Buckets of bytes as SIZE_BINS counts: bin 0 is up to 4 KiB, bin k up to 2^k pages of it."""
     return _binned(buckets, -_PAGE_SHIFT, SIZE_BINS)
 
 
-def bin_times(*tables: Dict[int, int]) -> List[int]:
+def bin_time_histogram(*tables: Dict[int, int]) -> List[int]:
     """Buckets of milliseconds as NS_BINS counts, all tables together."""
     total = [0] * NS_BINS
     for buckets in tables:
-        total = [add_counters(pair) for pair in zip(total, _binned(buckets, _MS_SHIFT, NS_BINS))]
+        total = [add_stats_counters(pair) for pair in zip(total, _binned(buckets, _MS_SHIFT, NS_BINS))]
     return total
 
 
-def bin_in_flight(buckets: Dict[int, int]) -> List[int]:
+def bin_flight_histogram(buckets: Dict[int, int]) -> List[int]:
     """RPCs by how many were under way: element k of FLIGHT_BINS counts those sent as the k-th."""
     made = [0] * FLIGHT_BINS
     for bucket, count in buckets.items():
@@ -115,9 +115,9 @@ def bin_in_flight(buckets: Dict[int, int]) -> List[int]:
     return made
 
 
-def sum_buckets(buckets: Dict[int, int]) -> int:
+def sum_histogram_buckets(buckets: Dict[int, int]) -> int:
     """All counts of a table's side."""
-    return add_counters(buckets.values())
+    return add_stats_counters(buckets.values())
 
 
 def _binned(buckets: Dict[int, int], shift: int, bins: int) -> List[int]:

@@ -23,7 +23,7 @@ class JobIds:
 
     def of(self, text: bytes) -> Optional[str]:
         """The job of a string as job_stats writes it; None when it is empty (no job)."""
-        raw = unquote_job(text)
+        raw = unquote_job_id(text)
         if self._whole is not None:
             match = self._whole.match(raw)
             if match is not None and match.group("job"):
@@ -31,7 +31,7 @@ class JobIds:
         return raw or None
 
 
-def unquote_job(text: bytes) -> str:
+def unquote_job_id(text: bytes) -> str:
     """A string of job_stats without its quotes and escapes (`"a\\x20b"`)."""
     if b'"' not in text[:1] and b"\\" not in text:
         return text.decode("utf-8", "replace")

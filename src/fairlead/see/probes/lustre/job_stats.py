@@ -10,7 +10,7 @@ from array import array
 from operator import itemgetter
 from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Pattern, Sequence, Tuple
 
-from fairlead.see.probes.lustre.stats_lines import MOST, add_counters, format_line, parse_epoch_ns
+from fairlead.see.probes.lustre.stats_lines import MOST, add_stats_counters, format_stats_line, parse_stats_epoch_ns
 
 _JOB = re.compile(rb"[ \t]*- job_id[ \t]*:([^\n]*)\Z")
 _TIME = re.compile(rb"[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:[ \t]*(\d+)(?:\.(\d+))?[^\n]*\Z")
@@ -58,7 +58,7 @@ class Scan:
     def strange(self, line: bytes) -> None:
         """Count a line."""
         self.unknown += 1
-        self.example = self.example or format_line(line)
+        self.example = self.example or format_stats_line(line)
 
 
 class Memory:
@@ -162,7 +162,7 @@ class _Reader:
             time = _TIME.match(line)
             if time is not None and job is not None:
                 if time.group(1) == b"start_time":
-                    start = parse_epoch_ns(time.group(2), time.group(3) or b"")
+                    start = parse_stats_epoch_ns(time.group(2), time.group(3) or b"")
                 continue
             named = _JOB.match(line)
             if named is not None and job is None:
@@ -227,6 +227,6 @@ class _Layout:
             return None
         row = array("q", self._pick(numbers))
         for place, several in self._more:
-            row[place] = add_counters(several(numbers))
-        start = parse_epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
+            row[place] = add_stats_counters(several(numbers))
+        start = parse_stats_epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
         return groups[0].strip(), start, row

@@ -9,7 +9,7 @@ from fairlead.see.probes.lustre.job_stats import Memory, Shape, scan_job_stats
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Parameter, Place
-from fairlead.see.probes.lustre.stats_lines import add_counters
+from fairlead.see.probes.lustre.stats_lines import add_stats_counters
 
 
 def _names(words: Iterable[str]) -> FrozenSet[bytes]:
@@ -102,7 +102,7 @@ class _Parts:
         if last is not None and last[0] == start_ns and all(b >= a for a, b in zip(last[1], values)):
             new = [b - a for a, b in zip(last[1], values)]
         there = self._sums.get(job)
-        self._sums[job] = array("q", new) if there is None else array("q", map(add_counters, zip(there, new)))
+        self._sums[job] = array("q", new) if there is None else array("q", map(add_stats_counters, zip(there, new)))
 
     def totals(self) -> "Dict[Optional[str], array[int]]":
         """Sums of the jobs of this look, and an end to it."""

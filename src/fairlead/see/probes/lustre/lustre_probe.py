@@ -10,8 +10,8 @@ from shutil import which
 from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
-from fairlead.see.probes.lustre.parameters import BASES, Place, Tree, ask_lctl
-from fairlead.see.probes.lustre.stats_lines import add_counters
+from fairlead.see.probes.lustre.parameters import BASES, Place, Tree, ask_lctl_parameters
+from fairlead.see.probes.lustre.stats_lines import add_stats_counters
 
 TARGET_ROW = ("read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "metadata_ops")
 """Counters of a `target` row, in the order probes give them."""
@@ -89,7 +89,7 @@ class LustreProbe(Probe):
         except PermissionError:
             if not self.lctl or which(self.lctl[0]) is None:
                 raise
-            dump = ask_lctl(self.lctl, self.wants, self.timeout_s)
+            dump = ask_lctl_parameters(self.lctl, self.wants, self.timeout_s)
             try:
                 return self._looked(dump, now_ns)
             finally:
@@ -138,7 +138,7 @@ class LustreProbe(Probe):
         )
 
 
-def is_on(option: Union[bool, str]) -> bool:
+def is_lustre_option_on(option: Union[bool, str]) -> bool:
     """Whether an option is on; a settings file gives words."""
     return option if isinstance(option, bool) else option.strip().lower() in ("1", "true", "yes", "on")
 
@@ -154,19 +154,19 @@ def _has_devices(tree: Tree, folder: str) -> bool:
     return False
 
 
-def find_target(device: str) -> Optional[str]:
+def find_lustre_target(device: str) -> Optional[str]:
     """The target an osc or mdc device of a client reaches (`fs-OST0001`); None for a server's own connections."""
     match = _CLIENT.match(device)
     return match.group(1) if match else None
 
 
-def find_fs(target: str) -> Optional[str]:
+def find_lustre_fs(target: str) -> Optional[str]:
     """The file system a target is of."""
     match = _TARGET.match(target)
     return match.group(1) if match else None
 
 
-def mount_of(device: str) -> str:
+def find_lustre_mount(device: str) -> str:
     """The file system an llite, lmv or lov device is a mount of."""
     name = device.rsplit("-", 1)[0]
     for middle in ("-clilmv", "-clilov"):
@@ -175,7 +175,7 @@ def mount_of(device: str) -> str:
     return name
 
 
-def merge_row(rows: Dict[Key, Sequence[Any]], key: Key, values: List[Any]) -> None:
+def merge_lustre_row(rows: Dict[Key, Sequence[Any]], key: Key, values: List[Any]) -> None:
     """Put a row under its key; one that is there already (a file system mounted twice) is added to."""
     there = rows.get(key)
     if there is not None:
@@ -187,5 +187,5 @@ def _sum(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, list):
-        return [add_counters(pair) for pair in zip(a, b)]
-    return add_counters((a, b))
+        return [add_stats_counters(pair) for pair in zip(a, b)]
+    return add_stats_counters((a, b))

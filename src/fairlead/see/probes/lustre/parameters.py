@@ -175,7 +175,7 @@ class Dump(Place):
                 yield chunk
 
 
-def ask_lctl(command: Sequence[str], patterns: Sequence[str], timeout_s: float) -> Dump:
+def ask_lctl_parameters(command: Sequence[str], patterns: Sequence[str], timeout_s: float) -> Dump:
     """What `lctl get_param` answers of these patterns, kept in a file without a name. Raises OSError."""
     names = [pattern.replace("/", ".") for pattern in patterns]
     output = tempfile.TemporaryFile()  # noqa: SIM115  (the Dump holds it)

@@ -6,12 +6,19 @@ Not here: what is split by job (`jobs`) or by client (`exports`).
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import Key, ProbeResult
-from fairlead.see.probes.lustre.client import count_unknown_names, count_unknown_requests
-from fairlead.see.probes.lustre.histograms import Table, bin_bytes, bin_pages, bin_times, parse_histograms, sum_buckets
+from fairlead.see.probes.lustre.client import count_unknown_client_names, count_unknown_client_requests
+from fairlead.see.probes.lustre.histograms import (
+    Table,
+    bin_byte_histogram,
+    bin_page_histogram,
+    bin_time_histogram,
+    parse_histograms,
+    sum_histogram_buckets,
+)
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Place
-from fairlead.see.probes.lustre.stats_lines import Stats, add_counters, parse_stats
+from fairlead.see.probes.lustre.stats_lines import Stats, add_stats_counters, parse_stats_lines
 
 KNOWN_MDT = frozenset(MDT_OPS) | MDT_UPKEEP
 
@@ -38,9 +45,9 @@ class OstProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
-            stats = parse_stats(place.read(one))
-            count_unknown_names(stats, OST_METADATA, OST_OTHER, tally)
-            rows[one.stars] = [*build_ost_row(stats), waiting]
+            stats = parse_stats_lines(place.read(one))
+            count_unknown_client_names(stats, OST_METADATA, OST_OTHER, tally)
+            rows[one.stars] = [*build_ost_server_row(stats), waiting]
             if stats.times.start_ns is not None:
                 epochs[one.stars] = stats.times.start_ns
         gauges = ("queue_len_mean",)
@@ -66,7 +73,7 @@ class BrwProbe(LustreProbe):
         for target in sorted(by_name):
             read = parse_histograms(place.read(by_name[target]))
             tally.add(read.unknown, read.unknown_example)
-            rows[target,] = build_brw_row(read.tables)
+            rows[target,] = _build_brw_row(read.tables)
             if read.times.start_ns is not None:
                 epochs[target,] = read.times.start_ns
         counters = ("read_sizes", "write_sizes", "service_ns_histogram")
@@ -95,14 +102,14 @@ class MdtProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
-            stats = parse_stats(place.read(one))
-            count_unknown_names(stats, KNOWN_MDT, MDT_DATA, tally)
+            stats = parse_stats_lines(place.read(one))
+            count_unknown_client_names(stats, KNOWN_MDT, MDT_DATA, tally)
             for op, count in stats.counts.items():
                 if op not in MDT_DATA:
                     rows[one.stars[0], op] = [count]
                     if stats.times.start_ns is not None:
                         epochs[one.stars[0], op] = stats.times.start_ns
-            moved[one.stars] = [*build_mdt_data(stats), waiting]
+            moved[one.stars] = [*build_mdt_server_data(stats), waiting]
         whole = self.reading(
             "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
         )
@@ -125,8 +132,8 @@ class _Queue:
     def mean(self, place: Place, pattern: str, tally: Tally) -> Optional[float]:
         """Requests found waiting by the average request since the last look; None when there was none, or no look."""
         for one in place.find(pattern):
-            stats = parse_stats(place.read(one))
-            count_unknown_requests(stats, tally)
+            stats = parse_stats_lines(place.read(one))
+            count_unknown_client_requests(stats, tally)
             now = (stats.counts.get("req_qdepth", 0), stats.sums.get("req_qdepth", 0))
             last, self._last = self._last, now
             if last is not None and now[0] > last[0] and now[1] >= last[1]:
@@ -134,12 +141,15 @@ class _Queue:
         return None
 
 
-def build_ost_row(stats: Stats) -> List[int]:
+def build_ost_server_row(stats: Stats) -> List[int]:
     """The values of TARGET_ROW for an OST."""
-    return [*build_mdt_data(stats), add_counters(n for name, n in stats.counts.items() if name in OST_METADATA)]
+    return [
+        *build_mdt_server_data(stats),
+        add_stats_counters(n for name, n in stats.counts.items() if name in OST_METADATA),
+    ]
 
 
-def build_mdt_data(stats: Stats) -> List[int]:
+def build_mdt_server_data(stats: Stats) -> List[int]:
     """RPCs and bytes of reads, of writes."""
     counts, sums = stats.counts, stats.sums
     return [
@@ -150,7 +160,7 @@ def build_mdt_data(stats: Stats) -> List[int]:
     ]
 
 
-def build_brw_row(tables: Dict[str, Table]) -> List[Any]:
+def _build_brw_row(tables: Dict[str, Table]) -> List[Any]:
     """read_sizes, write_sizes, service_ns_histogram; None where the text has no such table. Sizes are those of I/Os to
     the device where it tells, else those of bulk requests."""
     sizes, pages, times = (
@@ -160,8 +170,10 @@ def build_brw_row(tables: Dict[str, Table]) -> List[Any]:
     )
     reads: Optional[List[int]] = None
     writes: Optional[List[int]] = None
-    if sizes is not None and (sum_buckets(sizes.reads) or sum_buckets(sizes.writes) or pages is None):
-        reads, writes = bin_bytes(sizes.reads), bin_bytes(sizes.writes)
+    if sizes is not None and (
+        sum_histogram_buckets(sizes.reads) or sum_histogram_buckets(sizes.writes) or pages is None
+    ):
+        reads, writes = bin_byte_histogram(sizes.reads), bin_byte_histogram(sizes.writes)
     elif pages is not None:
-        reads, writes = bin_pages(pages.reads), bin_pages(pages.writes)
-    return [reads, writes, bin_times(times.reads, times.writes) if times is not None else None]
+        reads, writes = bin_page_histogram(pages.reads), bin_page_histogram(pages.writes)
+    return [reads, writes, bin_time_histogram(times.reads, times.writes) if times is not None else None]

@@ -7,9 +7,9 @@ A server tells of its own targets (`osd-*`). With `everywhere` the targets that 
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from fairlead.see.probes.base import Key, ProbeResult
-from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_target, is_on
+from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_lustre_target, is_lustre_option_on
 from fairlead.see.probes.lustre.parameters import Parameter, Place
-from fairlead.see.probes.lustre.stats_lines import MOST, format_line
+from fairlead.see.probes.lustre.stats_lines import MOST, format_stats_line
 
 GAUGES = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
 _FILES = ("kbytestotal", "kbytesfree", "filestotal", "filesfree")
@@ -27,7 +27,7 @@ class SpaceProbe(LustreProbe):
 
     def __init__(self, *arguments: Any, everywhere: Union[bool, str] = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._everywhere = is_on(everywhere)
+        self._everywhere = is_lustre_option_on(everywhere)
 
     def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:  # noqa: ARG002
         """Gauges of every target."""
@@ -54,7 +54,7 @@ def _fill(
     for at, file in enumerate(_FILES):
         for one in place.find("{}/{}".format(device, file)):
             name = _name(one, connection)
-            value = number_of(place.read(one, 4096), tally)
+            value = read_space_number(place.read(one, 4096), tally)
             if name is None or value is None:
                 continue
             row = rows.setdefault((name,), [None] * len(_FILES))
@@ -68,15 +68,15 @@ def _name(one: Parameter, connection: Optional[str]) -> Optional[str]:
         return device
     if connection == "osp":
         return device.rsplit("-osc-", 1)[0] if "-osc-" in device else None
-    return find_target(device)
+    return find_lustre_target(device)
 
 
-def number_of(text: bytes, tally: Tally) -> Optional[int]:
+def read_space_number(text: bytes, tally: Tally) -> Optional[int]:
     """The number a file holds; None when it holds none (a target that is not connected says so in words)."""
     word = text.strip()
     if word.isdigit():
         return min(MOST, int(word[:40]))
-    tally.add(1, format_line(word) or "an empty file")
+    tally.add(1, format_stats_line(word) or "an empty file")
     return None
 
 

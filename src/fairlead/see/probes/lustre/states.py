@@ -8,10 +8,10 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from fairlead.see.probes.base import Event, Key, ProbeResult, Reading
-from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_target, is_on
+from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_lustre_target, is_lustre_option_on
 from fairlead.see.probes.lustre.parameters import Parameter, Place, Tree
-from fairlead.see.probes.lustre.space import number_of
-from fairlead.see.probes.lustre.stats_lines import MOST, format_line
+from fairlead.see.probes.lustre.space import read_space_number
+from fairlead.see.probes.lustre.stats_lines import MOST, format_stats_line
 
 _RECENT_NS = 600 * 10**9
 """At the first look, what happened longer ago is not told: an agent that starts again would tell it twice."""
@@ -49,12 +49,12 @@ class _Look(NamedTuple):
     now_ns: int
 
 
-def parse_history(text: bytes) -> List[Tuple[int, str]]:
+def parse_state_history(text: bytes) -> List[Tuple[int, str]]:
     """The states of a connection a `state` file lists: (epoch ns, state), oldest first."""
     return [(int(seconds) * 10**9, word.decode()) for seconds, word in _HISTORY.findall(text)]
 
 
-def import_of(text: bytes) -> Import:
+def parse_import_state(text: bytes) -> Import:
     """What an `import` file says of its connection."""
     fields = _fields(text)
     timeouts = fields.get("timeouts", "")
@@ -66,7 +66,7 @@ def import_of(text: bytes) -> Import:
     )
 
 
-def parse_recovery(text: bytes) -> Recovery:
+def parse_recovery_state(text: bytes) -> Recovery:
     """What a `recovery_status` file says."""
     fields = _fields(text)
     start = _seconds(fields.get("recovery_start", ""))
@@ -124,7 +124,7 @@ class StatesProbe(LustreProbe):
 
     def __init__(self, *arguments: Any, history: Union[bool, str] = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._history = is_on(history)
+        self._history = is_lustre_option_on(history)
         self._looked_before = False
         self._last: Dict[str, Any] = {}
 
@@ -151,7 +151,7 @@ class StatesProbe(LustreProbe):
 
     def check_health(self, _one: Parameter, text: bytes, before: Any, look: _Look) -> str:
         """health_check: a change, or that it is not well at the first look."""
-        words = format_line(b" ".join(text.split()))
+        words = format_stats_line(b" ".join(text.split()))
         well = words.lower() == "healthy"
         if (before is None and not well) or (before is not None and before != words):
             said = "Lustre is healthy again" if well else "Lustre reports: {}".format(words)
@@ -160,12 +160,12 @@ class StatesProbe(LustreProbe):
 
     def state(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """state: connections lost and found again."""
-        entries = parse_history(text)
+        entries = parse_state_history(text)
         if not entries and text.strip():
-            look.tally.add(1, format_line(text))
+            look.tally.add(1, format_stats_line(text))
         since = look.since_ns if before is None else before
         lost: Optional[int] = None
-        component = find_reached_target(one.stars[0])
+        component = _find_reached_target(one.stars[0])
         who = self.node or "a client"
         for at, (moment, word) in enumerate(entries):
             if word in _LOST and lost is None:
@@ -187,11 +187,11 @@ class StatesProbe(LustreProbe):
 
     def check_connection(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """import: another server took the target over, requests timed out."""
-        now = import_of(text)
+        now = parse_import_state(text)
         if now.state is None:
-            look.tally.add(1, format_line(text) or "an empty import")
+            look.tally.add(1, format_stats_line(text) or "an empty import")
         if isinstance(before, Import):
-            component = find_reached_target(one.stars[0])
+            component = _find_reached_target(one.stars[0])
             if before.connection and now.connection and before.connection != now.connection:
                 said = "{} is reached at {}, no longer at {}".format(component, now.connection, before.connection)
                 look.events.append(Event(look.now_ns, component, "failover", said))
@@ -204,9 +204,9 @@ class StatesProbe(LustreProbe):
 
     def check_recovery(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """recovery_status: a recovery that began, or ended."""
-        now = parse_recovery(text)
+        now = parse_recovery_state(text)
         if not now.status:
-            look.tally.add(1, format_line(text) or "an empty recovery_status")
+            look.tally.add(1, format_stats_line(text) or "an empty recovery_status")
         if now.start_ns is not None and now != before and (now.end_ns or now.start_ns) > look.since_ns:
             said = "recovery of {}: {}".format(one.stars[0], now.status)
             if now.clients:
@@ -218,7 +218,7 @@ class StatesProbe(LustreProbe):
 
     def check_evictions(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """eviction_count: clients that a target evicted."""
-        now = number_of(text, look.tally)
+        now = read_space_number(text, look.tally)
         if now is not None and before is not None and now > before:
             said = "{} evicted {} clients".format(one.stars[0], now - before)
             look.events.append(Event(look.now_ns, one.stars[0], "eviction", said))
@@ -226,7 +226,7 @@ class StatesProbe(LustreProbe):
 
     def check_exports(self, one: Parameter, text: bytes, before: Any, look: _Look) -> Any:
         """num_exports: a tenth of a target's clients, two at least, went away at once."""
-        now = number_of(text, look.tally)
+        now = read_space_number(text, look.tally)
         if now is not None and before is not None and before - now >= 2 and now <= before * _FEWER:
             said = "{} has {} clients, had {}".format(one.stars[0], now, before)
             look.events.append(Event(look.now_ns, one.stars[0], "clients_lost", said))
@@ -243,9 +243,9 @@ _TOLD = {
 }
 
 
-def find_reached_target(device: str) -> str:
+def _find_reached_target(device: str) -> str:
     """The target a connection's device reaches; the device itself where its name does not tell."""
-    target = find_target(device)
+    target = find_lustre_target(device)
     if target is None and "-osc-" in device:
         target = device.rsplit("-osc-", 1)[0]
     return target or device
@@ -269,9 +269,9 @@ class LnetProbe(LustreProbe):
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
         for one in place.find(self.wants[0]):
-            row = parse_lnet_stats(place.read(one, 4096))
+            row = parse_lnet_state(place.read(one, 4096))
             if row is None:
-                tally.add(1, format_line(place.read(one, 4096)) or "an empty file")
+                tally.add(1, format_stats_line(place.read(one, 4096)) or "an empty file")
             else:
                 rows["lnet",] = row
         if not rows and not tally.unknown:
@@ -283,7 +283,7 @@ class LnetProbe(LustreProbe):
         )
 
 
-def parse_lnet_stats(text: bytes) -> Optional[List[int]]:
+def parse_lnet_state(text: bytes) -> Optional[List[int]]:
     """Bytes and messages sent and received, errors and drops, of LNet's line of eleven numbers; None if it is none."""
     words = text.split()
     if len(words) != 11 or not all(word.isdigit() for word in words):

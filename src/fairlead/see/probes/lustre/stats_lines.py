@@ -38,12 +38,12 @@ class Stats(NamedTuple):
     unknown_example: str
 
 
-def add_counters(counts: Iterable[int]) -> int:
+def add_stats_counters(counts: Iterable[int]) -> int:
     """Counters added up, as far as a column holds them."""
     return min(MOST, sum(counts))
 
 
-def parse_stats(text: bytes) -> Stats:
+def parse_stats_lines(text: bytes) -> Stats:
     """The counters of a stats text. Names written twice (two layers of one server) add up."""
     counts: Dict[str, int] = {}
     sums: Dict[str, int] = {}
@@ -54,25 +54,25 @@ def parse_stats(text: bytes) -> Stats:
         counts[word] = min(MOST, counts.get(word, 0) + int(samples[:40]))
         if total:
             sums[word] = min(MOST, sums.get(word, 0) + int(total[:40]))
-    times = parse_times(text)
-    unknown, example = count_unread(text, read + times.lines, (_LINE, _TIME))
+    times = parse_stats_times(text)
+    unknown, example = _count_unread(text, read + times.lines, (_LINE, _TIME))
     return Stats(counts, sums, times, unknown, example)
 
 
-def parse_times(text: bytes) -> Times:
+def parse_stats_times(text: bytes) -> Times:
     """The times a text begins with."""
     snapshot = start = None
     lines = 0
     for name, seconds, part, unit in _TIME.findall(text):
         lines += 1
         if name == b"snapshot_time":
-            snapshot = parse_epoch_ns(seconds, part, unit)
+            snapshot = parse_stats_epoch_ns(seconds, part, unit)
         elif name == b"start_time":
-            start = parse_epoch_ns(seconds, part, unit)
+            start = parse_stats_epoch_ns(seconds, part, unit)
     return Times(snapshot, start, lines)
 
 
-def parse_epoch_ns(seconds: bytes, part: bytes, unit: bytes = b"") -> Optional[int]:
+def parse_stats_epoch_ns(seconds: bytes, part: bytes, unit: bytes = b"") -> Optional[int]:
     """`secs.nsecs` and `secs.usecs` (whose microseconds have no leading zeros) as nanoseconds; None beyond int64."""
     if len(seconds) > 12 or len(part) > 9:
         return None
@@ -81,7 +81,7 @@ def parse_epoch_ns(seconds: bytes, part: bytes, unit: bytes = b"") -> Optional[i
     return moment if moment <= MOST else None
 
 
-def count_unread(text: bytes, read: int, known: "Tuple[Pattern[bytes], ...]") -> Tuple[int, str]:
+def _count_unread(text: bytes, read: int, known: "Tuple[Pattern[bytes], ...]") -> Tuple[int, str]:
     """How many lines were not read, and the first of them. Looked for only where the number of lines is not that of
     lines read."""
     lines = text.count(b"\n") + (not text.endswith(b"\n") and bool(text))
@@ -92,11 +92,11 @@ def count_unread(text: bytes, read: int, known: "Tuple[Pattern[bytes], ...]") ->
     for line in text.split(b"\n"):
         if line.strip() and not any(one.match(line) for one in known):
             unknown += 1
-            example = example or format_line(line)
+            example = example or format_stats_line(line)
     return unknown, example
 
 
-def format_line(line: bytes) -> str:
+def format_stats_line(line: bytes) -> str:
     """A line as text to show: at most 120 characters, without those that do not print."""
     text = line[:240].strip().decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text)[:120]

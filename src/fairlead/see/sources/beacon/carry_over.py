@@ -16,7 +16,7 @@ _MOST_OPEN = 1 << 24
 
 
 class OpenHandles:
-    """File of every handle that is open, per host: a table that `scan_trace.resolve_handles` reads and fills."""
+    """File of every handle that is open, per host: a table that `scan_trace.resolve_trace_handles` reads and fills."""
 
     keys: NDArray[np.int64]
     values: NDArray[np.int64]

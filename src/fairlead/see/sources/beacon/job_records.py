@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
-from fairlead.see.sources.local_time import convert_to_utc_ns
-from fairlead.see.sources.node_lists import NodeListError, NodeLists, build_job_batches
+from fairlead.see.sources.local_time import convert_local_to_utc_ns
+from fairlead.see.sources.node_lists import NodeListError, NodeLists, build_node_list_batches
 
 TAB_COLUMNS: Mapping[str, int] = {
     "job_id": 0,
@@ -63,17 +63,17 @@ MOST_NODES = 1 << 17
 """Nodes a list may name; ids go up to here as well (TaihuLight has 40,960 nodes)."""
 
 
-def format_node_address(node: int) -> str:
+def format_job_node_address(node: int) -> str:
     """IP address of a compute node by its number (TaihuLight: 8 nodes a board, 128 boards a second octet)."""
     return f"172.{node // 1024}.{node % 1024 // 8}.{node % 8 + 1}"
 
 
 @cache
 def _addresses() -> list[str]:
-    return [format_node_address(n) for n in range(MOST_NODES)]
+    return [format_job_node_address(n) for n in range(MOST_NODES)]
 
 
-def expand_node_ids(text: str) -> list[str]:
+def expand_job_node_ids(text: str) -> list[str]:
     """Addresses of `0-3,17`. Raises NodeListError."""
     names: list[str] = []
     known = _addresses()
@@ -96,7 +96,7 @@ class JobForm:
 
     tabs: Mapping[str, int] = field(default_factory=lambda: TAB_COLUMNS)
     commas: Mapping[str, int] = field(default_factory=lambda: COMMA_COLUMNS)
-    nodes: NodeLists = field(default_factory=lambda: NodeLists(expand_node_ids))
+    nodes: NodeLists = field(default_factory=lambda: NodeLists(expand_job_node_ids))
 
     def take_header(self, kind: int, line: bytes) -> None:
         """Name the columns from a header line."""
@@ -164,7 +164,7 @@ def _batches(
         out["cluster"] = pa.array([cluster] * int(good.sum()), pa.string()).dictionary_encode()
     nodes = texts_of.get("nodes")
     listed = nodes.filter(good_array).to_pylist() if nodes is not None else [None] * int(good.sum())
-    yield from build_job_batches(out, listed, form.nodes)
+    yield from build_node_list_batches(out, listed, form.nodes)
 
 
 def _table(texts: list[bytes], separator: bytes) -> pa.Table:
@@ -208,7 +208,7 @@ def _time(column: pa.Array | None, length: int, zone: str) -> pa.Array:
     stamps = pc.strptime(column, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True).cast(pa.int64())
     known = stamps.is_valid().to_numpy(zero_copy_only=False)
     seconds = stamps.fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.array(convert_to_utc_ns(seconds, zone), mask=~known)
+    return pa.array(convert_local_to_utc_ns(seconds, zone), mask=~known)
 
 
 def _state(texts: dict[str, pa.Array], start: pa.Array) -> pa.Array | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.beacon.compiled import compile_kernel
-from fairlead.see.sources.beacon.scan import copy_spans, scan_lines
+from fairlead.see.sources.beacon.scan import copy_scan_spans, scan_lines
 from fairlead.see.sources.line_blocks import Block
 
 Ints = NDArray[np.int64]
@@ -113,7 +113,7 @@ class Lines:
         """Spans of the block as dictionary-encoded bytes."""
         out = np.empty(int((ends - begins).sum()), np.uint8)
         offsets = np.empty(len(begins) + 1, np.int32)
-        compile_kernel(copy_spans, fast=self.fast)(self.view, begins, ends, out, offsets)
+        compile_kernel(copy_scan_spans, fast=self.fast)(self.view, begins, ends, out, offsets)
         flat = pa.BinaryArray.from_buffers(pa.binary(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
         return flat.dictionary_encode()
 
@@ -135,7 +135,7 @@ class Lines:
         return codes
 
 
-def scan_block_lines(block: Block, *, fast: bool) -> Lines:
+def scan_beacon_lines(block: Block, *, fast: bool) -> Lines:
     """Scan a block of whole lines."""
     data = block.data
     view: Any = np.frombuffer(data, np.uint8) if fast else data

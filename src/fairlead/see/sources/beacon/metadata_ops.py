@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import METADATA, batch_of
+from fairlead.core.model.tables import METADATA, build_table_batch
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Lines, Tally
 from fairlead.see.sources.beacon.rpc_counts import Polling
-from fairlead.see.sources.beacon.scan_counters import read_metadata
+from fairlead.see.sources.beacon.scan_counters import scan_metadata_counters
 
 
 def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
@@ -24,7 +24,7 @@ def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling:
     begins, ends = lines.begin[rows], lines.end[rows]
     clients = np.empty((len(rows), 2), np.int64)
     pairs = np.empty((int((ends - begins).sum()) // 4 + 1, 4), np.int64)
-    count = compile_kernel(read_metadata, fast=lines.fast)(lines.view, begins, ends, clients, pairs)
+    count = compile_kernel(scan_metadata_counters, fast=lines.fast)(lines.view, begins, ends, clients, pairs)
     stamps = lines.stamp_ns[rows]
     good = (clients[:, 1] == 1) & (stamps != k.NONE)
     tally.unread(lines, rows[~good])
@@ -43,7 +43,7 @@ def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling:
     happened = counts > 0
     at = deltas.rows[happened]
     if len(at):
-        yield batch_of(
+        yield build_table_batch(
             METADATA,
             {
                 "ts_ns": stamps[line][at],

@@ -11,15 +11,15 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.identity import compute_file_ids
-from fairlead.core.model.tables import FILES, OPS, batch_of, build_word_column
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.identity import compute_file_identities
+from fairlead.core.model.tables import FILES, OPS, build_table_batch, build_table_word_column
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
-from fairlead.see.sources.beacon.scan_trace import read_operations, resolve_handles
-from fairlead.see.sources.local_time import convert_to_utc_ns
+from fairlead.see.sources.beacon.scan_trace import resolve_trace_handles, scan_trace_operations
+from fairlead.see.sources.local_time import convert_local_to_utc_ns
 
 INTERFACE = "lwfs"
 _SECOND_END_NS = NS_PER_S - 1
@@ -27,7 +27,7 @@ _RELIABLE_OFFSET = 1 << 31
 OffsetIs = Literal["last", "first"]
 
 
-def build_operations(
+def build_beacon_operations(
     lines: Lines, carried: SeriesState, tally: Tally, *, zone: str, offset_is: OffsetIs, fs: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the operation lines of one block. `host` names the node where lines do not."""
@@ -35,7 +35,7 @@ def build_operations(
     if not len(rows):
         return
     table = np.zeros((len(rows), 10), np.int64)
-    compile_kernel(read_operations, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
+    compile_kernel(scan_trace_operations, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     good = table[:, 7] > 0
     tally.unread(lines, rows[~good])
     rows, table = rows[good], table[good]
@@ -44,7 +44,7 @@ def build_operations(
     tally.read += len(rows)
     tally.add("operation_durations")
     time_s, op, handle, has_handle, size, offset, count, form = (np.ascontiguousarray(table[:, c]) for c in range(8))
-    start_ns = convert_to_utc_ns(time_s, zone)
+    start_ns = convert_local_to_utc_ns(time_s, zone)
     hosts = lines.hosts(carried.hosts, rows, host)
     files = np.zeros((len(rows), 2), np.int64)
     paths = np.isin(op, (k.OPEN, k.OPEN_REQUEST))
@@ -54,7 +54,7 @@ def build_operations(
             yield batch
     carried.handles.reserve(int((op == k.OPEN).sum()))
     h = carried.handles
-    unknown = compile_kernel(resolve_handles, fast=lines.fast)(
+    unknown = compile_kernel(resolve_trace_handles, fast=lines.fast)(
         hosts, np.column_stack([handle, has_handle]), op, files, h.keys, h.values, h.used
     )
     tally.add("unknown_files", unknown + int((has_handle[op < k.OPEN] == 0).sum()))
@@ -74,7 +74,7 @@ def _paths(
     """File ids of path spans, and a `files` batch of those not given before."""
     spans = lines.encode_spans(np.ascontiguousarray(begins), np.ascontiguousarray(ends))
     texts = [raw.decode("utf-8", "surrogateescape") for raw in spans.dictionary.to_pylist()]
-    ids = compute_file_ids([fs] * len(texts), texts)
+    ids = compute_file_identities([fs] * len(texts), texts)
     codes = spans.indices.to_numpy()
     fresh = np.flatnonzero(carried.find_new_paths(ids))
     if not len(fresh):
@@ -82,7 +82,7 @@ def _paths(
     seen = np.full(len(ids), np.iinfo(np.int64).max)
     np.minimum.at(seen, codes, first_ns)
     shown = [texts[i].encode("utf-8", "surrogateescape").decode("utf-8", "replace") for i in fresh]
-    batch = batch_of(
+    batch = build_table_batch(
         FILES,
         {
             "file_id": ids[fresh],
@@ -138,15 +138,15 @@ def _batch(
     start = start_ns[rows]
     known = (files[:, 1] > 0)[rows]
     length = len(rows)
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
             "end_ns": start + _SECOND_END_NS,
             "busy_ns": np.zeros(length, np.int64),
             "node": carried.hosts.column(hosts[rows]),
-            "interface": build_word_column(INTERFACE, length),
-            "fs": build_word_column(fs, length),
+            "interface": build_table_word_column(INTERFACE, length),
+            "fs": build_table_word_column(fs, length),
             "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), pa.array(k.OP_WORDS)),
             "file_id": pa.array(files[rows, 0], mask=~known),
             "handle": pa.array(handle[rows], mask=has_handle[rows] == 0),

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.tables import PFS_CLIENT, TARGET, batch_of
+from fairlead.core.model.tables import PFS_CLIENT, TARGET, build_table_batch
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
-from fairlead.see.sources.beacon.scan_counters import read_cache, read_rpcs
+from fairlead.see.sources.beacon.scan_counters import scan_cache_counters, scan_rpc_counters
 from fairlead.see.sources.beacon.series import Series
-from fairlead.see.sources.local_time import convert_to_utc_ns
+from fairlead.see.sources.local_time import convert_local_to_utc_ns
 
 PAGE_BYTES = 4096
 _FEWEST_BUCKETS = 9
@@ -42,7 +42,9 @@ class Polling:
         return gap_ns if self.poll_ns is None else np.minimum(gap_ns, self.poll_ns)
 
 
-def read_rpc_counts(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_beacon_rpc_counts(
+    lines: Lines, carried: SeriesState, tally: Tally, polling: Polling
+) -> Iterator[pa.RecordBatch]:
     """Batches of the pages-per-RPC lines of one block, of clients and of targets."""
     for kind, series in ((k.CLIENT_RPCS, carried.client_rpcs), (k.TARGET_RPCS, carried.target_rpcs)):
         rows = lines.rows(kind)
@@ -57,7 +59,9 @@ def _rpcs(
 ) -> pa.RecordBatch | None:
     table = np.empty((len(rows), 4), np.int64)
     counts = np.empty((len(rows), 2, k.BUCKETS), np.int64)
-    width = compile_kernel(read_rpcs, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table, counts)
+    width = compile_kernel(scan_rpc_counters, fast=lines.fast)(
+        lines.view, lines.begin[rows], lines.end[rows], table, counts
+    )
     spec = PFS_CLIENT if series is carried.client_rpcs else TARGET
     ts, dated = _times(lines, rows, table[:, 1], table[:, 2], polling.zone)
     keep = (table[:, 3] == 1) & dated
@@ -94,7 +98,7 @@ def _rpcs(
     }
     if spec is PFS_CLIENT:
         columns["pages_per_rpc_read"], columns["pages_per_rpc_write"] = _lists(reads), _lists(writes)
-    return batch_of(spec, columns)
+    return build_table_batch(spec, columns)
 
 
 def _times(lines: Lines, rows: Ints, stamp_ns: Ints, local_s: Ints, zone: str) -> tuple[Ints, Ints]:
@@ -102,7 +106,7 @@ def _times(lines: Lines, rows: Ints, stamp_ns: Ints, local_s: Ints, zone: str) -
     ts = np.where(stamp_ns != k.NONE, stamp_ns, lines.stamp_ns[rows])
     local = (local_s != k.NONE) & (stamp_ns == k.NONE)
     if local.any():
-        ts[local] = convert_to_utc_ns(local_s[local], zone)
+        ts[local] = convert_local_to_utc_ns(local_s[local], zone)
     return ts, ts != k.NONE
 
 
@@ -141,13 +145,15 @@ def _lists(values: Ints) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values.ravel()))
 
 
-def read_cache_counts(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_beacon_cache_counts(
+    lines: Lines, carried: SeriesState, tally: Tally, polling: Polling
+) -> Iterator[pa.RecordBatch]:
     """Batches of the read-ahead lines of one block: pages hit, missed and discarded."""
     rows = lines.rows(k.CACHE)
     if not len(rows):
         return
     table = np.empty((len(rows), 5), np.int64)
-    compile_kernel(read_cache, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
+    compile_kernel(scan_cache_counters, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     ts, dated = _times(lines, rows, np.full(len(rows), k.NONE), table[:, 0], polling.zone)
     hosts = lines.hosts(carried.hosts, rows, polling.host)
     keep = (table[:, 4] == 1) & dated
@@ -162,7 +168,7 @@ def read_cache_counts(lines: Lines, carried: SeriesState, tally: Tally, polling:
     at = deltas.rows
     if len(at):
         hit, miss, discard = deltas.values.T
-        yield batch_of(
+        yield build_table_batch(
             PFS_CLIENT,
             {
                 "ts_ns": ts[at],

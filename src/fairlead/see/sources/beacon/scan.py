@@ -24,7 +24,7 @@ TRACE = tuple(b"[Trace]:")
 _CACHE_WORD, _CACHE_HIT, _JOBID = tuple(b"cache"), tuple(b"cache_hit "), tuple(b"jobid")
 
 
-def parse_digits(buf: bytes, i: int, end: int) -> tuple[int, int]:
+def scan_digits(buf: bytes, i: int, end: int) -> tuple[int, int]:
     """Value of the digits from `i` on and the position behind them; -1 for none or more than 18."""
     start = i
     value = 0
@@ -38,7 +38,7 @@ def parse_digits(buf: bytes, i: int, end: int) -> tuple[int, int]:
     return value, i
 
 
-def parse_hexadecimal(buf: bytes, i: int, end: int) -> tuple[int, int, bool]:
+def scan_hexadecimal(buf: bytes, i: int, end: int) -> tuple[int, int, bool]:
     """Value after `0x`, as signed 64-bit, the position behind, and whether there were 1 to 16 digits."""
     if i + 2 >= end or buf[i] != 48 or (buf[i + 1] | 32) != 120:
         return 0, i, False
@@ -57,7 +57,7 @@ def parse_hexadecimal(buf: bytes, i: int, end: int) -> tuple[int, int, bool]:
     return value, i, True
 
 
-def has_word(buf: bytes, i: int, end: int, word: tuple[int, ...]) -> bool:
+def scan_word_at(buf: bytes, i: int, end: int, word: tuple[int, ...]) -> bool:
     """Whether `word` (a tuple of bytes) stands at `i`."""
     if i < 0 or i + len(word) > end:
         return False
@@ -67,44 +67,48 @@ def has_word(buf: bytes, i: int, end: int, word: tuple[int, ...]) -> bool:
     return True
 
 
-def find_word(buf: bytes, i: int, end: int, word: tuple[int, ...]) -> int:
+def scan_for_word(buf: bytes, i: int, end: int, word: tuple[int, ...]) -> int:
     """First position of `word` in [i, end), or -1."""
     for j in range(i, end - len(word) + 1):
-        if has_word(buf, j, end, word):
+        if scan_word_at(buf, j, end, word):
             return j
     return -1
 
 
-def skip_spaces(buf: bytes, i: int, end: int) -> int:
+def scan_past_spaces(buf: bytes, i: int, end: int) -> int:
     """First position from `i` on that is no space or tab."""
     while i < end and (buf[i] == 32 or buf[i] == 9):
         i += 1
     return i
 
 
-def find_token_end(buf: bytes, i: int, end: int) -> int:
+def scan_to_token_end(buf: bytes, i: int, end: int) -> int:
     """First position from `i` on that is a space or tab."""
     while i < end and buf[i] != 32 and buf[i] != 9:
         i += 1
     return i
 
 
-def parse_two_digits(buf: bytes, i: int) -> int:
+def _parse_two_digits(buf: bytes, i: int) -> int:
     """Two digits, or a large number when they are none."""
     if 48 <= buf[i] <= 57 and 48 <= buf[i + 1] <= 57:
         return (buf[i] - 48) * 10 + (buf[i + 1] - 48)
     return 1 << 20
 
 
-def parse_wall_seconds(buf: bytes, i: int, end: int) -> int:
+def scan_wall_seconds(buf: bytes, i: int, end: int) -> int:
     """`YYYY-mm-dd HH:MM:SS` (or with `T`) as seconds since 1970 on the same clock; NONE when it is none."""
     if i < 0 or i + 19 > end or buf[i + 4] != 45 or buf[i + 7] != 45 or buf[i + 13] != 58 or buf[i + 16] != 58:
         return NONE
     if buf[i + 10] != 32 and buf[i + 10] != 84:
         return NONE
-    year = parse_two_digits(buf, i) * 100 + parse_two_digits(buf, i + 2)
-    month, day = parse_two_digits(buf, i + 5), parse_two_digits(buf, i + 8)
-    hour, minute, second = parse_two_digits(buf, i + 11), parse_two_digits(buf, i + 14), parse_two_digits(buf, i + 17)
+    year = _parse_two_digits(buf, i) * 100 + _parse_two_digits(buf, i + 2)
+    month, day = _parse_two_digits(buf, i + 5), _parse_two_digits(buf, i + 8)
+    hour, minute, second = (
+        _parse_two_digits(buf, i + 11),
+        _parse_two_digits(buf, i + 14),
+        _parse_two_digits(buf, i + 17),
+    )
     if year < 1970 or year > 2200 or month < 1 or month > 12 or day < 1 or hour > 23 or minute > 59 or second > 60:
         return NONE
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -118,9 +122,9 @@ def parse_wall_seconds(buf: bytes, i: int, end: int) -> int:
     return days * 86400 + hour * 3600 + minute * 60 + second
 
 
-def stamp_ns(buf: bytes, i: int, end: int) -> int:
+def scan_stamp_ns(buf: bytes, i: int, end: int) -> int:
     """`2018-02-25T10:00:12.544Z` as epoch nanoseconds; NONE unless all of [i, end) is such a time."""
-    seconds = parse_wall_seconds(buf, i, end)
+    seconds = scan_wall_seconds(buf, i, end)
     if seconds == NONE:
         return NONE
     i += 19
@@ -139,7 +143,7 @@ def stamp_ns(buf: bytes, i: int, end: int) -> int:
     return seconds * 1_000_000_000 + fraction
 
 
-def trim_span(buf: bytes, a: int, b: int) -> tuple[int, int]:
+def trim_scan_span(buf: bytes, a: int, b: int) -> tuple[int, int]:
     """[a, b) without spaces, carriage returns and tabs at its ends."""
     while b > a and (buf[b - 1] == 32 or buf[b - 1] == 13 or buf[b - 1] == 9):
         b -= 1
@@ -148,26 +152,26 @@ def trim_span(buf: bytes, a: int, b: int) -> tuple[int, int]:
     return a, b
 
 
-def classify_line(buf: bytes, a: int, b: int) -> int:
+def _classify_line(buf: bytes, a: int, b: int) -> int:
     """Which of the line kinds of `layout` the message buf[a:b] looks like."""
     c = buf[a]
     if c == 91:  # [
         if a + 1 < b and 48 <= buf[a + 1] <= 57:
-            p = skip_spaces(buf, a + 21, b)
+            p = scan_past_spaces(buf, a + 21, b)
             if p + 1 < b and buf[p] == 84 and buf[p + 1] == 32:
                 return OPERATION
-            return LATENCY if find_word(buf, p, b, TRACE) >= 0 else UNREAD
+            return LATENCY if scan_for_word(buf, p, b, TRACE) >= 0 else UNREAD
         if a + 24 < b and (buf[a + 1] == 39 or buf[a + 1] == 34):
-            p = skip_spaces(buf, a + 23, b)
+            p = scan_past_spaces(buf, a + 23, b)
             if p + 6 < b and (buf[p] == 39 or buf[p] == 34):
-                if has_word(buf, p + 1, b, _CACHE_WORD):
+                if scan_word_at(buf, p + 1, b, _CACHE_WORD):
                     return CACHE
                 q = p + 1
                 while q < b and (48 <= buf[q] <= 57 or 97 <= (buf[q] | 32) <= 102):
                     q += 1
                 return CLIENT_RPCS if q > p + 1 and q < b and buf[q] == buf[p] else OPERATION
         return UNREAD
-    if has_word(buf, a, b, _CACHE_HIT):
+    if scan_word_at(buf, a, b, _CACHE_HIT):
         return CACHE
     tabs = commas = 0
     for i in range(a, b):
@@ -180,7 +184,7 @@ def classify_line(buf: bytes, a: int, b: int) -> int:
         p += 1
     if p > a and p + 2 < b and buf[p] == 32 and buf[p + 1] == 91 and buf[p + 2] == 91:
         return CLIENT_RPCS if buf[b - 1] == 93 else TARGET_RPCS
-    if p == a + 4 and parse_wall_seconds(buf, a, b) != NONE:
+    if p == a + 4 and scan_wall_seconds(buf, a, b) != NONE:
         return TARGET_RPCS
     word_jobid = b - a > 5
     for k in range(5):
@@ -210,20 +214,20 @@ def scan_lines(buf: bytes, size: int, out: Any) -> int:
         a, b = i, j
         stamp, host_a, host_b = NONE, 0, 0
         if before >= 0:
-            host_a, host_b = trim_span(buf, last + 2, j)
-            ts_a, ts_b = trim_span(buf, before + 2, last)
-            stamp = stamp_ns(buf, ts_a, ts_b)
+            host_a, host_b = trim_scan_span(buf, last + 2, j)
+            ts_a, ts_b = trim_scan_span(buf, before + 2, last)
+            stamp = scan_stamp_ns(buf, ts_a, ts_b)
             b = before
-        a, b = trim_span(buf, a, b)
+        a, b = trim_scan_span(buf, a, b)
         i = j + 1
         if a < b:
-            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = classify_line(buf, a, b), a, b, stamp
+            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = _classify_line(buf, a, b), a, b, stamp
             out[n, 4], out[n, 5], out[n, 6] = host_a, host_b, line
             n += 1
     return n
 
 
-def copy_spans(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> None:
+def copy_scan_spans(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> None:
     """Copy the spans one behind the other into `out`; offsets[k] is where span k begins."""
     at = 0
     for row in range(len(begins)):
@@ -235,15 +239,15 @@ def copy_spans(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> No
 
 
 PARTS = (
-    parse_digits,
-    parse_hexadecimal,
-    has_word,
-    find_word,
-    skip_spaces,
-    find_token_end,
-    parse_two_digits,
-    parse_wall_seconds,
-    stamp_ns,
-    trim_span,
-    classify_line,
+    scan_digits,
+    scan_hexadecimal,
+    scan_word_at,
+    scan_for_word,
+    scan_past_spaces,
+    scan_to_token_end,
+    _parse_two_digits,
+    scan_wall_seconds,
+    scan_stamp_ns,
+    trim_scan_span,
+    _classify_line,
 )

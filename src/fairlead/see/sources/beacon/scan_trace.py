@@ -9,14 +9,14 @@ from typing import Any
 
 from fairlead.see.sources.beacon.layout import NONE
 from fairlead.see.sources.beacon.scan import (
-    find_token_end,
-    find_word,
-    has_word,
-    parse_digits,
-    parse_hexadecimal,
-    parse_wall_seconds,
-    skip_spaces,
-    trim_span,
+    scan_digits,
+    scan_for_word,
+    scan_hexadecimal,
+    scan_past_spaces,
+    scan_to_token_end,
+    scan_wall_seconds,
+    scan_word_at,
+    trim_scan_span,
 )
 
 _OPEN, _READ, _WRITE, _RELEASE = tuple(b"OPEN"), tuple(b"READ"), tuple(b"WRITE"), tuple(b"RELEASE")
@@ -24,17 +24,17 @@ _SIZE, _OFFSET, _COUNT, _LARGEST = tuple(b"size="), tuple(b"offset="), tuple(b"c
 _ARROW = tuple(b" => ")
 
 
-def read_operations(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
+def scan_trace_operations(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
     """Client trace lines. Row: time s, op, handle, has handle, size, offset, count, form, path begin and end."""
     for row in range(len(begins)):
         a, b = begins[row], ends[row]
         p = a + 21
-        seconds = parse_wall_seconds(buf, a + 1, b)
+        seconds = scan_wall_seconds(buf, a + 1, b)
         if buf[a + 1] == 39 or buf[a + 1] == 34:
-            seconds = parse_wall_seconds(buf, a + 2, b)
-            p = skip_spaces(buf, a + 23, b) + 1
+            seconds = scan_wall_seconds(buf, a + 2, b)
+            p = scan_past_spaces(buf, a + 23, b) + 1
             if b > p + 1 and buf[b - 1] == 93 and buf[b - 2] == buf[p - 1]:
-                a, b = trim_span(buf, a, b - 2)
+                a, b = trim_scan_span(buf, a, b - 2)
             else:
                 seconds = NONE
         out[row, 7] = 0
@@ -43,75 +43,75 @@ def read_operations(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
         out[row, 0] = seconds
         op = -1
         for _ in range(8):
-            p = skip_spaces(buf, p, b)
-            e = find_token_end(buf, p, b)
+            p = scan_past_spaces(buf, p, b)
+            e = scan_to_token_end(buf, p, b)
             length = e - p
-            if length == 4 and has_word(buf, p, e, _READ):
+            if length == 4 and scan_word_at(buf, p, e, _READ):
                 op = 0
-            elif length == 5 and has_word(buf, p, e, _WRITE):
+            elif length == 5 and scan_word_at(buf, p, e, _WRITE):
                 op = 1
-            elif has_word(buf, p, e, _OPEN) and (length == 4 or (length == 6 and buf[p + 4] == 40)):
+            elif scan_word_at(buf, p, e, _OPEN) and (length == 4 or (length == 6 and buf[p + 4] == 40)):
                 op = 2
-            elif has_word(buf, p, e, _RELEASE) and (length == 7 or buf[p + 7] == 48):
+            elif scan_word_at(buf, p, e, _RELEASE) and (length == 7 or buf[p + 7] == 48):
                 op = 3
             if op >= 0:
                 break
             p = e
         if op == 0 or op == 1:
-            read_transfer(buf, e, b, out, row)
+            _read_transfer(buf, e, b, out, row)
         elif op == 2:
-            op = read_open(buf, e, b, out, row)
+            op = _read_open(buf, e, b, out, row)
         elif op == 3:
-            q = find_word(buf, p + 7, b, (48, 120))
-            value, q, found = parse_hexadecimal(buf, q if q >= 0 else b, b)
+            q = scan_for_word(buf, p + 7, b, (48, 120))
+            value, q, found = scan_hexadecimal(buf, q if q >= 0 else b, b)
             out[row, 2], out[row, 3], out[row, 7] = value, found, 1 if found else 0
             out[row, 4], out[row, 5], out[row, 6] = 0, 0, 1
         out[row, 1] = op
 
 
-def read_transfer(buf: bytes, p: int, b: int, out: Any, row: int) -> None:
+def _read_transfer(buf: bytes, p: int, b: int, out: Any, row: int) -> None:
     """Tokens behind READ or WRITE. Form 1: size per op and offset; 2: size is the sum; 0: not understood."""
     size, offset, count, largest = -1, NONE, -1, -1
     mean = -1.0
     out[row, 3] = 0
     k = 0
     while True:
-        p = skip_spaces(buf, p, b)
+        p = scan_past_spaces(buf, p, b)
         if p >= b:
             break
-        e = find_token_end(buf, p, b)
+        e = scan_to_token_end(buf, p, b)
         k += 1
         if buf[p] == 48 and p + 2 < e and buf[p + 1] == 120:
-            value, q, found = parse_hexadecimal(buf, p, e)
+            value, q, found = scan_hexadecimal(buf, p, e)
             if not found or q != e:
                 return
             out[row, 2], out[row, 3] = value, 1
-        elif has_word(buf, p, e, _SIZE):
-            size, q = parse_digits(buf, p + 5, e)
+        elif scan_word_at(buf, p, e, _SIZE):
+            size, q = scan_digits(buf, p + 5, e)
             if size < 0 or q != e:
                 return
-        elif has_word(buf, p, e, _OFFSET):
+        elif scan_word_at(buf, p, e, _OFFSET):
             negative = p + 7 < e and buf[p + 7] == 45
-            value, q = parse_digits(buf, p + 7 + negative, e)
+            value, q = scan_digits(buf, p + 7 + negative, e)
             if value < 0 or q != e:
                 return
             offset = -value if negative else value
-        elif has_word(buf, p, e, _COUNT):
-            count, q = parse_digits(buf, p + 6, e)
+        elif scan_word_at(buf, p, e, _COUNT):
+            count, q = scan_digits(buf, p + 6, e)
             if count < 0 or q != e:
                 return
-        elif has_word(buf, p, e, _LARGEST):
-            largest, q = parse_digits(buf, p + 8, e)
+        elif scan_word_at(buf, p, e, _LARGEST):
+            largest, q = scan_digits(buf, p + 8, e)
         elif k == 5:
-            q = find_word(buf, p, e, (61,))
+            q = scan_for_word(buf, p, e, (61,))
             if q < 0:
                 return
-            whole, q = parse_digits(buf, q + 1, e)
+            whole, q = scan_digits(buf, q + 1, e)
             if whole < 0:
                 return
             mean = float(whole)
             if q < e and buf[q] == 46:
-                part, r = parse_digits(buf, q + 1, min(e, q + 16))
+                part, r = scan_digits(buf, q + 1, min(e, q + 16))
                 if part >= 0:
                     mean += part / 10.0 ** (r - q - 1)
         p = e
@@ -130,25 +130,25 @@ def read_transfer(buf: bytes, p: int, b: int, out: Any, row: int) -> None:
     out[row, 4], out[row, 5], out[row, 6] = size, offset, count
 
 
-def read_open(buf: bytes, p: int, b: int, out: Any, row: int) -> int:
+def _read_open(buf: bytes, p: int, b: int, out: Any, row: int) -> int:
     """Path and handle behind OPEN(). Returns the op: 2 for a completed open, 4 for its request half."""
-    p = skip_spaces(buf, p, b)
+    p = scan_past_spaces(buf, p, b)
     out[row, 4], out[row, 5], out[row, 6] = 0, 0, 1
     arrow = -1
     for j in range(b - 5, p - 1, -1):
-        if has_word(buf, j, b, _ARROW):
+        if scan_word_at(buf, j, b, _ARROW):
             arrow = j
             break
     if arrow < 0:
         out[row, 3], out[row, 7], out[row, 8], out[row, 9] = 0, 1 if p < b else 0, p, b
         return 4
-    value, q, found = parse_hexadecimal(buf, skip_spaces(buf, arrow + 4, b), b)
+    value, q, found = scan_hexadecimal(buf, scan_past_spaces(buf, arrow + 4, b), b)
     good = found and arrow > p and (q == b or buf[q] == 32)
     out[row, 2], out[row, 3], out[row, 7], out[row, 8], out[row, 9] = value, found, 1 if good else 0, p, arrow
     return 2
 
 
-def resolve_handles(hosts: Any, handles: Any, ops: Any, files: Any, keys: Any, values: Any, used: Any) -> int:
+def resolve_trace_handles(hosts: Any, handles: Any, ops: Any, files: Any, keys: Any, values: Any, used: Any) -> int:
     """Fill in the files of reads, writes and closes from the opens before them, in line order.
 
     handles[row] = handle, 1 if there is one. files[row] = file id, 1 if known (opens come with theirs). The table is
@@ -180,4 +180,4 @@ def resolve_handles(hosts: Any, handles: Any, ops: Any, files: Any, keys: Any, v
     return unknown
 
 
-PARTS = (read_transfer, read_open)
+PARTS = (_read_transfer, _read_open)

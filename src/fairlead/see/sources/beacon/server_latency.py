@@ -11,20 +11,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import FORWARDER, batch_of, build_word_column
+from fairlead.core.model.tables import FORWARDER, build_table_batch, build_table_word_column
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Pending, SeriesState
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
-from fairlead.see.sources.beacon.scan_counters import read_latency
-from fairlead.see.sources.local_time import convert_to_utc_ns
+from fairlead.see.sources.beacon.scan_counters import scan_latency_counters
+from fairlead.see.sources.local_time import convert_local_to_utc_ns
 
 _CLASSES = ("read", "write", "metadata")
 _QUEUE = 3
 _EIGHT = 8
 
 
-def read_latencies(
+def read_server_latencies(
     lines: Lines, carried: SeriesState, tally: Tally, *, zone: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the histogram and queue lines of one block."""
@@ -32,7 +32,7 @@ def read_latencies(
     if not len(rows):
         return
     table = np.zeros((len(rows), 12), np.int64)
-    compile_kernel(read_latency, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
+    compile_kernel(scan_latency_counters, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     good = table[:, 11] == 1
     tally.unread(lines, rows[~good])
     rows, table = rows[good], table[good]
@@ -43,7 +43,7 @@ def read_latencies(
         return
     tally.read += len(rows)
     tally.add("latency_buckets")
-    ts = convert_to_utc_ns(table[:, 0], zone)
+    ts = convert_local_to_utc_ns(table[:, 0], zone)
     queue = table[:, 1] == _QUEUE
     if queue.any():
         yield _queue(ts[queue], hosts[queue], table[queue, 3], carried)
@@ -54,12 +54,12 @@ def read_latencies(
 
 
 def _queue(ts: Ints, hosts: Ints, length: Ints, carried: SeriesState) -> pa.RecordBatch:
-    return batch_of(
+    return build_table_batch(
         FORWARDER,
         {
             "ts_ns": ts,
             "node": carried.hosts.column(hosts),
-            "op_class": build_word_column("all", len(ts)),
+            "op_class": build_table_word_column("all", len(ts)),
             "queue_len_mean": length.astype(np.float64),
             "queue_len_max": length,
         },
@@ -90,7 +90,7 @@ def _is_newest(columns: Ints) -> NDArray[np.bool_]:
     return newest
 
 
-def flush_pending(carried: SeriesState) -> pa.RecordBatch | None:
+def flush_server_latencies(carried: SeriesState) -> pa.RecordBatch | None:
     """What is still held of the last snapshots, at the end of the last file; nothing is held afterwards."""
     pending, carried.pending = carried.pending, Pending()
     return _joined(pending.columns, pending.values, carried)
@@ -116,7 +116,7 @@ def _joined(columns: Ints, values: Ints, carried: SeriesState) -> pa.RecordBatch
         sides.append(_lists(values[mine], present))
         if phase == 1:
             totals[group[mine]], has_service = values[mine].sum(axis=1), present
-    return batch_of(
+    return build_table_batch(
         FORWARDER,
         {
             "ts_ns": heads[:, 1],

@@ -16,19 +16,19 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError, UsageError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import MAPPING, batch_of, build_word_column
+from fairlead.core.model.tables import MAPPING, build_table_batch, build_table_word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import SeriesState
 from fairlead.see.sources.beacon.gaps import list_gaps
-from fairlead.see.sources.beacon.job_records import JobForm, format_node_address, read_job_records
-from fairlead.see.sources.beacon.lines import Lines, Tally, scan_block_lines
+from fairlead.see.sources.beacon.job_records import JobForm, format_job_node_address, read_job_records
+from fairlead.see.sources.beacon.lines import Lines, Tally, scan_beacon_lines
 from fairlead.see.sources.beacon.metadata_ops import read_metadata_ops
-from fairlead.see.sources.beacon.operations import OffsetIs, build_operations
-from fairlead.see.sources.beacon.rpc_counts import Polling, read_cache_counts, read_rpc_counts
-from fairlead.see.sources.beacon.server_latency import flush_pending, read_latencies
-from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, list_end_gaps, read_line_blocks
-from fairlead.see.sources.local_time import check_zone
+from fairlead.see.sources.beacon.operations import OffsetIs, build_beacon_operations
+from fairlead.see.sources.beacon.rpc_counts import Polling, read_beacon_cache_counts, read_beacon_rpc_counts
+from fairlead.see.sources.beacon.server_latency import flush_server_latencies, read_server_latencies
+from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, list_block_end_gaps, read_line_blocks
+from fairlead.see.sources.local_time import check_local_time_zone
 
 _SMALL_BYTES = 1 << 18
 _DETECT_BYTES = 2048
@@ -59,7 +59,7 @@ class BeaconSource:
     block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
-        check_zone(self.time_zone)
+        check_local_time_zone(self.time_zone)
         if self.offset_is not in ("last", "first"):
             raise UsageError(f"offset_is is {self.offset_is!r}", remedy="use 'last' or 'first'")
 
@@ -70,7 +70,7 @@ class BeaconSource:
             return False
         tally = Tally()
         try:
-            lines = scan_block_lines(Block(head[:end], 1), fast=False)
+            lines = scan_beacon_lines(Block(head[:end], 1), fast=False)
             for _ in self._tables(lines, _Reading(path), tally):
                 pass
         except FairleadError:
@@ -96,19 +96,19 @@ class BeaconSource:
         kept = 0
         for block in read_line_blocks(reading.path, self.block_bytes):
             reading.fast = reading.fast or not block.last or len(block.data) > _SMALL_BYTES
-            lines = scan_block_lines(block, fast=reading.fast)
+            lines = scan_beacon_lines(block, fast=reading.fast)
             tally.add("overlong_lines", block.overlong)
             for batch in self._tables(lines, reading, tally):
                 kept += batch.num_rows
                 yield batch
             reading.ended = block
-        held = flush_pending(carried) if last else None
+        held = flush_server_latencies(carried) if last else None
         if held is not None:
             kept += held.num_rows
             yield held
         if not tally.read:
             raise _nothing(reading, tally)
-        for gap in (*list_end_gaps(reading.ended, kept=False), *list_gaps(tally, reading.jobs.nodes, kept)):
+        for gap in (*list_block_end_gaps(reading.ended, kept=False), *list_gaps(tally, reading.jobs.nodes, kept)):
             yield _placed(gap, reading.path)
 
     def _tables(self, lines: Lines, reading: _Reading, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -122,12 +122,12 @@ class BeaconSource:
             target=reading.path.name.split(".")[0],
             prefix=f"{self.file_system}-" if self.file_system else "",
         )
-        yield from build_operations(
+        yield from build_beacon_operations(
             lines, carried, tally, zone=self.time_zone, offset_is=self.offset_is, fs=self.file_system, host=host
         )
-        yield from read_latencies(lines, carried, tally, zone=self.time_zone, host=host)
-        yield from read_rpc_counts(lines, carried, tally, polling)
-        yield from read_cache_counts(lines, carried, tally, polling)
+        yield from read_server_latencies(lines, carried, tally, zone=self.time_zone, host=host)
+        yield from read_beacon_rpc_counts(lines, carried, tally, polling)
+        yield from read_beacon_cache_counts(lines, carried, tally, polling)
         yield from read_metadata_ops(lines, carried, tally, polling)
         jobs = list(read_job_records(lines, reading.jobs, tally, zone=self.time_zone, cluster=self.cluster))
         if jobs and self.forwarders and not reading.mapped:
@@ -140,13 +140,13 @@ class BeaconSource:
 
     def _mapping(self) -> pa.RecordBatch:
         """Which forwarding node serves which compute node: a static table, true at all times."""
-        nodes = [format_node_address(n) for n in range(len(self.forwarders) * self.nodes_per_forwarder)]
+        nodes = [format_job_node_address(n) for n in range(len(self.forwarders) * self.nodes_per_forwarder)]
         served = [name for name in self.forwarders for _ in range(self.nodes_per_forwarder)]
-        return batch_of(
+        return build_table_batch(
             MAPPING,
             {
                 "from_ns": np.zeros(len(nodes), np.int64),
-                "kind": build_word_column("node_forwarder", len(nodes)),
+                "kind": build_table_word_column("node_forwarder", len(nodes)),
                 "a": nodes,
                 "b": served,
             },

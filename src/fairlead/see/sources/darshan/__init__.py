@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fairlead.see.sources.darshan.container import ModuleInfo
-from fairlead.see.sources.darshan.source import DarshanLog, DarshanSource, read_log
+from fairlead.see.sources.darshan.source import DarshanLog, DarshanSource, read_darshan_source
 
-__all__ = ["DarshanLog", "DarshanSource", "ModuleInfo", "read_log"]
+__all__ = ["DarshanLog", "DarshanSource", "ModuleInfo", "read_darshan_source"]

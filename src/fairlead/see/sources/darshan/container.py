@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
 from fairlead.see.sources.darshan.records import MOST_PROCESSES
-from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, read_blocks
+from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, read_region_blocks
 
 MAGIC = 6567223
 NEWEST = (3, 41)
@@ -86,17 +86,17 @@ class JobRecord:
     metadata: dict[str, str]
 
 
-def is_darshan(head: bytes) -> bool:
+def is_darshan_container(head: bytes) -> bool:
     """Whether content beginning with `head` carries Darshan's magic number, in either byte order."""
     return len(head) >= 16 and (
         struct.unpack_from("<q", head, 8)[0] == MAGIC or struct.unpack_from(">q", head, 8)[0] == MAGIC
     )
 
 
-def read_header(log: LogFile) -> Header:
+def read_container_header(log: LogFile) -> Header:
     """Parse the header. Raises UnknownFormatError, UnsupportedVersionError or CorruptInputError."""
     head = log.read(0, _HEADER_MIN)
-    if not is_darshan(head):
+    if not is_darshan_container(head):
         raise _unrecognised(head, log.where)
     order = "<" if struct.unpack_from("<q", head, 8)[0] == MAGIC else ">"
     version = _version(head[:8], log.where)
@@ -169,11 +169,11 @@ def _modules(version: tuple[int, int], partial: int, regions: list[int], version
     )
 
 
-def read_job(log: LogFile, header: Header) -> JobRecord:
+def read_container_job(log: LogFile, header: Header) -> JobRecord:
     """Parse the job record. Raises CorruptInputError when it cannot be read: without it no time can be placed."""
     raw = b""
     try:
-        for block in read_blocks(log, *header.job, header.compression, _JOB_LIMIT):
+        for block in read_region_blocks(log, *header.job, header.compression, _JOB_LIMIT):
             raw += block
     except DamagedRegionError as error:
         raise CorruptInputError(f"its job record {error}", where=log.where, remedy=_REFETCH) from error

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import FILE_COUNTERS, batch_of, build_word_column
+from fairlead.core.model.tables import FILE_COUNTERS, build_table_batch, build_table_word_column
 from fairlead.see.sources.darshan.layouts import Layout
 from fairlead.see.sources.darshan.records import (
     MOST_BYTES,
     MOST_PROCESSES,
     Placing,
     Tally,
-    is_plausible_rank,
-    split_records,
-    to_epoch_ns,
+    check_darshan_record_ranks,
+    convert_darshan_record_times,
+    split_darshan_records,
 )
 
 _COLUMN = {
@@ -62,11 +62,11 @@ _SHARED_ONLY = (
 _UNSIGNED = frozenset({"renamed_from"})
 
 
-def read_counters(
+def read_darshan_counters(
     module: str, layout: Layout, blocks: Iterable[bytes], placing: Placing, tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """`file_counters` of one module, one row per record; `extra` holds `file_rec_id` rounded to 53 bits."""
-    for raw in split_records(blocks, layout.dtype(placing.order)):
+    for raw in split_darshan_records(blocks, layout.dtype(placing.order)):
         records = _usable(raw, layout, placing.processes, tally)
         if len(records):
             tally.kept += len(records)
@@ -76,7 +76,7 @@ def read_counters(
 def _usable(records: NDArray[np.void], layout: Layout, processes: int | None, tally: Tally) -> NDArray[np.void]:
     """Without impossible ranks and values, and without records of version 1 of POSIX that mix in C streams: their bytes
     cannot be told apart (libdarshan leaves them out too)."""
-    keep = is_plausible_rank(records["rank"], processes)
+    keep = check_darshan_record_ranks(records["rank"], processes)
     tally.impossible_ranks += int(np.count_nonzero(~keep))
     counters = records["counters"]
     # "Not known" is -1 in a rank's record, and summed over the ranks in a shared one.
@@ -124,9 +124,9 @@ def _batch(module: str, layout: Layout, records: NDArray[np.void], placing: Plac
     source = _Columns(layout, records)
     ids, _ = placing.files.look_up(np.ascontiguousarray(records["id"], np.uint64))
     columns: dict[str, object] = {
-        "job_id": build_word_column(placing.job_id, rows),
+        "job_id": build_table_word_column(placing.job_id, rows),
         "rank": source.rank.astype(np.int32),
-        "interface": build_word_column(module, rows),
+        "interface": build_table_word_column(module, rows),
         "file_id": ids,
     }
     taken = _list_columns(source.counters, columns)
@@ -147,7 +147,7 @@ def _batch(module: str, layout: Layout, records: NDArray[np.void], placing: Plac
     if module == "PNETCDF_FILE" and "indep_opens" in source.counters:
         columns["opens"] = source.counters["indep_opens"] + source.counters["coll_opens"]
     columns["extra"] = _extras(extra, rows)
-    return batch_of(FILE_COUNTERS, columns)
+    return build_table_batch(FILE_COUNTERS, columns)
 
 
 def _as_float(name: str, values: NDArray[np.generic]) -> NDArray[np.float64]:
@@ -176,7 +176,7 @@ def _plain(name: str, prefix: str, suffix: str) -> bool:
 def _timestamps(values: NDArray[np.float64], start_ns: int, tally: Tally) -> pa.Array:
     """Seconds since the start of the job → epoch ns; 0 (never) and -1 (not recorded) → null."""
     happened = (values != 0) & (values != -1)
-    at, usable = to_epoch_ns(values, start_ns)
+    at, usable = convert_darshan_record_times(values, start_ns)
     if usable is not None:
         tally.unplaced_times += int(np.count_nonzero(happened & ~usable))
         happened &= usable

@@ -14,8 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import OPS, batch_of, build_word_column
-from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, is_plausible_rank, to_epoch_ns
+from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_column
+from fairlead.see.sources.darshan.records import (
+    MOST_BYTES,
+    Placing,
+    Tally,
+    check_darshan_record_ranks,
+    convert_darshan_record_times,
+)
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 HEADER_BYTES = 104
@@ -41,12 +47,12 @@ class Block:
     reads: NDArray[np.int64]
 
 
-def count_segment_words(module: str, version: int) -> int:
+def count_dxt_segment_words(module: str, version: int) -> int:
     """64-bit words of a segment: offset, length, start, end, and a thread since some version."""
     return 5 if version >= _THREADS_SINCE[module] else 4
 
 
-def has_offsets(module: str, version: int) -> bool:
+def has_dxt_offsets(module: str, version: int) -> bool:
     """Version 1 of DXT_MPIIO recorded no offsets."""
     return version >= _OFFSETS_SINCE[module]
 
@@ -64,7 +70,7 @@ def _header_dtype(order: str) -> np.dtype[np.void]:
     )
 
 
-def walk_segments(regions: Iterable[bytes], order: str, words: int) -> Iterator[Block]:
+def walk_dxt_segments(regions: Iterable[bytes], order: str, words: int) -> Iterator[Block]:
     """Blocks of segments. Raises DamagedRegionError after the last sound one when a record is cut off or counts what
     cannot be."""
     walker = _Walker(order, words)
@@ -136,7 +142,7 @@ class _Walker:
         )
 
 
-def list_hosts(headers: NDArray[np.void]) -> tuple[NDArray[np.int32], list[str]]:
+def list_dxt_hosts(headers: NDArray[np.void]) -> tuple[NDArray[np.int32], list[str]]:
     """Host names seen, and for each header the index of its own."""
     raw, places = np.unique(headers["host"], return_inverse=True)
     words: dict[str, int] = {}
@@ -148,7 +154,7 @@ def _host(raw: bytes) -> str:
     return raw.partition(b"\0")[0].decode("utf-8", "backslashreplace")
 
 
-def build_batch(block: Block, module: str, version: int, placing: Placing, tally: Tally) -> pa.RecordBatch:
+def build_dxt_batch(block: Block, module: str, version: int, placing: Placing, tally: Tally) -> pa.RecordBatch:
     """`ops` of a block. A segment that ends before it starts is given no duration and tallied."""
     block = _plausible(block, placing.processes, tally)
     segments, headers = block.segments, block.headers
@@ -156,24 +162,24 @@ def build_batch(block: Block, module: str, version: int, placing: Placing, tally
     start, end, busy = _times(segments, placing.start_ns, tally)
     tally.kept += rows
     file_ids, fs = placing.files.look_up(headers["id"].astype(np.uint64))
-    host_codes, host_words = list_hosts(headers)
+    host_codes, host_words = list_dxt_hosts(headers)
     ways = np.repeat(
         np.tile(np.array([0, 1], np.int32), len(headers)), np.stack([block.writes, block.reads], axis=1).ravel()
     )
-    return batch_of(
+    return build_table_batch(
         OPS,
         {
             "start_ns": start,
             "end_ns": end,
             "busy_ns": busy,
             "node": _words(np.repeat(host_codes, lengths), pa.array(host_words, pa.string())),
-            "job_id": build_word_column(placing.job_id, rows),
+            "job_id": build_table_word_column(placing.job_id, rows),
             "rank": np.repeat(headers["rank"].astype(np.int32), lengths),
-            "interface": build_word_column(INTERFACES[module], rows),
+            "interface": build_table_word_column(INTERFACES[module], rows),
             "fs": _words(np.repeat(fs, lengths), placing.files.fs_words),
             "op": _words(ways, pa.array(_OP_WORDS, pa.string())),
             "file_id": np.repeat(file_ids, lengths),
-            "offset": np.ascontiguousarray(segments[:, 0]) if has_offsets(module, version) else None,
+            "offset": np.ascontiguousarray(segments[:, 0]) if has_dxt_offsets(module, version) else None,
             "size": np.ascontiguousarray(segments[:, 1]),
             "stride": np.zeros(rows, np.int64),
             "count": np.ones(rows, np.int64),
@@ -186,8 +192,8 @@ def _times(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Start, end and duration of every segment in ns; unusable times fall on the start of the job."""
     seconds = segments.view(np.float64)
-    start, start_usable = to_epoch_ns(seconds[:, 2], start_ns)
-    end, end_usable = to_epoch_ns(seconds[:, 3], start_ns)
+    start, start_usable = convert_darshan_record_times(seconds[:, 2], start_ns)
+    end, end_usable = convert_darshan_record_times(seconds[:, 3], start_ns)
     for usable in (start_usable, end_usable):
         if usable is not None:
             tally.unplaced_times += int(np.count_nonzero(~usable))
@@ -205,7 +211,7 @@ def _words(codes: NDArray[np.int32], words: pa.Array) -> pa.DictionaryArray:
 
 def _plausible(block: Block, processes: int | None, tally: Tally) -> Block:
     """The block without records of impossible ranks, nor such that hold a segment of impossible size or place."""
-    good = is_plausible_rank(block.headers["rank"], processes)
+    good = check_darshan_record_ranks(block.headers["rank"], processes)
     tally.impossible_ranks += int(np.count_nonzero(~good))
     placed = block.segments[:, :2]
     if placed.size and (placed.min() < -1 or placed.max() > MOST_BYTES or block.segments[:, 1].min() < 0):

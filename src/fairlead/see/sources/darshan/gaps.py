@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.darshan.container import JobRecord, ModuleInfo
-from fairlead.see.sources.darshan.dxt import INTERFACES, has_offsets
+from fairlead.see.sources.darshan.dxt import INTERFACES, has_dxt_offsets
 from fairlead.see.sources.darshan.records import Tally
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
@@ -124,7 +124,7 @@ class Gaps:
                 "did, left out: their bytes cannot be told apart"
             )
             yield self._missing("not_recorded", f"{module.name} of files also used as C streams", why, newer)
-        if module.name in INTERFACES and not has_offsets(module.name, module.version):
+        if module.name in INTERFACES and not has_dxt_offsets(module.name, module.version):
             why = f"version {module.version} of {module.name} did not record them"
             yield self._missing("not_recorded", f"{module.name} offsets", why, newer)
         if module.name == "MPI-IO" and module.version == 1:

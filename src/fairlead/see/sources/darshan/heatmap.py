@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import HEATMAP, batch_of, build_word_column
-from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, is_plausible_rank
+from fairlead.core.model.tables import HEATMAP, build_table_batch, build_table_word_column
+from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, check_darshan_record_ranks
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 _HEADER_BYTES = 48
@@ -27,7 +27,7 @@ _INTERFACES = {"MPIIO": "MPI-IO"}
 _Record = tuple[int, int, float, int, memoryview]
 
 
-def find_interface(name: str | None, key: int) -> str:
+def _find_interface(name: str | None, key: int) -> str:
     """The interface a heat map's record is about, from the record's name (`heatmap:POSIX`)."""
     if name is None or not name.startswith(_PREFIX):
         return f"darshan:{key:016x}"
@@ -75,7 +75,7 @@ def _records(data: bytes, order: str) -> tuple[list[_Record], int, str | None]:
 
 def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tally: Tally) -> pa.RecordBatch | None:
     ranks = np.array([record[1] for record in records], np.int64)
-    good = is_plausible_rank(ranks, placing.processes)
+    good = check_darshan_record_ranks(ranks, placing.processes)
     tally.impossible_ranks += int(np.count_nonzero(~good))
     possible = np.array([_possible(record[4], placing.order) for record in records], dtype=bool)
     tally.impossible_values += int(np.count_nonzero(good & ~possible))
@@ -94,10 +94,10 @@ def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tall
     at = np.repeat(2 * first, bins) + place
     bin_ns = np.repeat(width_ns, bins)
     words, codes = _interfaces(records, names)
-    return batch_of(
+    return build_table_batch(
         HEATMAP,
         {
-            "job_id": build_word_column(placing.job_id, rows),
+            "job_id": build_table_word_column(placing.job_id, rows),
             "rank": np.repeat(ranks, bins).astype(np.int32),
             "interface": pa.DictionaryArray.from_arrays(pa.array(np.repeat(codes, bins)), pa.array(words, pa.string())),
             "bin_start_ns": placing.start_ns + place * bin_ns,
@@ -115,4 +115,4 @@ def _possible(bins: memoryview, order: str) -> bool:
 
 def _interfaces(records: list[_Record], names: dict[int, str]) -> tuple[list[str], NDArray[np.int32]]:
     keys, codes = np.unique(np.array([record[0] for record in records], np.uint64), return_inverse=True)
-    return [find_interface(names.get(key), key) for key in keys.tolist()], codes.astype(np.int32)
+    return [_find_interface(names.get(key), key) for key in keys.tolist()], codes.astype(np.int32)

@@ -235,7 +235,7 @@ _NC_VAR = (
 
 
 @cache
-def load_layouts() -> dict[str, dict[int, Layout]]:
+def load_darshan_layouts() -> dict[str, dict[int, Layout]]:
     """Layouts by module and record version."""
     early = _without(_FLOATS, *_LATE_STAMPS)
     return {

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import LAYOUTS, batch_of, build_word_column
+from fairlead.core.model.tables import LAYOUTS, build_table_batch, build_table_word_column
 from fairlead.see.sources.darshan.records import Placing, Tally
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
@@ -25,7 +25,9 @@ _UNUSED = -1
 _Record = tuple[int, memoryview, memoryview]
 
 
-def read_layouts(blocks: Iterable[bytes], version: int, placing: Placing, tally: Tally) -> Iterator[pa.RecordBatch]:
+def read_darshan_lustre(
+    blocks: Iterable[bytes], version: int, placing: Placing, tally: Tally
+) -> Iterator[pa.RecordBatch]:
     """`layouts`, in the order of the log. Raises DamagedRegionError after the last sound record."""
     rest = b""
     for block in blocks:
@@ -95,7 +97,7 @@ def _batch(records: list[_Record], version: int, placing: Placing) -> pa.RecordB
     lists = _targets(components[:, _COUNT], used, per_record, available, targets)
     rows = int(np.count_nonzero(used))
     columns: dict[str, object] = {
-        "job_id": build_word_column(placing.job_id, rows),
+        "job_id": build_table_word_column(placing.job_id, rows),
         "file_id": np.repeat(ids, per_record)[used],
         "component": place[used].astype(np.int32),
         "stripe_size": components[used, _SIZE],
@@ -109,7 +111,7 @@ def _batch(records: list[_Record], version: int, placing: Placing) -> pa.RecordB
         columns["extent_start"] = components[used, _START]
         columns["extent_end"] = pa.array(end, mask=end == _UNUSED)
         columns["pool"] = _pools(raw[used])
-    return batch_of(LAYOUTS, columns)
+    return build_table_batch(LAYOUTS, columns)
 
 
 def _before(values: NDArray[np.int64], per_record: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.identity import compute_file_id, mount_of
-from fairlead.core.model.tables import FILES, batch_of
+from fairlead.core.model.identity import compute_file_identity, identify_mount
+from fairlead.core.model.tables import FILES, build_table_batch
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 _PSEUDO = ("heatmap:", "darshan-apmpi", "darshan-apxc", "APMPI", "APXC")
 """Beginnings of names that modules register for themselves; no file is behind them."""
 
 
-def parse_names(blocks: Iterable[bytes], order: str, counted: bool, into: dict[int, str]) -> None:
+def parse_darshan_names(blocks: Iterable[bytes], order: str, counted: bool, into: dict[int, str]) -> None:
     """Add record id → name to `into`. `counted`: 3.00 wrote a length before each name, later ones a zero after it.
 
     Raises DamagedRegionError after the last whole name when the region is damaged or ends within a name.
@@ -75,7 +75,7 @@ class FileIds:
         kept = {key: name for key, name in names.items() if not name.startswith(_PSEUDO) and name}
         self.paths = list(kept.values())
         self.fs = [self._mount(path) for path in self.paths]
-        ids = [compute_file_id(fs, path) for fs, path in zip(self.fs, self.paths, strict=True)]
+        ids = [compute_file_identity(fs, path) for fs, path in zip(self.fs, self.paths, strict=True)]
         words = sorted({*self.fs, ""})
         self.fs_words = pa.array(words, pa.string())
         self.nameless: dict[int, int] = {}
@@ -91,10 +91,10 @@ class FileIds:
         """Mount point of a path; directories are looked up once."""
         directory, slash, last = path.rpartition("/")
         if path in self._mounts or not (slash and last):
-            return mount_of(path, self._mounts)
+            return identify_mount(path, self._mounts)
         found = self._directories.get(directory)
         if found is None:
-            found = self._directories[directory] = mount_of(path, self._mounts)
+            found = self._directories[directory] = identify_mount(path, self._mounts)
         return found
 
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -114,7 +114,7 @@ class FileIds:
         return ids, codes
 
     def _nameless_id(self, key: int) -> int:
-        return self.nameless.setdefault(key, compute_file_id("", format_nameless_path(key)))
+        return self.nameless.setdefault(key, compute_file_identity("", _format_nameless_path(key)))
 
     def batch(self, seen_ns: int | None) -> pa.RecordBatch:
         """`files` of everything named."""
@@ -122,15 +122,15 @@ class FileIds:
 
     def build_nameless_batch(self, seen_ns: int | None) -> pa.RecordBatch:
         """`files` of the ids met so far that have no name."""
-        paths = [format_nameless_path(key) for key in self.nameless]
+        paths = [_format_nameless_path(key) for key in self.nameless]
         return _files(list(self.nameless.values()), [""] * len(paths), paths, seen_ns)
 
 
-def format_nameless_path(key: int) -> str:
+def _format_nameless_path(key: int) -> str:
     """What a record without a name is called."""
     return f"darshan:{key:016x}"
 
 
 def _files(ids: list[int], fs: list[str], paths: list[str], seen_ns: int | None) -> pa.RecordBatch:
     seen = pa.array([seen_ns] * len(ids), pa.int64())
-    return batch_of(FILES, {"file_id": ids, "fs": fs, "path": paths, "first_seen_ns": seen})
+    return build_table_batch(FILES, {"file_id": ids, "fs": fs, "path": paths, "first_seen_ns": seen})

@@ -45,7 +45,7 @@ class Placing:
     processes: int | None = None
 
 
-def split_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
+def split_darshan_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
     """Records of one size, across block borders. Raises DamagedRegionError when the region ends within one."""
     rest = b""
     for block in blocks:
@@ -58,12 +58,14 @@ def split_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator
         raise DamagedRegionError("ends within a record")
 
 
-def is_plausible_rank(rank: NDArray[np.int64], processes: int | None) -> NDArray[np.bool_]:
+def check_darshan_record_ranks(rank: NDArray[np.int64], processes: int | None) -> NDArray[np.bool_]:
     """Where a rank is -1 (all ranks) or one of the job's."""
     return np.asarray((rank >= -1) & (rank < (processes or MOST_PROCESSES)), dtype=bool)
 
 
-def to_epoch_ns(seconds: NDArray[np.float64], start_ns: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+def convert_darshan_record_times(
+    seconds: NDArray[np.float64], start_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
     """Seconds since the start of the job → epoch ns, and where they are usable: finite and within a century of it.
 
     Where they are not, the time is `start_ns`; None says that all are.

@@ -53,7 +53,7 @@ class LogFile:
         return os.pread(self.descriptor, length, offset)
 
 
-def limit_inflated(compressed: int, processes: int) -> int:
+def limit_region_bytes(compressed: int, processes: int) -> int:
     """Most bytes a region of `compressed` bytes may inflate to before it is taken for a bomb.
 
     Darshan keeps 4 MiB of records per process by default; a log of mostly zero counters deflates 100-fold.
@@ -62,7 +62,7 @@ def limit_inflated(compressed: int, processes: int) -> int:
     return min(wanted, _MAX_REGION_BYTES)
 
 
-def read_blocks(log: LogFile, start: int, length: int, compression: int, limit: int) -> Iterator[bytes]:
+def read_region_blocks(log: LogFile, start: int, length: int, compression: int, limit: int) -> Iterator[bytes]:
     """The content of a region as blocks of about BLOCK_BYTES, in order.
 
     Bytes of a stream are given out once its checksum held (or once 32 MiB of it wait); of a stream cut off

@@ -16,18 +16,25 @@ import pyarrow as pa
 from fairlead.core.errors import InputError
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, find_table
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, find_table_spec
 from fairlead.see.sources.base import Item, Origin
 from fairlead.see.sources.darshan import dxt
-from fairlead.see.sources.darshan.container import Header, JobRecord, ModuleInfo, is_darshan, read_header, read_job
-from fairlead.see.sources.darshan.counters import read_counters
+from fairlead.see.sources.darshan.container import (
+    Header,
+    JobRecord,
+    ModuleInfo,
+    is_darshan_container,
+    read_container_header,
+    read_container_job,
+)
+from fairlead.see.sources.darshan.counters import read_darshan_counters
 from fairlead.see.sources.darshan.gaps import Gaps
 from fairlead.see.sources.darshan.heatmap import read_heatmap
-from fairlead.see.sources.darshan.layouts import load_layouts
-from fairlead.see.sources.darshan.lustre import read_layouts
-from fairlead.see.sources.darshan.names import FileIds, parse_names
+from fairlead.see.sources.darshan.layouts import load_darshan_layouts
+from fairlead.see.sources.darshan.lustre import read_darshan_lustre
+from fairlead.see.sources.darshan.names import FileIds, parse_darshan_names
 from fairlead.see.sources.darshan.records import Placing, Tally
-from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, limit_inflated, read_blocks
+from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, limit_region_bytes, read_region_blocks
 
 _SAME_RUN_NS = 86_400 * 10**9
 """Steps of one batch job follow each other within a day; the same number later is another job (without a scheduler
@@ -41,7 +48,7 @@ _VERSIONS = {"LUSTRE": 2, "HEATMAP": 1, "DXT_POSIX": 2, "DXT_MPIIO": 3}
 
 @dataclass(frozen=True)
 class DarshanLog:
-    """A whole log in memory. `tables` holds `files`, `file_counters`, `load_layouts`, `heatmap` and `ops`, maybe empty.
+    """A whole log in memory. `tables` holds `files`, `file_counters`, `layouts`, `heatmap` and `ops`, maybe empty.
 
     `names` maps record ids (unsigned 64-bit) to names, `mounts` lists (mount point, file system type), the longest
     first; `modules` describes every module with data, read or not.
@@ -66,16 +73,16 @@ class DarshanSource:
 
     def accepts(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         """Whether `head` carries Darshan's magic number."""
-        return is_darshan(head)
+        return is_darshan_container(head)
 
     def find_origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
         """User and job number, and when it ran. Reads the job record only; raises as `read`."""
         with _open(path) as log:
-            record = read_job(log, read_header(log))
+            record = read_container_job(log, read_container_header(log))
         return Origin(f"{record.uid}/{record.job_id}", record.start_ns, record.end_ns, _SAME_RUN_NS)
 
     def read(self, path: Path) -> Iterator[Item]:
-        """The job, then `files`, `file_counters`, `load_layouts`, `heatmap` and `ops` as they are decoded, with a
+        """The job, then `files`, `file_counters`, `layouts`, `heatmap` and `ops` as they are decoded, with a
         `Missing` for everything damaged, partial or not understood.
 
         Raises UnknownFormatError, UnsupportedVersionError, CorruptInputError or InputError when nothing can be used.
@@ -84,7 +91,7 @@ class DarshanSource:
             yield from _Reading(log).items()
 
 
-def read_log(path: Path) -> DarshanLog:
+def read_darshan_source(path: Path) -> DarshanLog:
     """A whole log at once. Raises as `DarshanSource.read`."""
     with _open(path) as log:
         reading = _Reading(log)
@@ -93,7 +100,7 @@ def read_log(path: Path) -> DarshanLog:
     kept: dict[str, list[pa.RecordBatch]] = {spec.name: [] for spec in specs}
     for item in items:
         if isinstance(item, pa.RecordBatch):
-            kept[find_table(item.schema).name].append(item)
+            kept[find_table_spec(item.schema).name].append(item)
     header, record = reading.header, reading.record
     return DarshanLog(
         version=f"{header.version[0]}.{header.version[1]:02d}",
@@ -135,10 +142,10 @@ class _Trace:
         self.ranks: set[int] = set()
         self.held: list[dxt.Block] | None = [] if held else None
         self.damage: DamagedRegionError | None = None
-        words = dxt.count_segment_words(module.name, module.version)
+        words = dxt.count_dxt_segment_words(module.name, module.version)
         try:
-            for block in dxt.walk_segments(regions, order, words):
-                self.hosts.update(dxt.list_hosts(block.headers)[1])
+            for block in dxt.walk_dxt_segments(regions, order, words):
+                self.hosts.update(dxt.list_dxt_hosts(block.headers)[1])
                 self.ranks.update(np.unique(block.headers["rank"]).tolist())
                 if self.held is not None:
                     self.held.append(block)
@@ -151,8 +158,8 @@ class _Reading:
 
     def __init__(self, log: LogFile) -> None:
         self.log = log
-        self.header: Header = read_header(log)
-        self.record: JobRecord = read_job(log, self.header)
+        self.header: Header = read_container_header(log)
+        self.record: JobRecord = read_container_job(log, self.header)
         self.names: dict[int, str] = {}
         self.gaps = Gaps(log.where)
 
@@ -183,11 +190,11 @@ class _Reading:
     def _readable(self, module: ModuleInfo) -> bool:
         if module.name in _VERSIONS:
             return 1 <= module.version <= _VERSIONS[module.name]
-        return module.version in load_layouts().get(module.name, {})
+        return module.version in load_darshan_layouts().get(module.name, {})
 
     def _regions(self, module: ModuleInfo) -> Iterator[bytes]:
-        limit = limit_inflated(module.compressed_bytes, self.record.processes or 0)
-        return read_blocks(self.log, module.offset, module.compressed_bytes, self.header.compression, limit)
+        limit = limit_region_bytes(module.compressed_bytes, self.record.processes or 0)
+        return read_region_blocks(self.log, module.offset, module.compressed_bytes, self.header.compression, limit)
 
     def _trace(self, module: ModuleInfo) -> _Trace | None:
         if not self._readable(module):
@@ -218,15 +225,15 @@ class _Reading:
         offset, length = self.header.names
         if not length:
             return
-        limit = limit_inflated(length, self.record.processes or 0)
-        regions = read_blocks(self.log, offset, length, self.header.compression, limit)
+        limit = limit_region_bytes(length, self.record.processes or 0)
+        regions = read_region_blocks(self.log, offset, length, self.header.compression, limit)
         try:
-            parse_names(regions, self.header.order, self.header.version < (3, 10), self.names)
+            parse_darshan_names(regions, self.header.order, self.header.version < (3, 10), self.names)
         except DamagedRegionError as error:
             yield self.gaps.describe_damaged_names(error, len(self.names))
 
     def _module(self, module: ModuleInfo, placing: Placing) -> Iterator[Item]:
-        known = load_layouts().get(module.name)
+        known = load_darshan_layouts().get(module.name)
         if known is None and module.name not in _VERSIONS:
             yield self.gaps.describe_unread_module(module)
             return
@@ -238,9 +245,9 @@ class _Reading:
         damage: DamagedRegionError | None = None
         try:
             if known is not None:
-                yield from read_counters(module.name, known[module.version], regions, placing, tally)
+                yield from read_darshan_counters(module.name, known[module.version], regions, placing, tally)
             elif module.name == "LUSTRE":
-                yield from read_layouts(regions, module.version, placing, tally)
+                yield from read_darshan_lustre(regions, module.version, placing, tally)
             else:
                 yield from read_heatmap(regions, self.names, placing, tally)
         except DamagedRegionError as error:
@@ -249,13 +256,13 @@ class _Reading:
 
     def _segments(self, trace: _Trace, placing: Placing) -> Iterator[Item]:
         module, tally, damage = trace.module, Tally(), trace.damage
-        words = dxt.count_segment_words(module.name, module.version)
+        words = dxt.count_dxt_segment_words(module.name, module.version)
         walk: Iterable[dxt.Block] = (
-            trace.held if trace.held is not None else dxt.walk_segments(self._regions(module), placing.order, words)
+            trace.held if trace.held is not None else dxt.walk_dxt_segments(self._regions(module), placing.order, words)
         )
         try:
             for block in walk:
-                yield dxt.build_batch(block, module.name, module.version, placing, tally)
+                yield dxt.build_dxt_batch(block, module.name, module.version, placing, tally)
         except DamagedRegionError as error:
             damage = error
         yield from self.gaps.of_module(module, tally, damage, "segment")

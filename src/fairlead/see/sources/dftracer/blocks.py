@@ -49,12 +49,12 @@ class End:
     newline: bool = True
 
 
-def is_gzip(head: bytes) -> bool:
+def _is_gzip(head: bytes) -> bool:
     """Whether content begins as a gzip member does."""
     return head.startswith(_GZIP)
 
 
-def read_blocks(path: Path, end: End) -> Generator[bytes]:
+def read_dftracer_blocks(path: Path, end: End) -> Generator[bytes]:
     """Whole lines of `path`, about BLOCK_BYTES at a time, and PADDING behind each block. Fills `end` as it goes.
 
     Raises InputError when the file cannot be read.
@@ -63,7 +63,7 @@ def read_blocks(path: Path, end: End) -> Generator[bytes]:
         with path.open("rb") as file:
             head = file.read(2)
             file.seek(0)
-            chunks = _gunzipped(file, end) if is_gzip(head) else _plain(file)
+            chunks = _gunzipped(file, end) if _is_gzip(head) else _plain(file)
             try:
                 yield from _whole_lines(chunks, end)
             finally:

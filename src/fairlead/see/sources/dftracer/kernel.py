@@ -1,7 +1,7 @@
 """The compiled scanner: lines of events → rows of `layout`, without a Python object per line. Driven by `scanner`.
 
-Lines it does not take are left as UNREAD rows for `lines.read_line`, which decides: whatever is taken here means the
-same there. Positions in the text are addresses (see `memory`).
+Lines it does not take are left as UNREAD rows for `lines.read_dftracer_line`, which decides: whatever is taken here
+means the same there. Positions in the text are addresses (see `memory`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from fairlead.see.sources.dftracer import layout as c
 from fairlead.see.sources.dftracer.kernel_memory import (
     compile_kernel,
     count_trailing_zeros,
-    load_byte,
-    load_word,
-    number_at,
-    put_byte,
-    put_number,
+    load_memory_byte,
+    load_memory_number,
+    load_memory_word,
+    store_memory_byte,
+    store_memory_number,
 )
 
 ROWS = 60_000
@@ -60,47 +60,49 @@ def _first_bytes(word, count):  # type: ignore[no-untyped-def]
 
 
 @compile_kernel
-def intern_token(a, b, state):  # type: ignore[no-untyped-def]
+def intern_kernel_token(a, b, state):  # type: ignore[no-untyped-def]
     """Code of the token at addresses a..b; FULL when the tables must grow first."""
     length = b - a
     h = np.uint64(length)
     for i in range(0, length, 8):
-        h = (h ^ _first_bytes(load_word(a + i), length - i)) * _MIX
+        h = (h ^ _first_bytes(load_memory_word(a + i), length - i)) * _MIX
         h ^= h >> _32
-    mask = number_at(state + SLOT_MASK)
-    slots, hashes = number_at(state + SLOTS), number_at(state + HASHES)
-    starts, arena = number_at(state + STARTS), number_at(state + ARENA)
+    mask = load_memory_number(state + SLOT_MASK)
+    slots, hashes = load_memory_number(state + SLOTS), load_memory_number(state + HASHES)
+    starts, arena = load_memory_number(state + STARTS), load_memory_number(state + ARENA)
     slot = np.int64(h) & mask
     while True:
-        code = number_at(slots + 8 * slot)
+        code = load_memory_number(slots + 8 * slot)
         if code < 0:
             break
-        if number_at(hashes + 8 * code) == np.int64(h):
-            base = number_at(starts + 8 * code)
-            if number_at(starts + 8 * code + 8) - base == length:
+        if load_memory_number(hashes + 8 * code) == np.int64(h):
+            base = load_memory_number(starts + 8 * code)
+            if load_memory_number(starts + 8 * code + 8) - base == length:
                 same = True
                 for i in range(0, length, 8):
-                    if _first_bytes(load_word(arena + base + i) ^ load_word(a + i), length - i) != np.uint64(0):
+                    if _first_bytes(
+                        load_memory_word(arena + base + i) ^ load_memory_word(a + i), length - i
+                    ) != np.uint64(0):
                         same = False
                         break
                 if same:
                     return code
         slot = (slot + 1) & mask
-    n = number_at(state + TOKENS)
-    base = number_at(starts + 8 * n)
-    if base + length + 8 > number_at(state + ARENA_SIZE) or n + 1 >= number_at(state + CAPACITY):
+    n = load_memory_number(state + TOKENS)
+    base = load_memory_number(starts + 8 * n)
+    if base + length + 8 > load_memory_number(state + ARENA_SIZE) or n + 1 >= load_memory_number(state + CAPACITY):
         return FULL
     for i in range(length):
-        put_byte(arena + base + i, load_byte(a + i))
-    put_number(starts + 8 * n + 8, base + length)
-    put_number(hashes + 8 * n, np.int64(h))
-    put_number(slots + 8 * slot, n)
-    put_number(state + TOKENS, n + 1)
+        store_memory_byte(arena + base + i, load_memory_byte(a + i))
+    store_memory_number(starts + 8 * n + 8, base + length)
+    store_memory_number(hashes + 8 * n, np.int64(h))
+    store_memory_number(slots + 8 * slot, n)
+    store_memory_number(state + TOKENS, n + 1)
     return n
 
 
 @compile_kernel
-def rehash_tokens(slots, hashes, count):  # type: ignore[no-untyped-def]
+def rehash_kernel_tokens(slots, hashes, count):  # type: ignore[no-untyped-def]
     """Fill the open-addressing table `slots` (a power of two long) anew with the first `count` of `hashes`."""
     slots[:] = -1
     mask = len(slots) - 1
@@ -113,7 +115,7 @@ def rehash_tokens(slots, hashes, count):  # type: ignore[no-untyped-def]
 
 @compile_kernel
 def _skip_blank(p):  # type: ignore[no-untyped-def]
-    while load_byte(p) in (32, 9, 13):
+    while load_memory_byte(p) in (32, 9, 13):
         p += 1
     return p
 
@@ -121,7 +123,7 @@ def _skip_blank(p):  # type: ignore[no-untyped-def]
 @compile_kernel
 def _skip_around(p):  # type: ignore[no-untyped-def]
     """Past what may stand around an event: blanks, and the brackets and commas of an array."""
-    while load_byte(p) in (32, 9, 13, 44, 91, 93):
+    while load_memory_byte(p) in (32, 9, 13, 44, 91, 93):
         p += 1
     return p
 
@@ -136,11 +138,11 @@ def _zero_bytes(word):  # type: ignore[no-untyped-def]
 def _string_end(p):  # type: ignore[no-untyped-def]
     """Address of the quote that closes the string whose text begins at p; _BAIL at an escape or the line's end."""
     while True:
-        word = load_word(p)
+        word = load_memory_word(p)
         hit = _zero_bytes(word ^ _QUOTES) | _zero_bytes(word ^ _ESCAPES) | _zero_bytes(word ^ _NEWLINES)
         if hit:
             end = p + (count_trailing_zeros(hit) >> 3)
-            return end if load_byte(end) == 34 else _BAIL
+            return end if load_memory_byte(end) == 34 else _BAIL
         p += 8
 
 
@@ -150,13 +152,13 @@ def _integer(p, out):  # type: ignore[no-untyped-def]
 
     Eight digits at a time: neighbouring lanes are combined to two, four, then eight digits by multiplication.
     """
-    negative = load_byte(p) == 45
+    negative = load_memory_byte(p) == 45
     if negative:
         p += 1
     first = p
     value = np.uint64(0)
     while True:
-        word = load_word(p)
+        word = load_memory_word(p)
         others = ((word & _HIGH) ^ _ZEROS) | (((word + _SIXES) & _HIGH) ^ _ZEROS)
         count = count_trailing_zeros(others) >> 3
         if count == 0:
@@ -172,15 +174,15 @@ def _integer(p, out):  # type: ignore[no-untyped-def]
         if count < 8:
             break
     length = p - first
-    if length == 0 or (load_byte(first) == 48 and (length > 1 or negative)) or value == _INT64_END:
+    if length == 0 or (load_memory_byte(first) == 48 and (length > 1 or negative)) or value == _INT64_END:
         return _BAIL
     if negative:
         if value > _INT64_END:
             return _BAIL
-        put_number(out, -np.int64(value))
+        store_memory_number(out, -np.int64(value))
     else:
-        put_number(out, np.int64(value))
-    return _BAIL if load_byte(p) in (46, 101, 69) else p
+        store_memory_number(out, np.int64(value))
+    return _BAIL if load_memory_byte(p) in (46, 101, 69) else p
 
 
 @compile_kernel
@@ -222,7 +224,7 @@ def _token_column(key):  # type: ignore[no-untyped-def]
 @compile_kernel
 def _phase(a, b, quoted):  # type: ignore[no-untyped-def]
     """COMPLETE or METADATA; _BAIL for phases that are no operations."""
-    ch = load_byte(a) if b - a == 1 else 0
+    ch = load_memory_byte(a) if b - a == 1 else 0
     if (quoted and ch == 88) or (not quoted and ch == 49):
         return c.COMPLETE
     return c.METADATA if (quoted and ch == 77) or (not quoted and ch == 52) else _BAIL
@@ -234,20 +236,20 @@ def _field(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped-de
     if key in (_K_NAME, _K_CAT):
         if not quoted:
             return _BAIL
-        code = intern_token(a, b, state)
+        code = intern_kernel_token(a, b, state)
         if code < 0:
             return code
-        put_number(row + stride * (c.NAME if key == _K_NAME else c.CAT), code)
+        store_memory_number(row + stride * (c.NAME if key == _K_NAME else c.CAT), code)
     elif key == _K_PH:
         phase = _phase(a, b, quoted)
         if phase < 0:
             return _BAIL
-        put_number(row + stride * c.PH, phase)
+        store_memory_number(row + stride * c.PH, phase)
     elif key in (_K_TS, _K_DUR, _K_PID):
         if quoted and _integer(a, state + _NUMBER) != b:
             return _BAIL
         column = c.TS if key == _K_TS else (c.DUR if key == _K_DUR else c.PID)
-        put_number(row + stride * column, number_at(state + _NUMBER))
+        store_memory_number(row + stride * column, load_memory_number(state + _NUMBER))
     elif key == _K_ARGS:
         return _BAIL
     return 0
@@ -258,22 +260,22 @@ def _argument(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped
     """Store the value at a..b of a key in `args`. 0, _BAIL or FULL. A number's value waits in _NUMBER."""
     column = _token_column(key)
     if column >= 0:
-        code = intern_token(a, b, state)
+        code = intern_kernel_token(a, b, state)
         if code < 0:
             return code
-        put_number(row + stride * column, code)
+        store_memory_number(row + stride * column, code)
         return 0
     column = _number_column(key)
     if column >= 0:
-        if column == c.TEXT_LEN and number_at(row + stride * column) != c.ABSENT:
+        if column == c.TEXT_LEN and load_memory_number(row + stride * column) != c.ABSENT:
             return _BAIL
         if quoted and _integer(a, state + _NUMBER) != b:
             return _BAIL
-        put_number(row + stride * column, number_at(state + _NUMBER))
+        store_memory_number(row + stride * column, load_memory_number(state + _NUMBER))
     elif key in (_K_NAME, _K_VALUE):
         at = state + _META + (0 if key == _K_NAME else 16)
-        put_number(at, a)
-        put_number(at + 8, b)
+        store_memory_number(at, a)
+        store_memory_number(at + 8, b)
     return 0
 
 
@@ -286,36 +288,36 @@ def _event(p, row, stride, state):  # type: ignore[no-untyped-def]
     depth = 1
     comma = False
     seen_args = False
-    put_number(state + _META, 0)
-    put_number(state + _META + 16, 0)
+    store_memory_number(state + _META, 0)
+    store_memory_number(state + _META + 16, 0)
     p += 1
     while True:
         p = _skip_blank(p)
-        if load_byte(p) == 125:
+        if load_memory_byte(p) == 125:
             if comma:
                 return _BAIL
             p = _skip_blank(p + 1)
             depth -= 1
             if depth == 0:
                 break
-            comma = load_byte(p) == 44
+            comma = load_memory_byte(p) == 44
             if comma:
                 p += 1
-            elif load_byte(p) != 125:
+            elif load_memory_byte(p) != 125:
                 return _BAIL
             continue
-        if load_byte(p) != 34:
+        if load_memory_byte(p) != 34:
             return _BAIL
         p += 1
         b = _string_end(p)
         if b < 0:
             return _BAIL
-        key = _first_bytes(load_word(p), b - p) if 0 < b - p <= 8 else np.uint64(0)
+        key = _first_bytes(load_memory_word(p), b - p) if 0 < b - p <= 8 else np.uint64(0)
         p = _skip_blank(b + 1)
-        if load_byte(p) != 58:
+        if load_memory_byte(p) != 58:
             return _BAIL
         p = _skip_blank(p + 1)
-        ch = load_byte(p)
+        ch = load_memory_byte(p)
         quoted = ch == 34
         if quoted:
             a = p + 1
@@ -340,10 +342,10 @@ def _event(p, row, stride, state):  # type: ignore[no-untyped-def]
         if status < 0:
             return status
         p = _skip_blank(p)
-        comma = load_byte(p) == 44
+        comma = load_memory_byte(p) == 44
         if comma:
             p += 1
-        elif load_byte(p) != 125:
+        elif load_memory_byte(p) != 125:
             return _BAIL
     status = _complete(row, stride, state)
     return p if status == 0 else status
@@ -352,49 +354,49 @@ def _event(p, row, stride, state):  # type: ignore[no-untyped-def]
 @compile_kernel
 def _complete(row, stride, state):  # type: ignore[no-untyped-def]
     """Whether the row has what its phase needs: 0, _BAIL or FULL. Metadata get their name and value."""
-    if number_at(row + stride * c.NAME) == c.ABSENT or number_at(row + stride * c.PID) == c.ABSENT:
+    if load_memory_number(row + stride * c.NAME) == c.ABSENT or load_memory_number(row + stride * c.PID) == c.ABSENT:
         return _BAIL
-    phase = number_at(row + stride * c.PH)
+    phase = load_memory_number(row + stride * c.PH)
     if phase == c.COMPLETE:
-        category = number_at(row + stride * c.CAT)
-        if number_at(row + stride * c.TS) == c.ABSENT or number_at(row + stride * c.DUR) == c.ABSENT:
+        category = load_memory_number(row + stride * c.CAT)
+        if load_memory_number(row + stride * c.TS) == c.ABSENT or load_memory_number(row + stride * c.DUR) == c.ABSENT:
             return _BAIL
         return _BAIL if category in (c.ABSENT, c.DFTRACER_TOKEN) else 0
-    if phase != c.METADATA or number_at(state + _META) == 0 or number_at(state + _META + 16) == 0:
+    if phase != c.METADATA or load_memory_number(state + _META) == 0 or load_memory_number(state + _META + 16) == 0:
         return _BAIL
-    name = intern_token(number_at(state + _META), number_at(state + _META + 8), state)
-    value = intern_token(number_at(state + _META + 16), number_at(state + _META + 24), state)
+    name = intern_kernel_token(load_memory_number(state + _META), load_memory_number(state + _META + 8), state)
+    value = intern_kernel_token(load_memory_number(state + _META + 16), load_memory_number(state + _META + 24), state)
     if name < 0 or value < 0:
         return FULL
     for column in range(c.CAT, c.META_NAME):
         if column not in (c.PID, c.HHASH):
-            put_number(row + stride * column, c.ABSENT)
-    put_number(row + stride * c.META_NAME, name)
-    put_number(row + stride * c.META_VALUE, value)
+            store_memory_number(row + stride * column, c.ABSENT)
+    store_memory_number(row + stride * c.META_NAME, name)
+    store_memory_number(row + stride * c.META_VALUE, value)
     return 0
 
 
 @compile_kernel
 def _clear(row, stride):  # type: ignore[no-untyped-def]
     for column in range(c.COLUMNS):
-        put_number(row + stride * column, c.ABSENT)
+        store_memory_number(row + stride * column, c.ABSENT)
 
 
 @compile_kernel
-def scan(block, start, stop, state):  # type: ignore[no-untyped-def]
+def scan_kernel_lines(block, start, stop, state):  # type: ignore[no-untyped-def]
     """Scan whole lines from address `start` to `stop` into rows from number ROW on, which hold ABSENT before.
 
     Stops early when the rows are full, or the token tables are (WANTS_ROOM is 1 then): go on at NEXT. LINES counts
     the lines passed; a row's line number is put beside it. UNREAD rows hold offsets into `block`.
     """
-    rows, stride = number_at(state + ROWS_AT), number_at(state + ROWS_STRIDE)
-    numbers = number_at(state + NUMBERS_AT)
-    n, lines, p = number_at(state + ROW), number_at(state + LINES), start
-    put_number(state + WANTS_ROOM, 0)
+    rows, stride = load_memory_number(state + ROWS_AT), load_memory_number(state + ROWS_STRIDE)
+    numbers = load_memory_number(state + NUMBERS_AT)
+    n, lines, p = load_memory_number(state + ROW), load_memory_number(state + LINES), start
+    store_memory_number(state + WANTS_ROOM, 0)
     while p < stop and n < ROWS:
         line = p
         p = _skip_around(p)
-        ch = load_byte(p)
+        ch = load_memory_byte(p)
         if ch == 10:
             p += 1
             lines += 1
@@ -403,25 +405,25 @@ def scan(block, start, stop, state):  # type: ignore[no-untyped-def]
         behind = _event(p, row, stride, state) if ch == 123 else _BAIL
         if behind == FULL:
             _clear(row, stride)
-            put_number(state + WANTS_ROOM, 1)
+            store_memory_number(state + WANTS_ROOM, 1)
             p = line
             break
         if behind > 0:
             p = _skip_around(behind)
-            if load_byte(p) != 10:
+            if load_memory_byte(p) != 10:
                 behind = _BAIL
         if behind < 0:
             p = first
-            while load_byte(p) != 10:
+            while load_memory_byte(p) != 10:
                 p += 1
             _clear(row, stride)
-            put_number(row + stride * c.PH, c.UNREAD)
-            put_number(row + stride * c.TS, first - block)
-            put_number(row + stride * c.DUR, p - block)
-        put_number(numbers + 8 * n, lines)
+            store_memory_number(row + stride * c.PH, c.UNREAD)
+            store_memory_number(row + stride * c.TS, first - block)
+            store_memory_number(row + stride * c.DUR, p - block)
+        store_memory_number(numbers + 8 * n, lines)
         n += 1
         p += 1
         lines += 1
-    put_number(state + ROW, n)
-    put_number(state + NEXT, p)
-    put_number(state + LINES, lines)
+    store_memory_number(state + ROW, n)
+    store_memory_number(state + NEXT, p)
+    store_memory_number(state + LINES, lines)

@@ -26,7 +26,7 @@ def compile_kernel(function: Any) -> Any:
 
 
 @intrinsic
-def load_byte(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def load_memory_byte(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """The byte at an address, as int64."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -37,7 +37,7 @@ def load_byte(typing_context, address):  # type: ignore[no-untyped-def]  # noqa:
 
 
 @intrinsic
-def load_word(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def load_memory_word(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """The eight bytes from an address on as uint64, the first byte lowest (on little-endian machines)."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -48,7 +48,7 @@ def load_word(typing_context, address):  # type: ignore[no-untyped-def]  # noqa:
 
 
 @intrinsic
-def number_at(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def load_memory_number(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """The int64 at an address that is a multiple of 8."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -58,7 +58,7 @@ def number_at(typing_context, address):  # type: ignore[no-untyped-def]  # noqa:
 
 
 @intrinsic
-def put_number(typing_context, address, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def store_memory_number(typing_context, address, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Store an int64 at an address that is a multiple of 8."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -70,7 +70,7 @@ def put_number(typing_context, address, value):  # type: ignore[no-untyped-def] 
 
 
 @intrinsic
-def put_byte(typing_context, address, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def store_memory_byte(typing_context, address, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Store the low byte of an int64."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET
 
 from fairlead.see.sources.dftracer import layout as c
-from fairlead.see.sources.dftracer.tokens import Tokens, encode_utf8
+from fairlead.see.sources.dftracer.tokens import Tokens, encode_dftracer_token
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,19})")
 _WRAP = 1 << 64
@@ -104,7 +104,7 @@ def _integer(value: Any) -> int:
 
 def _token(value: Any, tokens: Tokens) -> int:
     if type(value) is str:
-        return tokens.code(encode_utf8(value))
+        return tokens.code(encode_dftracer_token(value))
     if type(value) is int:
         return tokens.code(str(value).encode())
     return c.ABSENT
@@ -123,7 +123,7 @@ def _event(line: bytes) -> _Event | None:
         return None
 
 
-def read_line(line: bytes, row: list[int], tokens: Tokens, report: LineReport) -> bool:
+def read_dftracer_line(line: bytes, row: list[int], tokens: Tokens, report: LineReport) -> bool:
     """Fill `row` (COLUMNS long) from one trimmed, non-empty line. False when the line cannot be used.
 
     Rows of phases without operations are marked SKIPPED and counted in `report`.
@@ -146,7 +146,7 @@ def read_line(line: bytes, row: list[int], tokens: Tokens, report: LineReport) -
         return True
     if ts == c.ABSENT or dur == c.ABSENT:
         return False
-    row[c.CAT] = tokens.code(encode_utf8(event.cat) if type(event.cat) is str else b"")
+    row[c.CAT] = tokens.code(encode_dftracer_token(event.cat) if type(event.cat) is str else b"")
     row[c.HHASH] = _token(args.hhash, tokens)
     row[c.HOST] = _token(args.hostname, tokens)
     if row[c.CAT] == c.DFTRACER_TOKEN:
@@ -199,7 +199,7 @@ def _count_other(phase: int | None, args: _Args, report: LineReport) -> None:
         report.other_phases += 1
 
 
-def read_lines(block: bytes, first_line: int, tokens: Tokens, report: LineReport) -> c.IntArray:
+def read_dftracer_lines(block: bytes, first_line: int, tokens: Tokens, report: LineReport) -> c.IntArray:
     """Rows (COLUMNS, n) of a block of whole lines, one per event; `first_line` is the number of its first line."""
     rows: list[list[int]] = []
     for number, raw in enumerate(block.split(b"\n"), first_line):
@@ -207,17 +207,17 @@ def read_lines(block: bytes, first_line: int, tokens: Tokens, report: LineReport
         if not line:
             continue
         row = [c.ABSENT] * c.COLUMNS
-        if read_line(line, row, tokens, report):
+        if read_dftracer_line(line, row, tokens, report):
             if row[c.PH] != c.SKIPPED:
                 rows.append(row)
         else:
-            count_unreadable(report, number)
+            count_unreadable_line(report, number)
     if not rows:
         return np.empty((c.COLUMNS, 0), np.int64)
     return np.ascontiguousarray(np.array(rows, np.int64).T)
 
 
-def count_unreadable(report: LineReport, line: int) -> None:
+def count_unreadable_line(report: LineReport, line: int) -> None:
     """Note one line that holds no event, by its number (from 1)."""
     report.unreadable += 1
     if report.first_unreadable_line is None:

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.identity import compute_file_id
-from fairlead.core.model.tables import FILES, batch_of
+from fairlead.core.model.identity import compute_file_identity
+from fairlead.core.model.tables import FILES, build_table_batch
 from fairlead.see.sources.dftracer import layout as c
 from fairlead.see.sources.dftracer.processes import Ranks
-from fairlead.see.sources.dftracer.tokens import Tokens, encode_utf8
+from fairlead.see.sources.dftracer.tokens import Tokens, encode_dftracer_token
 
 _NO_HASHES = (b"", b"0")
 _JOB_ID_NAMES = {
@@ -29,7 +29,7 @@ _JOB_ID_NAMES = {
 }
 
 
-def grow_table(table: NDArray[np.int64], length: int, fill: int = -1) -> NDArray[np.int64]:
+def grow_name_table(table: NDArray[np.int64], length: int, fill: int = -1) -> NDArray[np.int64]:
     """`table` with room for `length` entries, new ones holding `fill`."""
     if length <= len(table):
         return table
@@ -63,10 +63,10 @@ class Names:
 
     def _room(self) -> None:
         size = len(self._tokens)
-        self._paths, self._hosts = grow_table(self._paths, size), grow_table(self._hosts, size)
-        self._strings = grow_table(self._strings, size)
-        self._ids, self._known = grow_table(self._ids, size, 0), grow_table(self._known, size, 0)
-        self._ambiguous = grow_table(self._ambiguous, size, 0)
+        self._paths, self._hosts = grow_name_table(self._paths, size), grow_name_table(self._hosts, size)
+        self._strings = grow_name_table(self._strings, size)
+        self._ids, self._known = grow_name_table(self._ids, size, 0), grow_name_table(self._known, size, 0)
+        self._ambiguous = grow_name_table(self._ambiguous, size, 0)
 
     def learn(self, rows: c.IntArray) -> None:
         """Take in the metadata events among `rows`, which `paths` is asked about next."""
@@ -173,9 +173,9 @@ class Names:
     def _new_files(self, codes: c.IntArray, start_ns: c.IntArray) -> pa.RecordBatch:
         tokens, first = np.unique(codes, return_index=True)
         texts = [self._tokens.text(code) for code in tokens.tolist()]
-        self._ids[tokens] = [compute_file_id("", text) for text in texts]
+        self._ids[tokens] = [compute_file_identity("", text) for text in texts]
         self._known[tokens] = 1
-        shown = [encode_utf8(text).decode("utf-8", "backslashreplace") for text in texts]
+        shown = [encode_dftracer_token(text).decode("utf-8", "backslashreplace") for text in texts]
         fs = [""] * len(shown)
         columns = {"file_id": self._ids[tokens], "fs": fs, "path": shown, "first_seen_ns": start_ns[first]}
-        return batch_of(FILES, columns)
+        return build_table_batch(FILES, columns)

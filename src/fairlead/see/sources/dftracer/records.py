@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, build_table_batch
+from fairlead.see.sources.dftracer import event_words as w
 from fairlead.see.sources.dftracer import layout as c
-from fairlead.see.sources.dftracer import vocabulary as w
-from fairlead.see.sources.dftracer.names import Names, grow_table
+from fairlead.see.sources.dftracer.names import Names, grow_name_table
 from fairlead.see.sources.dftracer.positions import KEEP, NOT_TOLD, UNKNOWN, Positions, Steps
 from fairlead.see.sources.dftracer.processes import Processes
-from fairlead.see.sources.dftracer.tokens import Tokens, encode_utf8
+from fairlead.see.sources.dftracer.tokens import Tokens, encode_dftracer_token
 
 _APPEND = 0o2000
 _LATEST_NS = (1 << 63) - 1
@@ -66,7 +66,7 @@ class _Kinds:
     def of(self, categories: c.IntArray, names: c.IntArray) -> c.IntArray:
         """Index into `all` of each event."""
         size = len(self._tokens)
-        self._category, self._name = grow_table(self._category, size), grow_table(self._name, size)
+        self._category, self._name = grow_name_table(self._category, size), grow_name_table(self._name, size)
         row, column = self._category[categories], self._name[names]
         if (row < 0).any() or (column < 0).any():
             self._number(self._category, self._categories, categories[row < 0])
@@ -98,14 +98,14 @@ class _Kinds:
     def _add(self, category: int, name: int) -> int:
         category_text = _shown(self._tokens.text(self._categories[category]))
         name_text = _shown(self._tokens.text(self._names[name]))
-        interface = w.find_interface(category_text, name_text)
-        effect, size = w.find_position_effect(interface, name_text), w.find_size_rule(interface, name_text)
-        self.all.append(_Kind(interface, w.find_word(interface, name_text), effect, size))
+        interface = w.find_event_interface(category_text, name_text)
+        effect, size = w.find_event_position_effect(interface, name_text), w.find_event_size_rule(interface, name_text)
+        self.all.append(_Kind(interface, w.find_event_word(interface, name_text), effect, size))
         return len(self.all) - 1
 
 
 def _shown(text: str) -> str:
-    return encode_utf8(text).decode("utf-8", "backslashreplace")
+    return encode_dftracer_token(text).decode("utf-8", "backslashreplace")
 
 
 class Recorder:
@@ -156,7 +156,7 @@ class Recorder:
             "size": pa.array(size, mask=size < 0),
             "count": np.ones(len(at), np.int64),
         }
-        ops = batch_of(OPS, columns)
+        ops = build_table_batch(OPS, columns)
         return [files, ops] if files is not None else [ops]
 
     def _gather(self, rows: c.IntArray, at: c.IntArray) -> c.IntArray:

@@ -20,7 +20,8 @@ BUFFERS = 3
 
 
 class Scanner:
-    """Holds the token tables of one trace and drives `kernel.scan`. Its codes and those of `tokens` stay in step."""
+    """Holds the token tables of one trace and drives `kernel.scan_kernel_lines`. Its codes and those of `tokens` stay
+    in step."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -52,7 +53,7 @@ class Scanner:
         self._set(k.NUMBERS_AT, numbers.ctypes.data)
         self._set(k.NEXT, block + start)
         while True:
-            k.scan(block, self._get(k.NEXT), block + len(data) - len(PADDING), state.ctypes.data)
+            k.scan_kernel_lines(block, self._get(k.NEXT), block + len(data) - len(PADDING), state.ctypes.data)
             if not self._get(k.WANTS_ROOM):
                 break
             self._grow()
@@ -88,7 +89,7 @@ class Scanner:
     def _add(self, text: bytes) -> None:
         data = np.frombuffer(text + PADDING, np.uint8)
         at = data.ctypes.data
-        while k.intern_token(at, at + len(text), self._state.ctypes.data) == k.FULL:
+        while k.intern_kernel_token(at, at + len(text), self._state.ctypes.data) == k.FULL:
             self._grow()
 
     def _grow(self) -> None:
@@ -96,5 +97,5 @@ class Scanner:
         self._starts = np.concatenate([self._starts, np.zeros(len(self._hashes), np.int64)])
         self._hashes = np.concatenate([self._hashes, np.zeros(len(self._hashes), np.int64)])
         self._slots = np.empty(2 * len(self._slots), np.int64)
-        k.rehash_tokens(self._slots, self._hashes, self._get(k.TOKENS))
+        k.rehash_kernel_tokens(self._slots, self._hashes, self._get(k.TOKENS))
         self._place_tables()

@@ -17,11 +17,22 @@ import numpy as np
 from fairlead.core.errors import CorruptInputError, UnknownFormatError
 from fairlead.see.sources.base import HEAD_BYTES, Item, Origin
 from fairlead.see.sources.dftracer import layout as c
-from fairlead.see.sources.dftracer.blocks import PADDING, SMALL_BYTES, End, read_blocks
-from fairlead.see.sources.dftracer.lines import LineReport, count_unreadable, read_line, read_lines
+from fairlead.see.sources.dftracer.blocks import PADDING, SMALL_BYTES, End, read_dftracer_blocks
+from fairlead.see.sources.dftracer.lines import (
+    LineReport,
+    count_unreadable_line,
+    read_dftracer_line,
+    read_dftracer_lines,
+)
 from fairlead.see.sources.dftracer.names import Names
 from fairlead.see.sources.dftracer.records import Recorder
-from fairlead.see.sources.dftracer.summary import TimeUnit, Trace, build_job, find_time_unit, list_missing
+from fairlead.see.sources.dftracer.summary import (
+    TimeUnit,
+    Trace,
+    build_job_summary,
+    find_dftracer_time_unit,
+    list_summary_gaps,
+)
 from fairlead.see.sources.dftracer.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -65,7 +76,7 @@ class DFTracerSource:
         for line in head.split(b"\n"):
             found = _TS.search(line)
             if found is not None and b'"M"' not in line:
-                unit = find_time_unit(int(found[1]))
+                unit = find_dftracer_time_unit(int(found[1]))
                 if unit.relative:
                     return Origin(f"undated {path}", None, None, 0)
                 return Origin(None, int(found[1]) * unit.ns, None, _SAME_RUN_NS)
@@ -84,7 +95,7 @@ class DFTracerSource:
         recorder = Recorder(tokens, names, 1)
         unit: TimeUnit | None = None
         lines = _Lines(tokens, report, end)
-        blocks = read_blocks(path, end)
+        blocks = read_dftracer_blocks(path, end)
         try:
             chunks = self._chunks(blocks, lines, path, end)
             current = next(chunks, None)
@@ -94,14 +105,14 @@ class DFTracerSource:
                 if following is not None:
                     names.foresee(following)
                 if unit is None and (current[c.PH] == c.COMPLETE).any():
-                    unit = find_time_unit(_first_ts(current, report))
+                    unit = find_dftracer_time_unit(_first_ts(current, report))
                     recorder = Recorder(tokens, names, unit.ns)
                 yield from recorder.convert(current)
                 current = following
         finally:
             blocks.close()
         if unit is None and report.lifecycle:
-            unit = find_time_unit(report.lifecycle[0].ts)
+            unit = find_dftracer_time_unit(report.lifecycle[0].ts)
         if unit is None and not report.aggregated:
             raise CorruptInputError(
                 f"the trace holds no event ({end.damage or 'it was cut at its beginning, or nothing was traced'})",
@@ -110,8 +121,8 @@ class DFTracerSource:
             )
         hosts = sorted({tokens.text(code) for code in names.host_tokens | recorder.nodes})
         trace = Trace(where, end, report, names, recorder, unit or TimeUnit(1_000), lines.passed, hosts)
-        yield build_job(trace)
-        yield from list_missing(trace)
+        yield build_job_summary(trace)
+        yield from list_summary_gaps(trace)
 
     def _chunks(self, blocks: Iterator[bytes], lines: _Lines, path: Path, end: End) -> Iterator[c.IntArray]:
         """Rows of all blocks, at most a few ten thousand at a time."""
@@ -163,7 +174,7 @@ class _Lines:
         first_line = self.passed + 1
         if not compiled:
             text = block[: -len(PADDING)]
-            rows = read_lines(text, first_line, self._tokens, self._report)
+            rows = read_dftracer_lines(text, first_line, self._tokens, self._report)
             self.passed += text.count(b"\n")
             yield self._useful(rows)
             return
@@ -188,9 +199,9 @@ class _Lines:
         spans = zip(left.tolist(), rows[c.TS][left].tolist(), rows[c.DUR][left].tolist(), strict=True)
         for at, start, stop in spans:
             row = [c.ABSENT] * c.COLUMNS
-            if not read_line(block[start:stop].strip(c.TRIMMED), row, self._tokens, self._report):
+            if not read_dftracer_line(block[start:stop].strip(c.TRIMMED), row, self._tokens, self._report):
                 row[c.PH] = c.SKIPPED
-                count_unreadable(self._report, int(numbers[at]))
+                count_unreadable_line(self._report, int(numbers[at]))
             rows[:, at] = row
 
     def _useful(self, rows: c.IntArray) -> c.IntArray:

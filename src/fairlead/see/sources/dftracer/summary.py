@@ -32,7 +32,7 @@ _EPOCH_FROM_S, _EPOCH_TO_S = 1_000_000_000, 4_000_000_000
 _UNITS_NS = (1_000_000_000, 1_000_000, 1_000, 1)
 
 
-def find_time_unit(ts: int) -> TimeUnit:
+def find_dftracer_time_unit(ts: int) -> TimeUnit:
     """The unit of a trace whose first event has time `ts`.
 
     DFTracer writes microseconds since the epoch unless told otherwise (seconds, milliseconds, nanoseconds). Anything
@@ -59,7 +59,7 @@ class Trace:
     hosts: list[str]
 
 
-def build_job(trace: Trace) -> Job:
+def build_job_summary(trace: Trace) -> Job:
     """The job as far as this file tells it; times span all its events."""
     tally, unit_ns = trace.recorder.tally, trace.unit.ns
     marks = [mark.ts * unit_ns for mark in trace.report.lifecycle if 0 <= mark.ts * unit_ns < 1 << 63]
@@ -86,7 +86,7 @@ def _most_common(trace: Trace, what: str) -> str | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def list_missing(trace: Trace) -> Iterator[Missing]:
+def list_summary_gaps(trace: Trace) -> Iterator[Missing]:
     """What this file does not tell, or tells in a way that had to be guessed."""
     yield from _damage(trace)
     yield from _times(trace)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def encode_utf8(text: str) -> bytes:
+def encode_dftracer_token(text: str) -> bytes:
     """Bytes of a text as JSON gave it: escaped bytes come back as they were, lone surrogates are kept as their code."""
     try:
         return text.encode("utf-8", "surrogateescape")

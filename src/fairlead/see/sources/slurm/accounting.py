@@ -22,11 +22,11 @@ from fairlead.see.sources.slurm.fields import (
     STATES,
     XDMOD_COLUMNS,
     Reading,
-    label_of,
-    parse_whole_numbers,
-    state_word,
+    find_field_label,
+    parse_number_fields,
+    parse_state_field,
 )
-from fairlead.see.sources.slurm.tables import build_from_text
+from fairlead.see.sources.slurm.job_columns import build_text_job_columns
 
 _JOB_ID = re.compile(r"\d+(_(\d+|\[[^\]|]*\]))?(\+\d+)?(\.[\w+\-]+)?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.{0,12}|\d{1,11}")
@@ -52,7 +52,7 @@ class Layout:
         return [lower.index(word) for word in _FREE if word in lower]
 
 
-def detect_layout(line: str, separator: str, columns: Sequence[str] | None) -> Layout | None:
+def detect_accounting_layout(line: str, separator: str, columns: Sequence[str] | None) -> Layout | None:
     """The layout that a first line states (header) or shows (columns given, or those of `XDMOD_COLUMNS`)."""
     fields = line.split(separator)
     found = _places(fields)
@@ -72,7 +72,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     best: dict[str, int] = {}
     for place, name in enumerate(names):
-        label = label_of(name)
+        label = find_field_label(name)
         if label is None:
             continue
         word = name.strip().lower()
@@ -93,7 +93,7 @@ def _fits(fields: Sequence[str], layout: Layout) -> bool:
         elif label in ("submit", "start", "end"):
             good = text in NO_VALUE or _TIME.fullmatch(text) is not None
         elif label == "state":
-            good = (state_word(text) or "COMPLETED") in STATES
+            good = (parse_state_field(text) or "COMPLETED") in STATES
         elif label in ("nodes_count", "cores", "processes"):
             good = text in NO_VALUE or text.isdigit()
         else:
@@ -262,7 +262,7 @@ class Accounts:
         if "name" in columns:
             columns["name"] = pc.replace_substring(columns["name"], _PIPE, self._layout.separator)
             columns["name"] = pc.replace_substring(columns["name"], _LINE, " ")
-        yield from build_from_text(columns, self._nodes, self._reading)
+        yield from build_text_job_columns(columns, self._nodes, self._reading)
 
     def _no_raw_ids(self) -> bool:
         return self._layout.places.get("job_label") == self._layout.places["job_id"]
@@ -283,12 +283,12 @@ class Accounts:
 
 def _processes(own: pa.Array, steps: pa.Table, owner: NDArray[np.int64], label: str) -> pa.Array:
     """Tasks of the largest step of each job, or what the job's own row says."""
-    tasks = parse_whole_numbers(pc.utf8_trim_whitespace(steps["processes"].combine_chunks()))
+    tasks = parse_number_fields(pc.utf8_trim_whitespace(steps["processes"].combine_chunks()))
     external = pc.match_substring_regex(steps[label].combine_chunks(), r"\.extern").to_numpy(zero_copy_only=False)
     counted = (owner >= 0) & ~external & tasks.is_valid().to_numpy(zero_copy_only=False)
     most = np.full(len(own), -1, np.int64)
     np.maximum.at(most, owner[counted], tasks.fill_null(0).to_numpy(zero_copy_only=False)[counted])
-    return pc.coalesce(pa.array(most, mask=most < 0), parse_whole_numbers(own))
+    return pc.coalesce(pa.array(most, mask=most < 0), parse_number_fields(own))
 
 
 def _from_tres(columns: dict[str, pa.Array]) -> None:
@@ -300,7 +300,7 @@ def _from_tres(columns: dict[str, pa.Array]) -> None:
             columns[name] = pc.struct_field(found, "n")
 
 
-def skip_header(block: Block, layout: Layout) -> Block:
+def skip_accounting_header(block: Block, layout: Layout) -> Block:
     """The first block without leading blank lines and its header line."""
     data = block.data
     line = block.first_line

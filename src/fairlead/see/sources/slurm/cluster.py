@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError, InputError
 from fairlead.core.model.missing import Missing
-from fairlead.core.model.tables import EVENTS, batch_of
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import EVENTS, build_table_batch
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import read_chunks
+from fairlead.see.sources.line_blocks import read_block_chunks
 from fairlead.see.sources.node_lists import NodeListError
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
-from fairlead.see.sources.slurm.json_jobs import parse_number
+from fairlead.see.sources.slurm.json_jobs import parse_json_number
 
 DOCUMENT = re.compile(r'"(nodes|partitions|reservations|statistics|sinfo)"\s*:\s*[\[{]')
 TEXT = re.compile(r"NodeName=\S+ (?:.*\s)*?\s*(?:CPUAlloc|State)=", re.MULTILINE)
@@ -72,7 +72,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler's counts (`sdiag`)."""
 
 
-def read_cluster(path: Path) -> Cluster:
+def read_slurm_cluster(path: Path) -> Cluster:
     """The machine as a file tells it. Raises InputError, CorruptInputError."""
     data = _content(path)
     if not data.lstrip().startswith(b"{"):
@@ -89,14 +89,14 @@ def read_cluster(path: Path) -> Cluster:
         statistics={
             name: n
             for name, value in (counts if isinstance(counts, dict) else {}).items()
-            if not isinstance(value, bool | list) and (n := parse_number(value)) is not None
+            if not isinstance(value, bool | list) and (n := parse_json_number(value)) is not None
         },
     )
 
 
-def cluster_items(path: Path) -> Iterator[Item]:
+def build_cluster_events(path: Path) -> Iterator[Item]:
     """`events` of what is out of service and reserved: components are nodes, kinds `node_away`, `reservation`."""
-    cluster = read_cluster(path)
+    cluster = read_slurm_cluster(path)
     rows = [
         (node.since_ns, None, node.name, "node_away", f"{'+'.join(node.states)}: {node.reason or 'no reason given'}")
         for node in cluster.nodes
@@ -108,7 +108,7 @@ def cluster_items(path: Path) -> Iterator[Item]:
     dated = [row for row in rows if row[0] is not None]
     if dated:
         stamps, ends, components, kinds, texts = zip(*dated, strict=True)
-        yield batch_of(
+        yield build_table_batch(
             EVENTS,
             {
                 "ts_ns": list(stamps),
@@ -137,7 +137,7 @@ def cluster_items(path: Path) -> Iterator[Item]:
 def _content(path: Path) -> bytes:
     pieces: list[bytes] = []
     size = 0
-    for chunk in read_chunks(path):
+    for chunk in read_block_chunks(path):
         if isinstance(chunk, str):
             raise CorruptInputError(f"its gzip data is broken ({chunk})", where=str(path), remedy="copy it again")
         size += len(chunk)
@@ -153,7 +153,7 @@ def _rows(given: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _ns(value: Any) -> int | None:
-    seconds = parse_number(value)
+    seconds = parse_json_number(value)
     return seconds * NS_PER_S if seconds is not None and 0 < seconds < 1 << 33 else None
 
 
@@ -168,7 +168,7 @@ def _node(row: dict[str, Any]) -> Node:
     partitions = row.get("partitions")
     return Node(
         name=str(row["name"]),
-        cpus=parse_number(row.get("cpus")),
+        cpus=parse_json_number(row.get("cpus")),
         states=_words(row.get("state"), row.get("state_flags")),
         reason=str(row["reason"]) if row.get("reason") else None,
         since_ns=_ns(row.get("reason_changed_at")),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.see.sources.local_time import convert_to_utc_ns
+from fairlead.see.sources.local_time import convert_local_to_utc_ns
 
 NO_VALUE = ("", "None", "None assigned", "(null)", "N/A", "n/a", "Unknown", "NULL")
 """How Slurm writes that there is none."""
@@ -137,18 +137,18 @@ class Reading:
             self.first_row, self.example = row, text[:60]
 
 
-def state_word(text: str) -> str | None:
+def parse_state_field(text: str) -> str | None:
     """`CANCELLED by 1001`, `CANCELLED+`, `CD` → the state's name; None when there is none."""
     word = text.split(" ", 1)[0].rstrip("+").upper()
     return None if word in ("", "UNKNOWN", "(NULL)") else _SHORT_STATES.get(word, word)
 
 
-def label_of(name: str) -> str | None:
+def find_field_label(name: str) -> str | None:
     """Our field for a column's name."""
     return FIELD_OF.get(name.strip().lower().replace("_", ""))
 
 
-def parse_times(column: pa.Array, reading: Reading) -> pa.Array:
+def parse_time_fields(column: pa.Array, reading: Reading) -> pa.Array:
     """A text column of times as epoch nanoseconds. Local ISO times, ISO with an offset and epoch seconds are read;
     null where there is none."""
     distinct = column.dictionary_encode()
@@ -157,7 +157,7 @@ def parse_times(column: pa.Array, reading: Reading) -> pa.Array:
     local = parsed.is_valid().to_numpy(zero_copy_only=False)
     seconds = parsed.fill_null(0).to_numpy(zero_copy_only=False)
     local &= (seconds >= _FIRST_S) & (seconds <= _LAST_S)
-    ns = convert_to_utc_ns(np.where(local, seconds, 0), reading.zone or "UTC")
+    ns = convert_local_to_utc_ns(np.where(local, seconds, 0), reading.zone or "UTC")
     known = local.copy()
     bad = np.zeros(len(ns), bool)
     for i in np.flatnonzero(~local).tolist():
@@ -191,21 +191,21 @@ def _odd_time(text: str, zone: str) -> tuple[int | None, bool]:
     if not _FIRST_S <= seconds <= _LAST_S:
         return None, seconds < _FIRST_S
     offset = match.group(2)
-    return int(convert_to_utc_ns(np.array([seconds]), offset or zone)[0]), True
+    return int(convert_local_to_utc_ns(np.array([seconds]), offset or zone)[0]), True
 
 
-def parse_whole_numbers(column: pa.Array) -> pa.Array:
+def parse_number_fields(column: pa.Array) -> pa.Array:
     """A text column of counts; what is no plain number is null."""
     plain = pc.match_substring_regex(column, r"^[0-9]{1,15}$")
     return pc.if_else(plain, column, pa.scalar(None, pa.string())).cast(pa.int64())
 
 
-def clear_none_words(column: pa.Array) -> pa.Array:
+def clear_none_fields(column: pa.Array) -> pa.Array:
     """A text column with Slurm's words for `none` as null."""
     return pc.if_else(pc.is_in(column, pa.array(NO_VALUE)), pa.scalar(None, pa.string()), column)
 
 
-def settle_by_state(columns: dict[str, pa.Array], states: pa.Array) -> dict[str, pa.Array]:
+def settle_fields_by_state(columns: dict[str, pa.Array], states: pa.Array) -> dict[str, pa.Array]:
     """What a job's state says of its other fields: an end or start still to come is an estimate, and what was asked for
     is not what it has, so these are null. `columns`: start_ns, end_ns, nodes_count, cores (each may be absent)."""
     running = _is_in(states, _RUNS)
@@ -230,20 +230,3 @@ def _is_in(states: pa.Array, wanted: tuple[str, ...]) -> NDArray[np.bool_]:
 
 def _null_where(column: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:
     return pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
-
-
-def select_latest(cluster: pa.Array, job_id: pa.Array, start: pa.Array) -> NDArray[np.int64]:
-    """Rows to keep, in order: of rows with one key (cluster, job_id, start) the last."""
-    codes = [
-        np.asarray(column.dictionary_encode().indices.fill_null(-1)) if column is not None else None
-        for column in (cluster, job_id)
-    ]
-    starts = start.fill_null(-1).to_numpy(zero_copy_only=False)
-    keys = [starts, codes[1], *([codes[0]] if codes[0] is not None else [])]
-    order = np.lexsort(keys)
-    same = np.ones(max(len(order) - 1, 0), bool)
-    for key in keys:
-        same &= key[order][1:] == key[order][:-1]
-    keep = np.ones(len(order), bool)
-    keep[:-1] = ~same
-    return np.sort(order[keep])

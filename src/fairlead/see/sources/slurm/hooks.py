@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from fairlead.core.model.tables import EVENTS, JOBS, batch_of, build_word_column
-from fairlead.core.model.units import NS_PER_S
+from fairlead.core.model.tables import EVENTS, JOBS, build_table_batch, build_table_word_column
+from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.sources.node_lists import NodeListError
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
@@ -50,7 +50,7 @@ class Call:
             return []
 
 
-def call_of(line: str) -> Call | None:
+def parse_hook_call(line: str) -> Call | None:
     """The call a line tells of; None for another line."""
     match = HOOK.match(line.strip())
     if match is None:
@@ -90,7 +90,7 @@ class HookJob:
             self.end_ns = second if self.end_ns is None else max(self.end_ns, second)
 
 
-def group_calls(calls: Iterable[Call]) -> list[HookJob]:
+def group_hook_calls(calls: Iterable[Call]) -> list[HookJob]:
     """Jobs in the order of their first call. A prolog after a job's epilog by more than a minute begins another run."""
     runs: list[HookJob] = []
     open_runs: dict[tuple[str | None, str], HookJob] = {}
@@ -112,7 +112,7 @@ def build_hook_jobs(jobs: Iterable[HookJob]) -> pa.RecordBatch:
     def texts(name: str) -> list[str | None]:
         return [row.values.get(name) for row in rows]
 
-    return batch_of(
+    return build_table_batch(
         JOBS,
         {
             "cluster": [row.cluster for row in rows],
@@ -130,18 +130,18 @@ def build_hook_jobs(jobs: Iterable[HookJob]) -> pa.RecordBatch:
     )
 
 
-def read_stages(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
+def read_hook_stages(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """`events` of the steps of a burst buffer: kind `burst_buffer`, component `job:ID` where the step names one."""
     found = [match for line in lines if (match := STAGE.match(line.strip())) is not None]
     if found:
-        yield batch_of(
+        yield build_table_batch(
             EVENTS,
             {
                 "ts_ns": [int(match.group(1)) * NS_PER_S for match in found],
                 "component": [
                     f"job:{match.group(3)}" if match.group(3).isdigit() else "burst_buffer" for match in found
                 ],
-                "kind": build_word_column("burst_buffer", len(found)),
+                "kind": build_table_word_column("burst_buffer", len(found)),
                 "text": [" ".join(part for part in match.groups()[1:] if part) for match in found],
             },
         )

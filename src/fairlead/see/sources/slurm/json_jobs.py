@@ -18,10 +18,10 @@ import msgspec
 import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError
-from fairlead.see.sources.line_blocks import read_chunks
+from fairlead.see.sources.line_blocks import read_block_chunks
 from fairlead.see.sources.node_lists import NodeLists
 from fairlead.see.sources.slurm.fields import STATES, Reading
-from fairlead.see.sources.slurm.tables import build_from_text, build_jobs, number_array
+from fairlead.see.sources.slurm.job_columns import build_job_column_batches, build_number_column, build_text_job_columns
 
 JOBS = re.compile(r'"jobs"\s*:\s*\[')
 _WHOLE_BYTES = 64 << 20
@@ -69,7 +69,7 @@ class _Document(msgspec.Struct):
     jobs: list[JobJson]
 
 
-def parse_number(value: Any) -> int | None:
+def parse_json_number(value: Any) -> int | None:
     """A number however it is written; None for unset, infinite and null."""
     if isinstance(value, dict):
         if value.get("infinite") or not value.get("set", True):
@@ -87,7 +87,7 @@ def read_json_jobs(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[p
     """Batches of the jobs of one document. Raises InputError, CorruptInputError."""
     pieces: list[bytes] = []
     size = 0
-    chunks = read_chunks(path)
+    chunks = read_block_chunks(path)
     for chunk in chunks:
         if isinstance(chunk, str):
             reading.faults.append(chunk)
@@ -181,13 +181,13 @@ def _typed(value: Any) -> JobJson | None:
 
 
 def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
-    named = [job for job in jobs if parse_number(job.job_id)]
+    named = [job for job in jobs if parse_json_number(job.job_id)]
     if len(named) < len(jobs):
         reading.unreadable(1, "a job without a number", len(jobs) - len(named))
     if not named:
         return
     columns = {
-        "job_id": pa.array([str(parse_number(job.job_id)) for job in named], pa.string()),
+        "job_id": pa.array([str(parse_json_number(job.job_id)) for job in named], pa.string()),
         **{
             name: pa.array([_text(value) for value in values], pa.string())
             for name, values in (
@@ -198,14 +198,17 @@ def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterato
                 ("partition", [job.partition for job in named]),
             )
         },
-        **{f"{name}_ns": number_array([_time(job, name) for job in named]) for name in ("submit", "start", "end")},
-        "nodes_count": number_array([_count(job, "node") for job in named]),
-        "cores": number_array([_count(job, "cpu") for job in named]),
-        "processes": number_array([_processes(job) for job in named]),
+        **{
+            f"{name}_ns": build_number_column([_time(job, name) for job in named])
+            for name in ("submit", "start", "end")
+        },
+        "nodes_count": build_number_column([_count(job, "node") for job in named]),
+        "cores": build_number_column([_count(job, "cpu") for job in named]),
+        "processes": build_number_column([_processes(job) for job in named]),
     }
     states = pa.array([_state(job) for job in named], pa.string())
     lists = pa.array([_nodes(job) for job in named], pa.string())
-    yield from build_jobs(columns, states, lists, nodes, reading)
+    yield from build_job_column_batches(columns, states, lists, nodes, reading)
 
 
 def _text(value: Any) -> str | None:
@@ -223,9 +226,9 @@ def _user(job: JobJson) -> str | None:
 
 
 def _time(job: JobJson, name: str) -> int | None:
-    seconds = parse_number(_get(job.time, "submission" if name == "submit" else name))
+    seconds = parse_json_number(_get(job.time, "submission" if name == "submit" else name))
     if seconds is None:
-        seconds = parse_number(getattr(job, f"{name}_time"))
+        seconds = parse_json_number(getattr(job, f"{name}_time"))
     return seconds * 1_000_000_000 if seconds and 86_400 <= seconds <= 7_258_118_400 else None
 
 
@@ -233,17 +236,19 @@ def _count(job: JobJson, kind: str) -> int | None:
     allocated = _get(job.tres, "allocated")
     for entry in allocated if isinstance(allocated, list) else ():
         if _get(entry, "type") == kind:
-            return parse_number(_get(entry, "count"))
+            return parse_json_number(_get(entry, "count"))
     return (
-        parse_number(job.cpus) if kind == "cpu" else parse_number(job.node_count) or parse_number(job.allocation_nodes)
+        parse_json_number(job.cpus)
+        if kind == "cpu"
+        else parse_json_number(job.node_count) or parse_json_number(job.allocation_nodes)
     )
 
 
 def _processes(job: JobJson) -> int | None:
     """Tasks of the largest step but the external one, or what the controller says."""
-    tasks = [parse_number(_get(step.tasks, "count")) for step in job.steps or () if not _is_external(step)]
+    tasks = [parse_json_number(_get(step.tasks, "count")) for step in job.steps or () if not _is_external(step)]
     known = [count for count in tasks if count]
-    return max(known) if known else (parse_number(job.tasks) or None)
+    return max(known) if known else (parse_json_number(job.tasks) or None)
 
 
 def _is_external(step: _Step) -> bool:
@@ -264,11 +269,11 @@ def _nodes(job: JobJson) -> str | None:
     return _text(job.nodes) or _text(resources) or _text(_get(resources, "list"))
 
 
-def read_kept_rows(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
+def read_kept_json_jobs(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
     """Batches of `{"57": {"jobidraw": "57", "start": ..., "end": ..., "nodelist": [...]}, "57.0": {...}}`, sacct rows
     as some analysis tools keep them. Raises CorruptInputError."""
     pieces: list[bytes] = []
-    for chunk in read_chunks(path):
+    for chunk in read_block_chunks(path):
         if isinstance(chunk, str) or sum(map(len, pieces)) > _WHOLE_BYTES:
             raise CorruptInputError(
                 "its gzip data is broken" if isinstance(chunk, str) else "it is larger than 64 MiB",
@@ -291,4 +296,4 @@ def read_kept_rows(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[p
     reading.orphan_steps += 0 if jobs else len(rows)
     if jobs:
         columns = {name: pa.array([job[name] for job in jobs], pa.string()) for name in jobs[0]}
-        yield from build_from_text(columns, nodes, reading)
+        yield from build_text_job_columns(columns, nodes, reading)

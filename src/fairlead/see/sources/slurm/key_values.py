@@ -10,7 +10,7 @@ import pyarrow as pa
 from fairlead.see.sources.line_blocks import Block
 from fairlead.see.sources.node_lists import NodeLists
 from fairlead.see.sources.slurm.fields import Reading
-from fairlead.see.sources.slurm.tables import build_from_text, build_text_columns
+from fairlead.see.sources.slurm.job_columns import build_text_columns, build_text_job_columns
 
 BEGINS = re.compile(r"^JobId=", re.MULTILINE)
 _NAME = re.compile(r"\s(?:Job)?Name=(.*?)(?=\n|\sUserId=|\sJobState=|$)")
@@ -63,7 +63,7 @@ class KeyValues:
             else:
                 rows.append(row)
         if rows:
-            yield from build_from_text(build_text_columns(rows), self._nodes, self._reading)
+            yield from build_text_job_columns(build_text_columns(rows), self._nodes, self._reading)
 
 
 def _job(text: str) -> dict[str, str | None] | None:

@@ -13,15 +13,29 @@ import msgspec
 from fairlead.core.errors import CorruptInputError, UnknownFormatError, UsageError
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import HEAD_BYTES, Item
-from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, list_end_gaps, read_chunks, read_line_blocks
-from fairlead.see.sources.local_time import check_zone
+from fairlead.see.sources.line_blocks import (
+    BLOCK_BYTES,
+    Block,
+    list_block_end_gaps,
+    read_block_chunks,
+    read_line_blocks,
+)
+from fairlead.see.sources.local_time import check_local_time_zone
 from fairlead.see.sources.node_lists import NodeLists
-from fairlead.see.sources.slurm.accounting import Accounts, Layout, detect_layout, skip_header
-from fairlead.see.sources.slurm.cluster import DOCUMENT, TEXT, cluster_items
+from fairlead.see.sources.slurm.accounting import Accounts, Layout, detect_accounting_layout, skip_accounting_header
+from fairlead.see.sources.slurm.cluster import DOCUMENT, TEXT, build_cluster_events
 from fairlead.see.sources.slurm.fields import Reading
-from fairlead.see.sources.slurm.hooks import HOOK, STAGE, Call, build_hook_jobs, call_of, group_calls, read_stages
+from fairlead.see.sources.slurm.hooks import (
+    HOOK,
+    STAGE,
+    Call,
+    build_hook_jobs,
+    group_hook_calls,
+    parse_hook_call,
+    read_hook_stages,
+)
 from fairlead.see.sources.slurm.hostlist import MOST_NODES, expand_hostlist
-from fairlead.see.sources.slurm.json_jobs import JOBS, read_json_jobs, read_kept_rows
+from fairlead.see.sources.slurm.json_jobs import JOBS, read_json_jobs, read_kept_json_jobs
 from fairlead.see.sources.slurm.key_values import KeyValues
 
 Form = Literal["json", "kept rows", "key values", "columns", "aligned columns", "machine", "hooks", "stages"]
@@ -49,7 +63,7 @@ class SlurmSource:
 
     def __post_init__(self) -> None:
         if self.time_zone is not None:
-            check_zone(self.time_zone)
+            check_local_time_zone(self.time_zone)
         if len(self.separator) != 1 or not self.separator.isascii():
             raise UsageError(f"separator is {self.separator!r}", remedy="give one ASCII character")
 
@@ -74,7 +88,7 @@ class SlurmSource:
             return "stages", None
         if re.match(r"JobId=\d+\s", text):
             return "key values", None
-        layout = detect_layout(first, self.separator, self.columns)
+        layout = detect_accounting_layout(first, self.separator, self.columns)
         if layout is not None:
             return "columns", layout
         return ("aligned columns" if _ALIGNED.match(text) else None), None
@@ -88,9 +102,9 @@ class SlurmSource:
         if form == "json":
             yield from read_json_jobs(path, nodes, reading)
         elif form == "kept rows":
-            yield from read_kept_rows(path, nodes, reading)
+            yield from read_kept_json_jobs(path, nodes, reading)
         elif form == "machine":
-            yield from cluster_items(path)
+            yield from build_cluster_events(path)
             return
         elif form in ("hooks", "stages"):
             yield from _hook_items(path, form)
@@ -114,12 +128,12 @@ class SlurmSource:
             if block.last and block.cut and block.fault is None:
                 block = _ended(block)
             if first and layout is not None:
-                block = skip_header(block, layout)
+                block = skip_accounting_header(block, layout)
             first = False
             reading.overlong += block.overlong
             yield from reader.batches(block)
             if given.last:
-                for gap in list_end_gaps(given, kept=True):
+                for gap in list_block_end_gaps(given, kept=True):
                     yield msgspec.structs.replace(gap, where=str(path))
 
 
@@ -130,14 +144,14 @@ def _hook_items(path: Path, form: Form) -> Iterator[Item]:
     for block in read_line_blocks(path):
         lines = [line for line in (block.data + block.cut).decode("utf-8", "replace").split("\n") if line.strip()]
         if form == "stages":
-            yield from read_stages(lines)
+            yield from read_hook_stages(lines)
             unknown += sum(STAGE.match(line.strip()) is None for line in lines)
             continue
-        found = [call_of(line) for line in lines]
+        found = [parse_hook_call(line) for line in lines]
         unknown += found.count(None)
         calls += [call for call in found if call is not None]
     if calls:
-        yield build_hook_jobs(group_calls(calls))
+        yield build_hook_jobs(group_hook_calls(calls))
     if unknown:
         yield Missing(
             kind="unreadable_lines",
@@ -155,7 +169,7 @@ def _ended(block: Block) -> Block:
 
 def _head(path: Path) -> bytes:
     head = b""
-    for chunk in read_chunks(path):
+    for chunk in read_block_chunks(path):
         if isinstance(chunk, str):
             if not head:
                 raise CorruptInputError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.explain.questions.answers import LayerDay
 from fairlead.explain.questions.answers_behaviour import Behaviour, RankLine
 from fairlead.explain.questions.span import HOUR_NS
@@ -56,24 +56,24 @@ def build_headline(answer: Behaviour) -> str:
 
 def list_facts(answer: Behaviour) -> list[str]:
     """When, and how many did I/O worth the name."""
-    span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     if answer.nontrivial_share is None:
         return [span, "of no job is it known what it moved"]
     share = f"{answer.nontrivial:,} of {answer.known:,} with known volumes moved more than 200 MB"
-    return [span, f"{share} ({units.format_percent(answer.nontrivial_share)})"]
+    return [span, f"{share} ({unit_formats.format_percent(answer.nontrivial_share)})"]
 
 
 def _figures(answer: Behaviour) -> str:
     all_causes = next((one for one in answer.causes if one.cause == "all"), None)
     figures = [
         ("jobs", f"{answer.jobs:,}"),
-        ("non-trivial I/O", units.format_percent(answer.nontrivial_share)),
-        ("read", units.format_bytes(answer.read_bytes)),
-        ("written", units.format_bytes(answer.write_bytes)),
-        ("abnormal", units.format_percent(all_causes.share) if all_causes else units.ABSENT),
+        ("non-trivial I/O", unit_formats.format_percent(answer.nontrivial_share)),
+        ("read", unit_formats.format_bytes(answer.read_bytes)),
+        ("written", unit_formats.format_bytes(answer.write_bytes)),
+        ("abnormal", unit_formats.format_percent(all_causes.share) if all_causes else unit_formats.ABSENT),
     ]
     if answer.metadata_above_75_percent is not None:
-        figures.append(("MDS above 75 %", units.format_percent(answer.metadata_above_75_percent)))
+        figures.append(("MDS above 75 %", unit_formats.format_percent(answer.metadata_above_75_percent)))
     rows = (
         f'<div><dt>{escape_text(name)}</dt><dd class="big">{escape_text(value)}</dd></div>' for name, value in figures
     )
@@ -101,9 +101,9 @@ def build_modes_table(answer: Behaviour) -> str:
         [
             escape_text(one.mode or "unknown"),
             f"{one.jobs:,}",
-            escape_text(units.format_percent(one.share)),
-            escape_text(units.format_bytes(one.mean_read_bytes)),
-            escape_text(units.format_bytes(one.mean_write_bytes)),
+            escape_text(unit_formats.format_percent(one.share)),
+            escape_text(unit_formats.format_bytes(one.mean_read_bytes)),
+            escape_text(unit_formats.format_bytes(one.mean_write_bytes)),
         ]
         for one in answer.modes
     ]
@@ -118,7 +118,7 @@ def draw_scatter_of_jobs(answer: Behaviour) -> str:
         if mine:
             names = [
                 f"job {one.job_id}, {one.program or 'unknown program'}: requests of "
-                f"{units.format_bytes(one.request_bytes)}"
+                f"{unit_formats.format_bytes(one.request_bytes)}"
                 for one in mine
             ]
             groups.append(
@@ -139,10 +139,10 @@ def build_requests_table(answer: Behaviour) -> str:
     """Shares of jobs and operations below sizes of requests."""
     rows: list[list[Cell]] = [
         [
-            escape_text(f"below {units.format_bytes(one.below_bytes)}"),
+            escape_text(f"below {unit_formats.format_bytes(one.below_bytes)}"),
             f"{one.jobs:,}",
-            escape_text(units.format_percent(one.job_share)),
-            escape_text(units.format_percent(one.ops_share)),
+            escape_text(unit_formats.format_percent(one.job_share)),
+            escape_text(unit_formats.format_percent(one.ops_share)),
         ]
         for one in answer.requests
     ]
@@ -200,7 +200,7 @@ def draw_runs(answer: Behaviour) -> str:
             [float(one.start_ns or 0) for one in runs],
             [getattr(one, field) for one in runs],
             colour,
-            [f"job {one.job_id}: {units.format_bandwidth(getattr(one, field))}" for one in runs],
+            [f"job {one.job_id}: {unit_formats.format_bandwidth(getattr(one, field))}" for one in runs],
         )
         for name, field, colour in (
             ("read", "read_bandwidth_bytes_per_s", "read"),
@@ -228,10 +228,10 @@ def build_ranking_table(rows: Sequence[RankLine], word: str) -> str:
         [
             escape_text(one.name or "unknown"),
             f"{one.jobs:,}",
-            escape_text(units.format_bytes(one.bytes)),
-            escape_text(units.format_percent(one.share)),
+            escape_text(unit_formats.format_bytes(one.bytes)),
+            escape_text(unit_formats.format_percent(one.share)),
             escape_text(format_trend(one)),
-            escape_text(units.format_count(one.metadata_ops)),
+            escape_text(unit_formats.format_count(one.metadata_ops)),
         ]
         for one in rows
     ]
@@ -241,8 +241,8 @@ def build_ranking_table(rows: Sequence[RankLine], word: str) -> str:
 def format_trend(one: RankLine) -> str:
     """`1.4x` what was moved in the equally long time before; `new` where that was nothing."""
     if one.trend is not None:
-        return f"{units.format_ratio(one.trend)}x"
-    return "new" if one.earlier_bytes == 0 and one.bytes else units.ABSENT
+        return f"{unit_formats.format_ratio(one.trend)}x"
+    return "new" if one.earlier_bytes == 0 and one.bytes else unit_formats.ABSENT
 
 
 def build_causes_table(answer: Behaviour) -> str:
@@ -251,9 +251,9 @@ def build_causes_table(answer: Behaviour) -> str:
         [
             escape_text(one.cause.replace("_", " ")),
             f"{one.jobs:,}",
-            escape_text(units.format_percent(one.share)),
-            escape_text(units.format_percent(one.of_abnormal)),
-            escape_text(units.format_duration(one.lost_s)),
+            escape_text(unit_formats.format_percent(one.share)),
+            escape_text(unit_formats.format_percent(one.of_abnormal)),
+            escape_text(unit_formats.format_duration(one.lost_s)),
         ]
         for one in answer.causes
     ]
@@ -289,9 +289,9 @@ def draw_targets(answer: Behaviour) -> str:
     busy = answer.targets
     series = charts.Series("targets", busy.utilisation, list(busy.share))
     text = (
-        f"{units.format_percent(busy.below_1_percent)} of the time below 1 %, "
-        f"{units.format_percent(busy.below_5_percent)} below 5 % of {units.format_bandwidth(busy.peak_bytes_per_s)} "
-        f"({busy.peak_basis}); {busy.components:,} targets"
+        f"{unit_formats.format_percent(busy.below_1_percent)} of the time below 1 %, "
+        f"{unit_formats.format_percent(busy.below_5_percent)} below 5 % of "
+        f"{unit_formats.format_bandwidth(busy.peak_bytes_per_s)} ({busy.peak_basis}); {busy.components:,} targets"
     )
     picture = charts.draw_cdf([series], title="How busy targets are", x=Axis("share of the peak", "share"))
     return f'<p class="quiet">{escape_text(text)}</p>{_picture(picture)}'
@@ -314,7 +314,7 @@ def draw_forwarders(answer: Behaviour) -> str:
         title="Forwarders: the busiest minute of each hour as a share of the peak",
     )
     left = f" The {len(rows)} busiest of {len(heat.rows)}." if len(rows) < len(heat.rows) else ""
-    peak = units.format_bandwidth(heat.peak_bytes_per_s)
+    peak = unit_formats.format_bandwidth(heat.peak_bytes_per_s)
     return (
         f'<p class="quiet">{escape_text(f"Of {peak} ({heat.peak_basis}), hours in UTC.{left}")}</p>{_picture(picture)}'
     )

@@ -6,7 +6,7 @@ the command line.
 
 from __future__ import annotations
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.explain.questions.answers_diagnosis import ComponentHealth, Explanation, Findings, RunsOfProgram, Why
 from fairlead.show.report.diagnosis import html_parts
 from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
@@ -24,7 +24,7 @@ STATES = {"sick": "high", "dead": "critical", "healthy": "ok", "idle": "info", "
 
 def build_findings_page(answer: Findings) -> str:
     """What was found in a span."""
-    span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
     more = [span, *([format_older_line(answer.older)] if answer.older else [])]
     worst = answer.findings[0].finding.severity if answer.findings else "ok"
@@ -57,7 +57,7 @@ def build_explanation_page(answer: Explanation) -> str:
     facts = [
         html_parts.format_span(finding.from_ns, finding.to_ns),
         f"{finding.confidence:.0%} sure"
-        + (f", cost {units.format_duration(finding.cost_s)}" if finding.cost_s else ""),
+        + (f", cost {unit_formats.format_duration(finding.cost_s)}" if finding.cost_s else ""),
         "withdrawn: a later look did not bear it out" if answer.withdrawn else "",
     ]
     body = html_parts.build_head(finding.severity, finding.severity, finding.title, facts)
@@ -84,8 +84,8 @@ def build_why_page(answer: Why) -> str:
     body = html_parts.build_head(word, style, answer.headline, facts)
     took = sum(line.seconds for line in answer.phases) if answer.phases else None
     figures = [
-        ("I/O took", units.format_duration(took)),
-        ("usually takes", units.format_duration(answer.expected_s)),
+        ("I/O took", unit_formats.format_duration(took)),
+        ("usually takes", unit_formats.format_duration(answer.expected_s)),
         ("lost", html_parts.format_lost_time(answer.lost_s)),
     ]
     body += build_box(
@@ -102,8 +102,8 @@ def build_why_page(answer: Why) -> str:
         [
             escape_text(one.who),
             escape_text(one.what),
-            escape_text(units.format_duration(one.seconds)),
-            escape_text(units.format_percent(one.confidence)),
+            escape_text(unit_formats.format_duration(one.seconds)),
+            escape_text(unit_formats.format_percent(one.confidence)),
             f"<code>{escape_text(one.finding)}</code>",
         ]
         for one in answer.taken
@@ -114,9 +114,9 @@ def build_why_page(answer: Why) -> str:
     rows = [
         [
             escape_text(one.who or "another job"),
-            escape_text(units.format_duration(one.seconds)),
-            escape_text(units.format_percent(one.confidence)),
-            f"<code>{escape_text(one.finding or units.ABSENT)}</code>",
+            escape_text(unit_formats.format_duration(one.seconds)),
+            escape_text(unit_formats.format_percent(one.confidence)),
+            f"<code>{escape_text(one.finding or unit_formats.ABSENT)}</code>",
         ]
         for one in answer.hurt
     ]
@@ -140,10 +140,10 @@ def build_why_page(answer: Why) -> str:
 def format_runs_line(runs: RunsOfProgram) -> str:
     """A profile in one line."""
     nodes = "" if runs.scale is None else f" on about {runs.scale} node{'' if runs.scale == 1 else 's'}"
-    line = f"{units.format_count(runs.runs)} run{'' if runs.runs == 1 else 's'}{nodes}, half of them within "
-    line += units.format_duration(runs.seconds_p50)
+    line = f"{unit_formats.format_count(runs.runs)} run{'' if runs.runs == 1 else 's'}{nodes}, half of them within "
+    line += unit_formats.format_duration(runs.seconds_p50)
     for one in runs.kinds:
-        amount = units.format_count if one.kind == "metadata" else units.format_bytes
+        amount = unit_formats.format_count if one.kind == "metadata" else unit_formats.format_bytes
         line += f"; {one.kind} {amount(one.amount_p50)} at {html_parts.format_rate(one.rate_p50, one.kind)}"
         line += f", {one.mode}" if one.mode else ""
     return line
@@ -154,8 +154,8 @@ def _alike(answer: Why) -> str:
         [
             escape_text(one.job_id or "another job"),
             escape_text(" ".join(part for part in (one.user, one.program) if part)),
-            escape_text(units.format_time(one.start_ns)),
-            escape_text(units.format_duration(one.seconds)),
+            escape_text(unit_formats.format_time(one.start_ns)),
+            escape_text(unit_formats.format_duration(one.seconds)),
             escape_text(one.how),
         ]
         for one in answer.alike
@@ -167,15 +167,17 @@ def _phases(answer: Why) -> str:
     rows: list[list[Cell]] = [
         [
             escape_text(f"{line.kind} {line.number + 1}"),
-            escape_text(units.format_time(line.start_ns)),
-            escape_text(units.format_duration(line.seconds)),
+            escape_text(unit_formats.format_time(line.start_ns)),
+            escape_text(unit_formats.format_duration(line.seconds)),
             escape_text(
-                units.format_count(line.amount) if line.kind == "metadata" else units.format_bytes(line.amount)
+                unit_formats.format_count(line.amount)
+                if line.kind == "metadata"
+                else unit_formats.format_bytes(line.amount)
             ),
             escape_text(html_parts.format_rate(line.rate_per_s, line.kind)),
-            escape_text(units.format_duration(line.expected_s)),
+            escape_text(unit_formats.format_duration(line.expected_s)),
             escape_text(html_parts.format_lost_time(line.lost_s)),
-            escape_text(line.mode or units.ABSENT),
+            escape_text(line.mode or unit_formats.ABSENT),
         ]
         for line in answer.phases[:100]
     ]
@@ -190,7 +192,7 @@ def build_health_page(answer: ComponentHealth) -> str:
     title = (
         f"{len(sick):,} sick component{'' if len(sick) == 1 else 's'}" if sick else "No component is known to be sick"
     )
-    facts = [f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"]
+    facts = [f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"]
     body = html_parts.build_head("sick" if sick else "nothing found", "high" if sick else "ok", title, facts)
     names = ("healthy", "sick", "dead", "idle", "unknown")
     body += build_box(
@@ -211,9 +213,9 @@ def build_health_page(answer: ComponentHealth) -> str:
                 [
                     escape_text(f"{one.layer} {one.component}"),
                     f'<span class="verdict-word word-{STATES.get(one.state, "info")}">{escape_text(one.state)}</span>',
-                    escape_text(units.format_percent(one.share_of_peak)),
+                    escape_text(unit_formats.format_percent(one.share_of_peak)),
                     escape_text(html_parts.format_rate(one.measured, _kind(one.layer))),
-                    escape_text(units.format_time(one.since_ns)),
+                    escape_text(unit_formats.format_time(one.since_ns)),
                     escape_text(one.why),
                 ]
                 for one in answer.components[:500]

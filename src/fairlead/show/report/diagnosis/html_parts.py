@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.core.model.incident import Incident
@@ -149,8 +149,8 @@ def format_span(from_ns: int | None, to_ns: int | None) -> str:
     """A stretch of time in words."""
     if from_ns is None:
         return "at an unknown time"
-    end = "until now" if to_ns is None else f"to {units.format_time(to_ns)}"
-    return f"{units.format_time(from_ns)} {end}"
+    end = "until now" if to_ns is None else f"to {unit_formats.format_time(to_ns)}"
+    return f"{unit_formats.format_time(from_ns)} {end}"
 
 
 def build_findings_table(rows: Sequence[StoredFinding]) -> str:
@@ -165,8 +165,8 @@ def build_findings_table(rows: Sequence[StoredFinding]) -> str:
                 ),
                 escape_text(one.finding.title),
                 escape_text(format_span(one.finding.from_ns, one.finding.to_ns)),
-                escape_text(units.format_duration(one.finding.cost_s)),
-                escape_text(units.format_percent(one.finding.confidence)),
+                escape_text(unit_formats.format_duration(one.finding.cost_s)),
+                escape_text(unit_formats.format_percent(one.finding.confidence)),
                 f"<code>{escape_text(one.finding.id)}</code>",
             ]
             for one in rows
@@ -183,8 +183,8 @@ def build_incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
                 escape_text(f"{one.layer} {one.component}"),
                 escape_text(one.kind),
                 escape_text(format_span(one.from_ns, one.to_ns)),
-                escape_text(units.format_duration(one.duration_s(now_ns))),
-                escape_text(units.format_percent(one.share_of_peak)),
+                escape_text(unit_formats.format_duration(one.duration_s(now_ns))),
+                escape_text(unit_formats.format_percent(one.share_of_peak)),
                 escape_text(one.hint.replace("_", " ")),
                 escape_text(one.persistence),
             ]
@@ -249,7 +249,7 @@ def draw_usual(one: Usual) -> str:
 
 def format_lost_time(seconds: float | None) -> str:
     """Time lost in words: less than a thousandth of a second is none."""
-    return units.format_duration(0.0 if seconds is not None and seconds < 1e-3 else seconds)
+    return unit_formats.format_duration(0.0 if seconds is not None and seconds < 1e-3 else seconds)
 
 
 def build_evidence_heading(told: StoredFinding, headline: str) -> str:
@@ -268,5 +268,5 @@ def format_usual_rates(one: Usual) -> str:
 def format_rate(value: float | None, kind: str) -> str:
     """A rate of a phase of this kind in words."""
     if kind == "metadata":
-        return units.ABSENT if value is None else f"{units.format_count(round(value, 1))} operations/s"
-    return units.format_bandwidth(value)
+        return unit_formats.ABSENT if value is None else f"{unit_formats.format_count(round(value, 1))} operations/s"
+    return unit_formats.format_bandwidth(value)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Literal
 
-from fairlead.core.model.units import (
+from fairlead.core.model.unit_formats import (
     NS_PER_S,
     format_bandwidth,
     format_bytes,

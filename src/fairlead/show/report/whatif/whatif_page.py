@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 from fairlead.explain.questions.answers_whatif import ChangedCost, Check, DroppedLine, HeldOut, Sides, WhatIf
 from fairlead.show.report.diagnosis import html_parts
 from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
@@ -23,7 +23,7 @@ BASES = {
 def build_whatif_page(answer: WhatIf) -> str:
     """The answer as a page."""
     style = "ok" if answer.best is not None and (answer.scenarios[answer.best].saved_share or 0) > 0.005 else "info"
-    span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     body = html_parts.build_head(
         "simulated", style, answer.headline, [span, format_replayed_jobs(answer), format_trust(answer)]
     )
@@ -66,24 +66,24 @@ def format_trust(answer: WhatIf) -> str:
         f"replay of what was active: {format_signed_share(check.total_error)}"
         f" core-hours in I/O against what was measured"
     )
-    line += f", half of the jobs within {units.format_percent(check.error_p50)}"
+    line += f", half of the jobs within {unit_formats.format_percent(check.error_p50)}"
     held = answer.held_out
     if held is not None and held.check.total_error is not None:
-        line += f"; a change of the map foreseen within {units.format_percent(abs(held.check.total_error))}"
+        line += f"; a change of the map foreseen within {unit_formats.format_percent(abs(held.check.total_error))}"
     return line
 
 
 def format_signed_share(share: float | None) -> str:
     """`+8 %`, `-3 %`; a dash where not known."""
     if share is None:
-        return units.ABSENT
-    return f"{'+' if share >= 0 else '-'}{units.format_percent(abs(share))}"
+        return unit_formats.ABSENT
+    return f"{'+' if share >= 0 else '-'}{unit_formats.format_percent(abs(share))}"
 
 
 def format_core_hours(value: float | None) -> str:
     """Core-hours."""
     if value is None:
-        return units.ABSENT
+        return unit_formats.ABSENT
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
@@ -114,7 +114,7 @@ def _scenarios(answer: WhatIf) -> str:
         rows.append(
             [
                 escape_text(one.name),
-                escape_text(one.forwarders or units.ABSENT),
+                escape_text(one.forwarders or unit_formats.ABSENT),
                 escape_text(one.targets),
                 escape_text(format_core_hours(one.io_core_hours)),
                 escape_text(format_core_hours(one.avoidable_core_hours)),
@@ -123,7 +123,7 @@ def _scenarios(answer: WhatIf) -> str:
                 *worth,
                 escape_text(format_slowdown(one.mean_slowdown)),
                 escape_text(format_slowdown(one.p90_slowdown)),
-                escape_text(units.format_percent(one.busiest_forwarder)),
+                escape_text(unit_formats.format_percent(one.busiest_forwarder)),
             ]
         )
     note = (
@@ -134,7 +134,7 @@ def _scenarios(answer: WhatIf) -> str:
 
 def format_slowdown(value: float | None) -> str:
     """`1.57`."""
-    return units.ABSENT if value is None else f"{value:.2f}"
+    return unit_formats.ABSENT if value is None else f"{value:.2f}"
 
 
 def _sides(side: Sides) -> str:
@@ -156,7 +156,7 @@ def _moved(word: str, kind: str, rows: Sequence[ChangedCost]) -> str:
             escape_text(format_core_hours(one.before_core_hours)),
             escape_text(format_core_hours(one.after_core_hours)),
             escape_text(format_core_hours(one.saved_core_hours)),
-            escape_text(f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}"),
+            escape_text(f"{unit_formats.format_duration(one.before_s)} → {unit_formats.format_duration(one.after_s)}"),
         ]
         for one in rows
     ]
@@ -200,9 +200,9 @@ def _check(name: str, one: Check) -> list[Cell]:
         escape_text(format_core_hours(one.replayed_core_hours)),
         escape_text(format_signed_share(one.total_error)),
         escape_text(format_signed_share(None if one.bias is None else one.bias - 1.0)),
-        escape_text(units.format_percent(one.error_p50)),
-        escape_text(units.format_percent(one.error_p90)),
-        escape_text(units.format_percent(one.run_time_error_p50)),
+        escape_text(unit_formats.format_percent(one.error_p50)),
+        escape_text(unit_formats.format_percent(one.error_p90)),
+        escape_text(unit_formats.format_percent(one.run_time_error_p50)),
     ]
 
 
@@ -210,8 +210,8 @@ def format_held_out(held: HeldOut) -> str:
     """What was foreseen, in words."""
     one = held.check
     return (
-        f"At {units.format_time(held.at_ns)} {held.nodes_changed:,} of {held.nodes:,} nodes got another forwarder. "
-        f"From the {held.learnt:,} jobs before it alone, {format_core_hours(one.replayed_core_hours)}"
+        f"At {unit_formats.format_time(held.at_ns)} {held.nodes_changed:,} of {held.nodes:,} nodes got another "
+        f"forwarder. From the {held.learnt:,} jobs before it alone, {format_core_hours(one.replayed_core_hours)}"
         f" core-hours in I/O were "
         f"foreseen for the {one.jobs:,} jobs after it; {format_core_hours(one.measured_core_hours)} were"
         f" measured. Under the old "
@@ -224,8 +224,8 @@ def _confidence(answer: WhatIf) -> str:
         [
             escape_text(BASES.get(one.basis, (one.basis, ""))[0]),
             escape_text(f"{one.jobs:,}"),
-            escape_text(units.format_percent(one.job_share)),
-            escape_text(units.format_percent(one.volume_share)),
+            escape_text(unit_formats.format_percent(one.job_share)),
+            escape_text(unit_formats.format_percent(one.volume_share)),
             escape_text(BASES.get(one.basis, ("", ""))[1]),
         ]
         for one in answer.confidence
@@ -247,6 +247,10 @@ def format_dropped(one: DroppedLine) -> str:
 def _layers(answer: WhatIf) -> str:
     rows: list[list[Cell]] = []
     for one in answer.layers:
-        rate = units.format_bandwidth(one.peak) if one.unit == "bytes/s" else f"{units.format_count(one.peak)}/s"
+        rate = (
+            unit_formats.format_bandwidth(one.peak)
+            if one.unit == "bytes/s"
+            else f"{unit_formats.format_count(one.peak)}/s"
+        )
         rows.append([escape_text(one.kind), escape_text(f"{one.count:,}"), escape_text(rate), escape_text(one.basis)])
     return html_parts.build_table(["layer", ">components", ">one can do", "known because"], rows)

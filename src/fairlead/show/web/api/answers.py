@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from fairlead.core.errors import FairleadError, LakeError, PluginError, UsageError
-from fairlead.core.safe_text import escape_undecodable_within
+from fairlead.core.safe_text import escape_undecodable_text
 from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
@@ -99,7 +99,7 @@ class Answering:
         except StopIteration as defect:  # no future can hold one: who asks would wait for ever
             raise RuntimeError(f"{question}: an iterator ended") from defect
         to_ns = getattr(answer, "to_ns", moment)
-        return _ENCODE.encode(escape_undecodable_within(answer)), to_ns < moment - _PAST_NS
+        return _ENCODE.encode(escape_undecodable_text(answer)), to_ns < moment - _PAST_NS
 
     async def _enter(self, reader: str) -> None:
         try:

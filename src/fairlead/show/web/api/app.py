@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 import fairlead
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import UsageError
-from fairlead.core.safe_text import escape_undecodable_within
+from fairlead.core.safe_text import escape_undecodable_text
 from fairlead.explain.questions.catalog import format_question_parameters, list_questions, parse_question_parameters
 from fairlead.explain.questions.question import Asking
 from fairlead.show.web.api import openapi
@@ -236,5 +236,5 @@ def build_refusal(refusal: RefusedError) -> Response:
 
 
 def _json(document: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    body = _ENCODE.encode(escape_undecodable_within(document))
+    body = _ENCODE.encode(escape_undecodable_text(document))
     return Response(body, status, media_type="application/json", headers=(headers or {}) | _SAFE)

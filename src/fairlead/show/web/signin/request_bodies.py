@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from fairlead.core.errors import FairleadError, UsageError
-from fairlead.core.safe_text import escape_undecodable_within
+from fairlead.core.safe_text import escape_undecodable_text
 from fairlead.show.web.identity import RefusedError, Role
 from fairlead.show.web.people.accounts import Way
 from fairlead.show.web.people.passwords import CrowdedError
@@ -116,7 +116,7 @@ def check_parameters(request: Request, *names: str) -> None:
 
 def send_json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A document as JSON that is kept nowhere."""
-    content = msgspec.json.encode(escape_undecodable_within(document))
+    content = msgspec.json.encode(escape_undecodable_text(document))
     return Response(content, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
 
 

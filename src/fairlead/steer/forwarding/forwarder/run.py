@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead.core.access.tls import build_server_context
-from fairlead.core.access.tokens import read_key
+from fairlead.core.access.tls import build_tls_server_context
+from fairlead.core.access.tokens import read_token_key
 from fairlead.core.errors import UsageError
 from fairlead.decide.policies.requests import Limits, Rate, discipline
 from fairlead.steer.forwarding.forwarder.admission import must_have_key
@@ -120,13 +120,13 @@ def _settings(options: Options, addresses: Sequence[Address]) -> Settings:
     if any(address.kind == "tls" for address in addresses):
         if options.tls_cert is None or options.tls_key is None:
             raise UsageError("a tls: address needs a certificate", remedy="give --tls-cert and --tls-key")
-        tls = build_server_context(options.tls_cert, options.tls_key)
+        tls = build_tls_server_context(options.tls_cert, options.tls_key)
     elif options.tls_cert is not None or options.tls_key is not None:
         raise UsageError("a certificate or its key is given, but no tls: address", remedy="give --listen tls:HOST:PORT")
     return Settings(
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",
         workers=options.workers,
-        key=read_key(options.token_key) if options.token_key is not None else None,
+        key=read_token_key(options.token_key) if options.token_key is not None else None,
         tls=tls,
         grace_s=options.grace_s,
         features=tuple(features),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.batches.encoding import Column, Numbers, Words
-from fairlead.core.compression.merge_rules import Rows, find_links
+from fairlead.core.compression.merge_rules import Rows, find_merge_links
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.path_names import File
 from fairlead.steer.fs.trace.runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, name_operation
@@ -150,7 +150,7 @@ def build_runs(
     same[1:] = True
     for values in (placed(key), placed(word), size, placed(records["job"]), placed(file)):
         same[1:] &= values[1:] == values[:-1]
-    links = find_links(
+    links = find_merge_links(
         Rows(start, end, offset, same, None, None, None),
         GAP_NS,
         BOUNDARY_NS,

@@ -72,7 +72,8 @@ def connect_socket(
 ) -> socket.socket:
     """A connected socket with `timeout_s` set; UnreachableError when nobody answers there.
 
-    `tls`: what to trust when the address is `tls:` (`wire.tls.build_client_context`). `whom`: what an error calls it.
+    `tls`: what to trust when the address is `tls:` (`access.tls.build_tls_client_context`). `whom`: what an error calls
+    it.
     """
     try:
         if address.kind == "unix":
@@ -94,9 +95,9 @@ def connect_socket(
 
 def _secure(sock: socket.socket, address: Address, tls: ssl.SSLContext | None) -> ssl.SSLSocket:
     if tls is None:
-        from fairlead.core.access.tls import build_client_context
+        from fairlead.core.access.tls import build_tls_client_context
 
-        tls = build_client_context()
+        tls = build_tls_client_context()
     try:
         return tls.wrap_socket(sock, server_hostname=address.place)
     except ssl.SSLCertVerificationError as error:

@@ -18,7 +18,7 @@ import pytest
 from fairlead.core.errors import ConfigError, CorruptInputError, LakeError
 from fairlead.see.collector.feeds.prometheus import protobuf
 from fairlead.see.collector.feeds.prometheus.assembly import Assembly
-from fairlead.see.collector.feeds.prometheus.exposition import Page, parse_labels
+from fairlead.see.collector.feeds.prometheus.exposition import Page, parse_exposition_labels
 from fairlead.see.collector.feeds.prometheus.mapping import load_mapping
 from fairlead.see.collector.feeds.prometheus.remote_write import RemoteWriteFeed
 from fairlead.see.collector.feeds.prometheus.scrape import ScrapeFeed
@@ -140,11 +140,11 @@ def test_a_body_counts_once_and_is_kept_until_it_is_on_disk() -> None:
 
 
 def test_forgotten_series_do_not_count_from_nothing() -> None:
-    one = Assembly(load_mapping(), lambda key: protobuf.parse_label_bytes(key), most_series=10)  # type: ignore[arg-type]
+    one = Assembly(load_mapping(), lambda key: protobuf.parse_protobuf_labels(key), most_series=10)  # type: ignore[arg-type]
 
     def label(job: int) -> bytes:
         message = cramjam.snappy.decompress_raw(body(series(JOB | {"jobid": str(job)}, (T0, 0))))
-        return next(protobuf.parse_series(bytes(message)))[0]
+        return next(protobuf.parse_protobuf_series(bytes(message)))[0]
 
     one.rows([(label(job), T0 + job, 5.0) for job in range(12)])
     assert one.series_count == 9
@@ -181,12 +181,12 @@ def test_hostile_bodies(bad: bytes) -> None:
 
 def test_every_cut_of_a_body_is_an_error_or_whole_series() -> None:
     message = b"".join(series(OST | {"target": f"t{i}"}, (T0, i), (T0 + 1, -i)) for i in range(4))
-    whole = list(protobuf.parse_series(message))
+    whole = list(protobuf.parse_protobuf_series(message))
     assert [samples for _, samples in whole] == [[(T0, i), (T0 + 1, -i)] for i in range(4)]
     good = 0
     for end in range(len(message)):
         try:
-            found = list(protobuf.parse_series(message[:end]))
+            found = list(protobuf.parse_protobuf_series(message[:end]))
         except CorruptInputError:
             continue
         good += 1
@@ -198,8 +198,8 @@ def test_every_cut_of_a_body_is_an_error_or_whole_series() -> None:
         for _ in range(3):
             data[draw.randrange(len(data))] = draw.randrange(256)
         try:
-            for labels, _ in protobuf.parse_series(bytes(data)):
-                protobuf.parse_label_bytes(labels)
+            for labels, _ in protobuf.parse_protobuf_series(bytes(data)):
+                protobuf.parse_protobuf_labels(labels)
         except CorruptInputError:
             continue
 
@@ -209,8 +209,8 @@ def test_fields_of_other_versions_are_passed_over() -> None:
     inner = series(OST, (T0, 4))
     labels_and_samples = inner[2:] if inner[1] < 0x80 else inner[3:]
     message = field(3, b"metadata") + field(1, labels_and_samples + exemplar) + b"\x28\x05" + b"\x31" + b"\0" * 8
-    ((labels, samples),) = protobuf.parse_series(message)
-    assert protobuf.parse_label_bytes(labels) == OST
+    ((labels, samples),) = protobuf.parse_protobuf_series(message)
+    assert protobuf.parse_protobuf_labels(labels) == OST
     assert samples == [(T0, 4.0)]
 
 
@@ -232,7 +232,7 @@ def test_pages_are_read_forgivingly() -> None:
     found = list(page.values())
     assert len(found) == 7
     assert found[1][1:] == (6.0, T0)
-    assert parse_labels(found[1][0]) == {
+    assert parse_exposition_labels(found[1][0]) == {
         "__name__": "lustre_job_write_bytes_total",
         "component": "ost",
         "jobid": 'cp "a" }.0',
@@ -240,9 +240,9 @@ def test_pages_are_read_forgivingly() -> None:
     }
     assert found[2][1:] == (4.0, None)
     assert (page.strange, page.example) == (1, "what is this")
-    assert parse_labels('a{b="c') is None
-    assert parse_labels("1a") is None
-    assert parse_labels('a{b="c\\nd\\\\"}') == {"__name__": "a", "b": "c\nd\\"}
+    assert parse_exposition_labels('a{b="c') is None
+    assert parse_exposition_labels("1a") is None
+    assert parse_exposition_labels('a{b="c\\nd\\\\"}') == {"__name__": "a", "b": "c\nd\\"}
     assert list(Page('x 1 1700000000.5\ny{a="1",} +Inf\n').values()) == [
         ("x", 1.0, 1_700_000_000_500),
         ('y{a="1",}', math.inf, None),

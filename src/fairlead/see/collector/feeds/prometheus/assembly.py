@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.tables import TABLES, batch_of
+from fairlead.core.model.tables import TABLES, build_table_batch
 from fairlead.see.collector.feeds.prometheus.mapping import FREE, Mapping, Place, Thing
 
 _NS_PER_MS = 1_000_000
@@ -207,4 +207,4 @@ def _batch(name: str, rows: list[tuple[Thing, int, dict[str, float]]]) -> pa.Rec
         kind = spec.schema.field(column).type
         found = pa.array([values.get(column) for _, _, values in rows], pa.float64())
         columns[column] = pc.round(found).cast(kind, safe=False) if pa.types.is_integer(kind) else found
-    return batch_of(spec, columns)
+    return build_table_batch(spec, columns)

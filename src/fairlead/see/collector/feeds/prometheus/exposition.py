@@ -52,7 +52,7 @@ class Page:
             self.example = self.example or line.strip()[:120]
 
 
-def parse_labels(series: str) -> dict[str, str] | None:
+def parse_exposition_labels(series: str) -> dict[str, str] | None:
     """Labels of a series as written, `__name__` among them; None when it is malformed."""
     name, brace, rest = series.partition("{")
     name = name.strip()

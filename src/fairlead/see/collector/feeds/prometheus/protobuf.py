@@ -23,7 +23,7 @@ Sample = tuple[int, float]
 """Milliseconds since the epoch, and the value."""
 
 
-def inflate_body(body: bytes, most_bytes: int) -> bytes:
+def inflate_protobuf_body(body: bytes, most_bytes: int) -> bytes:
     """The message in a body. Raises CorruptInputError; nothing larger than `most_bytes` is made."""
     try:
         size = cramjam.snappy.decompress_raw_len(body)
@@ -34,7 +34,7 @@ def inflate_body(body: bytes, most_bytes: int) -> bytes:
         raise _broken(f"it is no snappy block ({fault})") from fault
 
 
-def parse_series(message: bytes) -> Iterator[tuple[bytes, list[Sample]]]:
+def parse_protobuf_series(message: bytes) -> Iterator[tuple[bytes, list[Sample]]]:
     """The label bytes and samples of each time series. Raises CorruptInputError."""
     at, end, count = 0, len(message), 0
     try:
@@ -59,7 +59,7 @@ def parse_series(message: bytes) -> Iterator[tuple[bytes, list[Sample]]]:
         raise _broken("it ends early")
 
 
-def parse_label_bytes(data: bytes) -> dict[str, str]:
+def parse_protobuf_labels(data: bytes) -> dict[str, str]:
     """Names and values from the label bytes of a series. Raises CorruptInputError."""
     labels: dict[str, str] = {}
     at = 0

@@ -19,7 +19,11 @@ from fairlead.core.errors import LakeError
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.prometheus.assembly import AHEAD_MS, Assembly, Counts, Key
 from fairlead.see.collector.feeds.prometheus.mapping import load_mapping
-from fairlead.see.collector.feeds.prometheus.protobuf import inflate_body, parse_label_bytes, parse_series
+from fairlead.see.collector.feeds.prometheus.protobuf import (
+    inflate_protobuf_body,
+    parse_protobuf_labels,
+    parse_protobuf_series,
+)
 from fairlead.see.collector.feeds.settings import RemoteWrite
 
 NAME = "remote_write"
@@ -49,7 +53,7 @@ class RemoteWriteFeed:
         self.most_bytes = settings.most_bytes
         self._assembly = Assembly(
             load_mapping(settings.mapping),
-            lambda key: parse_label_bytes(cast("bytes", key)),
+            lambda key: parse_protobuf_labels(cast("bytes", key)),
             most_series=settings.most_series,
         )
         self._stream = f"{NAME}:{clock.now_ns() if began_ns is None else began_ns}"
@@ -113,7 +117,7 @@ class RemoteWriteFeed:
 
     def _rows(self, body: bytes) -> list[pa.RecordBatch]:
         # All of it is read before the first sample counts: a body that is broken at its end changes nothing.
-        series = list(parse_series(inflate_body(body, self.settings.most_bytes)))
+        series = list(parse_protobuf_series(inflate_protobuf_body(body, self.settings.most_bytes)))
         return self._assembly.rows(_samples(series), clock.now_ns() // 1_000_000 + AHEAD_MS)
 
     def _tell(self, sink: Sink, rows: int) -> None:

@@ -19,7 +19,7 @@ from fairlead.core.errors import ConfigError, InputError, LakeError
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.batch_numbering import Telling
 from fairlead.see.collector.feeds.prometheus.assembly import AHEAD_MS, Assembly, Key
-from fairlead.see.collector.feeds.prometheus.exposition import Page, parse_labels
+from fairlead.see.collector.feeds.prometheus.exposition import Page, parse_exposition_labels
 from fairlead.see.collector.feeds.prometheus.mapping import load_mapping
 from fairlead.see.collector.feeds.settings import Scrape
 
@@ -41,7 +41,9 @@ class ScrapeFeed:
         self.name = f"scrape:{settings.url}"
         self._telling = Telling(self.name, clock.now_ns())
         self._assembly = Assembly(
-            load_mapping(own_mapping), lambda key: parse_labels(cast("str", key)), node=settings.node or parts.hostname
+            load_mapping(own_mapping),
+            lambda key: parse_exposition_labels(cast("str", key)),
+            node=settings.node or parts.hostname,
         )
         self._opener = urllib.request.build_opener(
             urllib.request.HTTPSHandler(context=_context(settings)), NoRedirect()

@@ -1,4 +1,4 @@
-// Human formatting, digit for digit as fairlead.core.model.units writes it. A missing value is a dash, never a zero.
+// Human formatting, digit for digit as fairlead.core.model.unit_formats writes it. A missing value is a dash, never a zero.
 
 const ABSENT = "—";
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -55,9 +55,9 @@ def build_dial(options: MountOptions) -> Dial:
 
     tls = None
     if options.ca is not None:
-        from fairlead.core.access.tls import build_client_context
+        from fairlead.core.access.tls import build_tls_client_context
 
-        tls = build_client_context(options.ca)
+        tls = build_tls_client_context(options.ca)
     token = _token(options.token) if options.token is not None else ""
     return Dial(
         list_addresses(options),

@@ -84,7 +84,7 @@ NOT_TOLD: Final = 5
 """It moved bytes, how many is not in the trace (formatted output, MPI datatypes)."""
 
 
-def find_interface(category: str, name: str) -> str:
+def find_event_interface(category: str, name: str) -> str:
     """Interface of an event by its category, and by its name where the category is a library's sub-category."""
     if category in ("POSIX", "STDIO"):
         return category
@@ -100,7 +100,7 @@ def _plain_name(name: str) -> str:
     return name.lower().lstrip("_").removesuffix("64").removesuffix("_")
 
 
-def find_word(interface: str, name: str) -> str:
+def find_event_word(interface: str, name: str) -> str:
     """The word of column `op`; unknown functions keep their own name."""
     if interface == APP:
         return name
@@ -124,12 +124,12 @@ def _mpi_word(name: str) -> str:
     return call
 
 
-def find_position_effect(interface: str, name: str) -> int:
+def find_event_position_effect(interface: str, name: str) -> int:
     """One of NOTHING ... LOSES. Only POSIX and STDIO positions can be followed."""
     if interface not in ("POSIX", "STDIO"):
         return NOTHING
     plain = _plain_name(name)
-    word = find_word(interface, name)
+    word = find_event_word(interface, name)
     if word in ("read", "write"):
         return PLACED if plain.startswith(("pread", "pwrite", "aio_")) else MOVES
     if plain in ("rewind", "fsetpos", "freopen", "fdopen"):
@@ -139,9 +139,9 @@ def find_position_effect(interface: str, name: str) -> int:
     return {"open": OPENS, "close": CLOSES, "seek": SEEKS}.get(word, NOTHING)
 
 
-def find_size_rule(interface: str, name: str) -> int:
+def find_event_size_rule(interface: str, name: str) -> int:
     """One of NO_SIZE ... NOT_TOLD: only reads and writes have a size."""
-    if find_word(interface, name) not in ("read", "write") or interface == APP:
+    if find_event_word(interface, name) not in ("read", "write") or interface == APP:
         return NO_SIZE
     plain = _plain_name(name)
     if interface == "POSIX":

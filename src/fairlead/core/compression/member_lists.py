@@ -2,7 +2,7 @@
 
 A list holds, of a group of m members in order: nothing (null) where no member has a value; one value that holds for
 all; of more than two members, two values where they climb evenly (the first, and the step between neighbours, modulo
-2**64); else a value each, null where a member has none. Not here: which rows are members (`nodes`).
+2**64); else a value each, null where a member has none. Not here: which rows are members (`node_groups`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Members:
     counts: I64
 
 
-def shorten_lists(column: pa.Array, cut: Cut) -> pa.ListArray:
+def shorten_member_lists(column: pa.Array, cut: Cut) -> pa.ListArray:
     """The lists of an int64 column whose rows lie group after group."""
     groups = len(cut.heads)
     missing = np.asarray(column.is_null())
@@ -68,7 +68,7 @@ def _lists(values: pa.Array, lengths: I64, absent: Flags) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(absent) if absent.any() else None)
 
 
-def expand_values(column: pa.ChunkedArray | pa.Array, members: Members) -> pa.Array:
+def expand_member_values(column: pa.ChunkedArray | pa.Array, members: Members) -> pa.Array:
     """int64: the value of every member."""
     held, begin, lengths = _parts(column)
     if not len(held):
@@ -96,7 +96,7 @@ def _parts(column: pa.ChunkedArray | pa.Array) -> tuple[pa.Array, I64, I64]:
     return one.flatten(), np.cumsum(lengths) - lengths, lengths
 
 
-def list_nodes(column: pa.Array, groups: I64, cut: Cut) -> tuple[pa.ListArray, pa.ListArray]:
+def list_member_nodes(column: pa.Array, groups: I64, cut: Cut) -> tuple[pa.ListArray, pa.ListArray]:
     """(names of a group's nodes by first appearance, which of them each member is of). The second is null where
     members lie node after node, equally many of each."""
     if not isinstance(column, pa.DictionaryArray):
@@ -117,11 +117,11 @@ def list_nodes(column: pa.Array, groups: I64, cut: Cut) -> tuple[pa.ListArray, p
     return listed, _lists(pa.array(local[~np.repeat(regular, cut.lengths)]), np.where(regular, 0, cut.lengths), regular)
 
 
-def expand_nodes(names: pa.ChunkedArray, codes: pa.ChunkedArray, members: Members) -> pa.DictionaryArray:
+def expand_member_nodes(names: pa.ChunkedArray, codes: pa.ChunkedArray, members: Members) -> pa.DictionaryArray:
     """The node of every member."""
     held, begin, lengths = _parts(names)
     regular = members.nth * lengths[members.group] // members.counts[members.group]
-    told = expand_values(codes, Members(members.group, members.nth, members.counts))
+    told = expand_member_values(codes, Members(members.group, members.nth, members.counts))
     local = regular if told.null_count == len(told) else _filled(told, regular)
     return held.take(pa.array(begin[members.group] + local)).dictionary_encode()
 

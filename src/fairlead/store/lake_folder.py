@@ -17,7 +17,7 @@ from pathlib import Path
 import fairlead
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.errors import LakeBusyError, LakeError, UsageError
-from fairlead.core.model.units import format_time
+from fairlead.core.model.unit_formats import format_time
 
 FORMAT = 1
 """Raised when an older fairlead could no longer read the folder. New columns and tables do not raise it."""
@@ -51,7 +51,7 @@ class Place:
         return self.root / "wal" / shard
 
 
-def find_default_lake() -> Path:
+def find_default_lake_folder() -> Path:
     """`$FAIRLEAD_LAKE`, else `fairlead/lake` in the user's data folder (`$XDG_DATA_HOME` or ~/.local/share)."""
     named = os.environ.get("FAIRLEAD_LAKE")
     if named:
@@ -60,7 +60,7 @@ def find_default_lake() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "fairlead" / "lake"
 
 
-def open_place(root: Path) -> Place:
+def open_lake_folder(root: Path) -> Place:
     """The lake in `root`. Raises LakeError when there is none or its format is newer than this fairlead."""
     try:
         text = (root / _LAKE_TOML).read_text(encoding="utf-8")
@@ -73,11 +73,11 @@ def open_place(root: Path) -> Place:
     return Place(root.resolve())
 
 
-def create_place(root: Path) -> Place:
+def create_lake_folder(root: Path) -> Place:
     """The lake in `root`, made if there is none. Refuses a folder that holds anything else."""
     if not (root / _LAKE_TOML).is_file():
         _make(root)
-    return open_place(root)
+    return open_lake_folder(root)
 
 
 def _check_format(text: str, path: Path) -> None:
@@ -111,12 +111,12 @@ def _make(root: Path) -> None:
             "# A fairlead lake: Delta tables in shards/, rows on their way there in wal/.\n"
             f'format = {FORMAT}\ncreated_by = "fairlead {fairlead.__version__}"\n'
         )
-        write_durably(root / _LAKE_TOML, text.encode())
+        write_lake_folder_file(root / _LAKE_TOML, text.encode())
     except OSError as error:
         raise LakeError(f"the lake cannot be created: {error.strerror}", where=str(root)) from error
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def write_lake_folder_file(path: Path, content: bytes) -> None:
     """Puts `content` at `path` so that after a crash there is all of it or what was there before."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("wb") as out:
@@ -124,10 +124,10 @@ def write_durably(path: Path, content: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     draft.replace(path)
-    sync_folder(path.parent)
+    sync_lake_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_lake_folder(folder: Path) -> None:
     """Makes the names in `folder` durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -136,7 +136,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def check_shard(name: str) -> str:
+def check_shard_folder(name: str) -> str:
     """`name` itself. Raises UsageError when it cannot be a shard."""
     if not _SHARD_NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot name a shard", remedy="use letters, digits, dot, dash and underscore")
@@ -148,7 +148,7 @@ class ShardLock:
 
     def __init__(self, place: Place, shard: str, *, wait_s: float = 0.0) -> None:
         """Takes the lock; waits up to `wait_s` seconds. Raises LakeBusyError naming who holds it."""
-        folder = place.wal(check_shard(shard))
+        folder = place.wal(check_shard_folder(shard))
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any, Dict, List, Sequence, Tuple, Type
 
 from fairlead.see.agent.settings import ProbeSettings, SettingError
-from fairlead.see.agent.site_probes import FILE, find_entry_point, make_site_probe
+from fairlead.see.agent.site_probes import FILE, find_site_probe, make_site_probe
 from fairlead.see.probes.base import Probe
 
 _LUSTRE = "fairlead.see.probes.lustre."
@@ -48,7 +48,7 @@ _LISTS = ("lctl", "command", "commands", "paths", "files", "targets", "mds")
 _TRUTH = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def expand_names(wanted: Sequence[str], site: Sequence[str] = ()) -> List[str]:
+def expand_probe_names(wanted: Sequence[str], site: Sequence[str] = ()) -> List[str]:
     """The probes meant by a list of names, groups and `auto`, then `site`: those a section names a file for. Raises
     SettingError for one that is not known, not even as an entry point of an installed package."""
     found: List[str] = []
@@ -58,7 +58,7 @@ def expand_names(wanted: Sequence[str], site: Sequence[str] = ()) -> List[str]:
             found += [one for one in PROBES if one not in ON_REQUEST]
         elif name in GROUPS:
             found += GROUPS[name]
-        elif name in PROBES or name in site or find_entry_point(name) is not None:
+        elif name in PROBES or name in site or find_site_probe(name) is not None:
             found.append(name)
         else:
             there = ", ".join(sorted([*PROBES, *GROUPS]))
@@ -66,13 +66,13 @@ def expand_names(wanted: Sequence[str], site: Sequence[str] = ()) -> List[str]:
     return list(dict.fromkeys([*found, *site]))
 
 
-def list_named(wanted: Sequence[str]) -> List[str]:
+def list_named_probes(wanted: Sequence[str]) -> List[str]:
     """The probes asked for by name or group, not by `auto`: their absence is worth telling."""
     named = [said.replace("-", "_") for said in wanted if said != "auto"]
-    return expand_names(named, [name for name in named if name not in PROBES and name not in GROUPS])
+    return expand_probe_names(named, [name for name in named if name not in PROBES and name not in GROUPS])
 
 
-def make_probe(name: str, root: str, node: str, told: ProbeSettings) -> Probe:
+def make_named_probe(name: str, root: str, node: str, told: ProbeSettings) -> Probe:
     """A probe. Raises SettingError for an option it does not take, ImportError when it is not in this build."""
     options = {option: _value(option, text) for option, text in told.options}
     try:
@@ -103,20 +103,20 @@ def _value(option: str, text: str) -> Any:
     return _TRUTH.get(text.lower(), text)
 
 
-def make_probes(
+def make_named_probes(
     wanted: Sequence[str], root: str, node: str, told: Sequence[Tuple[str, ProbeSettings]]
 ) -> List[Tuple[str, Probe]]:
     """The probes wanted, each by its name; those not in this build are left out. Raises SettingError."""
     sections: Dict[str, ProbeSettings] = {}
     for said, settings in told:
         name = said.replace("-", "_")
-        if name not in PROBES and FILE not in dict(settings.options) and find_entry_point(name) is None:
+        if name not in PROBES and FILE not in dict(settings.options) and find_site_probe(name) is None:
             raise SettingError("[probe {}]: no such probe; there are {}".format(said, ", ".join(sorted(PROBES))))
         sections[name] = settings
     made = []
-    for name in expand_names(wanted, [name for name in sections if name not in PROBES]):
+    for name in expand_probe_names(wanted, [name for name in sections if name not in PROBES]):
         try:
-            made.append((name, make_probe(name, root, node, sections.get(name, ProbeSettings()))))
+            made.append((name, make_named_probe(name, root, node, sections.get(name, ProbeSettings()))))
         except ImportError:
             continue
     return made

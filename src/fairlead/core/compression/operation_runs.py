@@ -1,4 +1,5 @@
-"""Run-length compression of client operations: `merge_runs` makes runs, `expand_runs` gives every operation back.
+"""Run-length compression of client operations: `merge_operation_runs` makes runs, `expand_operation_runs` gives every
+operation back.
 
 Lossless in operation, file, size, offsets, count and order; times shrink to first, last and busy unless `exact_times`.
 Generalises the first pass of Beacon (Yang et al., NSDI'19, section 3: contiguous requests) to any constant stride.
@@ -14,8 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.compression import exact, streams
 from fairlead.core.compression import merge_rules as law
+from fairlead.core.compression import streams
+from fairlead.core.compression.exact_times import (
+    LISTS,
+    build_empty_exact_times,
+    build_exact_times,
+    expand_exact_times,
+    find_exact_rows,
+)
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import OPS
 
@@ -27,7 +35,7 @@ Order = NDArray[np.intp]
 _T = TypeVar("_T", bound=np.generic)
 
 
-def merge_runs(
+def merge_operation_runs(
     ops: pa.RecordBatch | pa.Table,
     *,
     exact_times: bool = False,
@@ -44,33 +52,33 @@ def merge_runs(
     their starts, and runs come sorted by start (for recorders that keep reads and writes apart, as DXT does).
     `exact_times` fills `gaps_ns` and `durations_ns`. Raises UsageError when `ops` is no table of operations.
     """
-    batch = join_batches(ops)
-    plan = plan_of(batch, exact_times=exact_times, by_time=by_time, gap_ns=gap_ns, boundary_ns=boundary_ns)
-    return build_rows(batch, plan, plan.links.join, exact_times=exact_times, by_time=by_time)[0]
+    batch = join_operation_batches(ops)
+    plan = plan_operation_runs(batch, exact_times=exact_times, by_time=by_time, gap_ns=gap_ns, boundary_ns=boundary_ns)
+    return build_operation_runs(batch, plan, plan.links.join, exact_times=exact_times, by_time=by_time)[0]
 
 
-def expand_runs(runs: pa.RecordBatch | pa.Table, *, by_time: bool = False) -> pa.Table:
+def expand_operation_runs(runs: pa.RecordBatch | pa.Table, *, by_time: bool = False) -> pa.Table:
     """One row an operation (count 1, stride null): run after run, each in order; with `by_time` sorted by start.
 
-    Every stream comes in its original order when its runs do: `merge_runs` keeps it, and a stable sort of runs by start
-    keeps too unless the stream's clock ran backwards. Times are exact where a run kept them; else its operations
-    are laid evenly from its start to its end, each `busy_ns / count` long: approximate by construction. A run with
-    an offset but no stride expands to operations whose offsets, after the first, are null: nobody knows them.
+    Every stream comes in its original order when its runs do: `merge_operation_runs` keeps it, and a stable sort of
+    runs by start keeps too unless the stream's clock ran backwards. Times are exact where a run kept them; else its
+    operations are laid evenly from its start to its end, each `busy_ns / count` long: approximate by construction. A
+    run with an offset but no stride expands to operations whose offsets, after the first, are null: nobody knows them.
     """
-    batch = join_batches(runs)
+    batch = join_operation_batches(runs)
     count = batch.column("count").to_numpy()
     if len(count) and int(count.min()) < 1:
         raise UsageError("a run of fewer than one operation cannot be expanded", where="column count")
     source = np.repeat(np.arange(batch.num_rows), count)
     nth = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)
-    start, end, busy = exact.expand_times(batch, count, source, nth)
+    start, end, busy = expand_exact_times(batch, count, source, nth)
     columns = _kept(batch, pa.array(source))
     columns |= {"start_ns": pa.array(start), "end_ns": pa.array(end), "busy_ns": pa.array(busy)}
     distance = pc.if_else(pa.array(nth == 0), pa.scalar(0, pa.int64()), columns["stride"])
     columns["offset"] = pa.array(_wrapping_add(columns["offset"], distance, nth), pa.int64())
     columns["stride"] = pa.nulls(len(source), pa.int64())
     columns["count"] = pa.array(np.ones(len(source), np.int64))
-    columns |= exact.build_empty_lists(len(source))
+    columns |= build_empty_exact_times(len(source))
     out = pa.Table.from_arrays(list(columns.values()), schema=OPS.schema)
     return out.take(pa.array(np.argsort(start, kind="stable"))) if by_time else out
 
@@ -78,7 +86,7 @@ def expand_runs(runs: pa.RecordBatch | pa.Table, *, by_time: bool = False) -> pa
 def _kept(batch: pa.RecordBatch, rows: pa.Array) -> dict[str, pa.Array]:
     """Every column at `rows`; the lists stay behind (as nothing) and are set by the caller."""
     return {
-        name: pa.nulls(0, batch.column(name).type) if name in exact.LISTS else batch.column(name).take(rows)
+        name: pa.nulls(0, batch.column(name).type) if name in LISTS else batch.column(name).take(rows)
         for name in OPS.schema.names
     }
 
@@ -90,7 +98,7 @@ def _wrapping_add(offset: pa.Array, stride: pa.Array, nth: I64) -> pa.Array:
     return pc.if_else(known, pa.array(values), pa.scalar(None, pa.int64()))
 
 
-def join_batches(ops: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+def join_operation_batches(ops: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     """`ops` as one contiguous batch of the OPS schema; columns that older tables lack are null."""
     table = pa.Table.from_batches([ops]) if isinstance(ops, pa.RecordBatch) else ops
     lacking = [f.name for f in OPS.schema if not f.nullable and f.name not in table.schema.names]
@@ -121,13 +129,15 @@ class Plan:
     links: law.Links
 
 
-def plan_of(batch: pa.RecordBatch, *, exact_times: bool, by_time: bool, gap_ns: int, boundary_ns: int) -> Plan:
+def plan_operation_runs(
+    batch: pa.RecordBatch, *, exact_times: bool, by_time: bool, gap_ns: int, boundary_ns: int
+) -> Plan:
     """Decide, without building anything."""
     order, starts = streams.group_streams(batch)
     if by_time:
         order = _timely(batch, order, starts)
     rows = _rows(batch, order, starts, exact_times)
-    return Plan(order, starts, law.find_links(rows, gap_ns, boundary_ns))
+    return Plan(order, starts, law.find_merge_links(rows, gap_ns, boundary_ns))
 
 
 def _timely(batch: pa.RecordBatch, order: Order | None, starts: Flags) -> Order | None:
@@ -149,7 +159,7 @@ def _rows(batch: pa.RecordBatch, order: Order | None, starts: Flags, exact_times
 
     same = ~starts
     for name in ("op", "size", "offset"):
-        coded = streams.find_codes(batch.column(name))
+        coded = streams.find_stream_codes(batch.column(name))
         values, nulls = coded if coded is not None else (None, None)
         if name != "offset" and values is not None:
             _also_equal(same, placed(values))
@@ -158,7 +168,7 @@ def _rows(batch: pa.RecordBatch, order: Order | None, starts: Flags, exact_times
     offset = batch.column("offset").fill_null(0).to_numpy()
     count: I64 | None = batch.column("count").to_numpy()
     stride = None
-    whole = exact.find_whole_rows(batch) if exact_times else None
+    whole = find_exact_rows(batch) if exact_times else None
     if count is not None and (count == 1).all():
         count = None
     elif count is not None:
@@ -183,7 +193,7 @@ def _also_equal(same: Flags, values: NDArray[np.generic]) -> None:
     same[1:] &= values[1:] == values[:-1]
 
 
-def build_rows(
+def build_operation_runs(
     batch: pa.RecordBatch, plan: Plan, join: Flags, *, exact_times: bool, by_time: bool = False
 ) -> tuple[pa.Table, Order]:
     """The runs of a plan, where `join` marks rows that belong to the run before them, in the order of their first rows
@@ -218,7 +228,7 @@ def build_rows(
     columns["busy_ns"] = placed(summed("busy_ns"))
     columns["count"] = placed(count)
     columns["stride"] = placed(stride, (count <= 1) | ~known | unknown)
-    columns |= exact.build_lists(batch, order, heads, ranked) if exact_times else exact.build_empty_lists(len(heads))
+    columns |= build_exact_times(batch, order, heads, ranked) if exact_times else build_empty_exact_times(len(heads))
     runs = pa.Table.from_arrays(list(columns.values()), schema=OPS.schema)
     return runs, heads if ranked is None else heads[ranked]
 

@@ -77,7 +77,7 @@ telling wins. `files`: the earliest sight of a path. `jobs`: the account with th
 knows when it ended."""
 
 
-def find_spec(batch: pa.RecordBatch | pa.Table) -> TableSpec:
+def find_stored_table_spec(batch: pa.RecordBatch | pa.Table) -> TableSpec:
     """The table a batch says it belongs to. Raises LakeError when it says none or one that is unknown."""
     name = (batch.schema.metadata or {}).get(b"fairlead.table", b"").decode()
     if name not in SPECS:
@@ -85,23 +85,23 @@ def find_spec(batch: pa.RecordBatch | pa.Table) -> TableSpec:
     return SPECS[name]
 
 
-def sort_key(spec: TableSpec) -> tuple[str, ...]:
+def list_stored_table_key(spec: TableSpec) -> tuple[str, ...]:
     """Columns rows are sorted by inside a day; nulls last."""
     return _SORT.get(spec.name, spec.sort_by)
 
 
-def flatten_type(kind: pa.DataType) -> pa.DataType:
+def flatten_stored_table_type(kind: pa.DataType) -> pa.DataType:
     """The type a column is stored with: dictionaries are a matter of memory, on disk they are strings."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def build_stored_schema(spec: TableSpec) -> pa.Schema:
     """Columns of the Delta table. All nullable, so that any may be missing from an older file."""
-    columns = [pa.field(f.name, flatten_type(f.type)) for f in spec.schema]
+    columns = [pa.field(f.name, flatten_stored_table_type(f.type)) for f in spec.schema]
     return pa.schema([*columns, pa.field(DAY, pa.date32())])
 
 
-def conform_table(table: pa.Table, spec: TableSpec, *, strict: bool) -> pa.Table:
+def conform_stored_table(table: pa.Table, spec: TableSpec, *, strict: bool) -> pa.Table:
     """`table` with exactly the columns of `spec`: lacking ones are null. A column `spec` does not know is refused
     when `strict` (it would be lost), else left out. Raises LakeError."""
     if table.schema.equals(spec.schema):
@@ -129,7 +129,7 @@ def _column(table: pa.Table, wanted: pa.Field, spec: TableSpec) -> pa.ChunkedArr
         raise LakeError(f"{spec.name}.{wanted.name} cannot hold {column.type}: {error}") from error
 
 
-def find_first_time(table: pa.Table | pa.RecordBatch, spec: TableSpec) -> int | None:
+def find_stored_table_time(table: pa.Table | pa.RecordBatch, spec: TableSpec) -> int | None:
     """The earliest known time of its rows in epoch nanoseconds, None when they have none."""
     if spec.time_column is None:
         return None
@@ -163,7 +163,7 @@ def with_days(table: pa.Table, days: NDArray[np.int32]) -> pa.Table:
 
 def sort_by_day(table: pa.Table, spec: TableSpec, days: NDArray[np.int32]) -> tuple[pa.Table, NDArray[np.int32]]:
     """Rows sorted by day, then by the table's sort key (stable, nulls last), and their days."""
-    keys = [days.astype(np.int64), *(_ranks(table.column(name)) for name in sort_key(spec))]
+    keys = [days.astype(np.int64), *(_ranks(table.column(name)) for name in list_stored_table_key(spec))]
     if _is_sorted(keys):
         return table, days
     packed = _packed(keys)

@@ -16,7 +16,7 @@ I64 = NDArray[np.int64]
 LISTS = ("gaps_ns", "durations_ns")
 
 
-def build_empty_lists(rows: int) -> dict[str, pa.Array]:
+def build_empty_exact_times(rows: int) -> dict[str, pa.Array]:
     """The two columns without exact times."""
     return {name: pa.nulls(rows, OPS.schema.field(name).type) for name in LISTS}
 
@@ -26,7 +26,7 @@ def _timed(batch: pa.RecordBatch) -> NDArray[np.bool_]:
     return np.asarray(batch.column("durations_ns").is_valid(), np.bool_)
 
 
-def find_whole_rows(batch: pa.RecordBatch) -> NDArray[np.bool_]:
+def find_exact_rows(batch: pa.RecordBatch) -> NDArray[np.bool_]:
     """Rows whose exact times are known and fit the lists: runs that kept theirs, and operations busy throughout."""
     span = batch.column("end_ns").to_numpy() - batch.column("start_ns").to_numpy()
     single = (batch.column("count").to_numpy() == 1) & (batch.column("busy_ns").to_numpy() == span)
@@ -37,7 +37,7 @@ def _values(column: pa.ListArray) -> I64:
     return np.asarray(column.drop_null().flatten(), np.int64)
 
 
-def build_lists(
+def build_exact_times(
     batch: pa.RecordBatch, order: NDArray[np.intp] | None, heads: NDArray[np.intp], ranked: NDArray[np.intp] | None
 ) -> dict[str, pa.Array]:
     """The list columns of runs whose rows begin at `heads` of `order`; runs come out in the sequence `ranked`."""
@@ -89,7 +89,7 @@ def _ranges(first: NDArray[np.intp], lengths: NDArray[np.intp]) -> NDArray[np.in
     return np.asarray(np.arange(total) + np.repeat(first - (placed - lengths), lengths))
 
 
-def expand_times(batch: pa.RecordBatch, count: I64, source: I64, nth: I64) -> tuple[I64, I64, I64]:
+def expand_exact_times(batch: pa.RecordBatch, count: I64, source: I64, nth: I64) -> tuple[I64, I64, I64]:
     """(start, end, busy) of every operation, given the row it comes from and its number in that row's run."""
     start, end = batch.column("start_ns").to_numpy()[source], batch.column("end_ns").to_numpy()[source]
     busy = batch.column("busy_ns").to_numpy()[source]

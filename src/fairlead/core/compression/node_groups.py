@@ -1,7 +1,7 @@
 """Second pass (Beacon, TOS 2023, section 3): runs that several nodes of a job made alike in one second become one row.
 
-Lossless: what differs is listed by member, and `split_nodes` gives back every row. Not here: the first pass on a node
-(`runs`), the list columns themselves (`node_lists`).
+Lossless: what differs is listed by member, and `split_node_groups` gives back every row. Not here: the first pass on a
+node (`operation_runs`), the list columns themselves (`member_lists`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.compression import node_lists as lists
-from fairlead.core.compression.exact import build_empty_lists
-from fairlead.core.compression.runs import join_batches
+from fairlead.core.compression import member_lists as lists
+from fairlead.core.compression.exact_times import build_empty_exact_times
+from fairlead.core.compression.operation_runs import join_operation_batches
 from fairlead.core.model.tables import OP_GROUPS, OPS
 
 I64 = NDArray[np.int64]
@@ -30,14 +30,14 @@ _SAMPLED_ROWS = 20_000
 _WORTH = 0.97
 
 
-def merge_nodes(ops: pa.Table, *, always: bool = False) -> tuple[pa.Table, pa.Table]:
+def merge_node_groups(ops: pa.Table, *, always: bool = False) -> tuple[pa.Table, pa.Table]:
     """(rest, op_groups) of `ops`: each row is in the one or in the other.
 
     Left in the rest: rows without node or job, with exact times, in groups of fewer than `FEWEST_MEMBERS` rows or of
     one node, and rows of operations whose groups do not make the Parquet smaller: for each word of `op` that is tried
     on a sample, unless `always`.
     """
-    batch = join_batches(ops)
+    batch = join_operation_batches(ops)
     empty = OP_GROUPS.schema.empty_table()
     rows, groups = _groups(batch)
     if not len(rows):
@@ -52,7 +52,7 @@ def merge_nodes(ops: pa.Table, *, always: bool = False) -> tuple[pa.Table, pa.Ta
     return pa.Table.from_batches([batch]).filter(pa.array(left)), made
 
 
-def split_nodes(op_groups: pa.Table) -> pa.Table:
+def split_node_groups(op_groups: pa.Table) -> pa.Table:
     """The rows of `ops` that were merged: exactly they, group after group."""
     if "strides" not in op_groups.schema.names:  # version 1
         strides = OP_GROUPS.schema.field("strides")
@@ -64,19 +64,19 @@ def split_nodes(op_groups: pa.Table) -> pa.Table:
     source = np.repeat(np.arange(len(members)), members)
     nth = np.arange(len(source)) - np.repeat(np.cumsum(members) - members, members)
     at = lists.Members(source, nth, members)
-    start = table["start_ns"].to_numpy()[source] + lists.expand_values(table["starts_ns"], at).to_numpy()
-    length = lists.expand_values(table["lengths_ns"], at).to_numpy()
+    start = table["start_ns"].to_numpy()[source] + lists.expand_member_values(table["starts_ns"], at).to_numpy()
+    length = lists.expand_member_values(table["lengths_ns"], at).to_numpy()
     columns: dict[str, pa.Array] = {
         "start_ns": pa.array(start),
         "end_ns": pa.array(start + length),
-        "busy_ns": pa.array(length - lists.expand_values(table["busies_ns"], at).to_numpy()),
-        "node": lists.expand_nodes(table["nodes"], table["node_codes"], at),
-        "rank": lists.expand_values(table["ranks"], at).cast(pa.int32()),
-        "file_id": lists.expand_values(table["file_ids"], at),
-        "handle": lists.expand_values(table["handles"], at),
-        "offset": lists.expand_values(table["offsets"], at),
+        "busy_ns": pa.array(length - lists.expand_member_values(table["busies_ns"], at).to_numpy()),
+        "node": lists.expand_member_nodes(table["nodes"], table["node_codes"], at),
+        "rank": lists.expand_member_values(table["ranks"], at).cast(pa.int32()),
+        "file_id": lists.expand_member_values(table["file_ids"], at),
+        "handle": lists.expand_member_values(table["handles"], at),
+        "offset": lists.expand_member_values(table["offsets"], at),
         "stride": _strides(table, at),
-        **build_empty_lists(len(source)),
+        **build_empty_exact_times(len(source)),
     }
     shared = table.select(ALIKE).take(pa.array(source))
     arrays = []
@@ -92,7 +92,7 @@ def split_nodes(op_groups: pa.Table) -> pa.Table:
 def _strides(table: pa.Table, at: lists.Members) -> pa.Array:
     """Of every member: the group's, or its own where they are listed."""
     shared = table["stride"].take(pa.array(at.group)).combine_chunks()
-    own = lists.expand_values(table["strides"], at)
+    own = lists.expand_member_values(table["strides"], at)
     return pc.coalesce(own, shared) if own.null_count < len(own) else shared
 
 
@@ -251,8 +251,8 @@ def _table(batch: pa.RecordBatch, rows: NDArray[np.intp], groups: I64) -> pa.Tab
     start, end, busy = (batch.column(name).to_numpy()[rows] for name in ("start_ns", "end_ns", "busy_ns"))
     first = np.minimum.reduceat(start, heads)
     shared = batch.select(list(ALIKE)).take(pa.array(rows[heads]))
-    nodes, codes = lists.list_nodes(taken.column("node"), groups, cut)
-    strides = lists.shorten_lists(taken.column("stride"), cut)
+    nodes, codes = lists.list_member_nodes(taken.column("node"), groups, cut)
+    strides = lists.shorten_member_lists(taken.column("stride"), cut)
     of_all = pc.equal(pc.list_value_length(strides).fill_null(0), 1)
     stride = pc.if_else(of_all, taken.column("stride").take(pa.array(heads)), pa.scalar(None, pa.int64()))
     columns: dict[str, pa.Array] = {
@@ -261,13 +261,13 @@ def _table(batch: pa.RecordBatch, rows: NDArray[np.intp], groups: I64) -> pa.Tab
         "members": pa.array(cut.lengths),
         "nodes": nodes,
         "node_codes": codes,
-        "ranks": lists.shorten_lists(taken.column("rank").cast(pa.int64()), cut),
-        "file_ids": lists.shorten_lists(taken.column("file_id"), cut),
-        "handles": lists.shorten_lists(taken.column("handle"), cut),
-        "offsets": lists.shorten_lists(taken.column("offset"), cut),
-        "starts_ns": lists.shorten_lists(pa.array(start - np.repeat(first, cut.lengths)), cut),
-        "lengths_ns": lists.shorten_lists(pa.array(end - start), cut),
-        "busies_ns": lists.shorten_lists(pa.array(end - start - busy), cut),
+        "ranks": lists.shorten_member_lists(taken.column("rank").cast(pa.int64()), cut),
+        "file_ids": lists.shorten_member_lists(taken.column("file_id"), cut),
+        "handles": lists.shorten_member_lists(taken.column("handle"), cut),
+        "offsets": lists.shorten_member_lists(taken.column("offset"), cut),
+        "starts_ns": lists.shorten_member_lists(pa.array(start - np.repeat(first, cut.lengths)), cut),
+        "lengths_ns": lists.shorten_member_lists(pa.array(end - start), cut),
+        "busies_ns": lists.shorten_member_lists(pa.array(end - start - busy), cut),
         "stride": stride,
         "strides": pc.if_else(of_all, pa.scalar(None, pa.list_(pa.int64())), strides),
     }

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fairlead.core.model import units
+from fairlead.core.model import unit_formats
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ from fairlead.core.model import units
     ],
 )
 def test_bytes(value: float | None, text: str) -> None:
-    assert units.format_bytes(value) == text
+    assert unit_formats.format_bytes(value) == text
 
 
 def test_decimal_bytes_are_named_so() -> None:
-    assert units.format_bytes(1_500_000_000, decimal=True) == "1.5 GB"
-    assert units.format_bytes(1_500_000_000) == "1.4 GiB"
-    assert units.format_bandwidth(1e9, decimal=True) == "1 GB/s"
+    assert unit_formats.format_bytes(1_500_000_000, decimal=True) == "1.5 GB"
+    assert unit_formats.format_bytes(1_500_000_000) == "1.4 GiB"
+    assert unit_formats.format_bandwidth(1e9, decimal=True) == "1 GB/s"
 
 
 @pytest.mark.parametrize(
@@ -51,24 +51,24 @@ def test_decimal_bytes_are_named_so() -> None:
     ],
 )
 def test_durations(seconds: float | None, text: str) -> None:
-    assert units.format_duration(seconds) == text
+    assert unit_formats.format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (9999, "9,999"), (10_000, "10 k"), (1_234_567, "1.2 M"), (0.5, "0.5"), (None, "—")]
 )
 def test_counts(value: float | None, text: str) -> None:
-    assert units.format_count(value) == text
+    assert unit_formats.format_count(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0312, "0.0312"), (16.52, "16.5"), (2048, "2,048"), (2e6, "2 M"), (None, "—")]
 )
 def test_ratios(value: float | None, text: str) -> None:
-    assert units.format_ratio(value) == text
+    assert unit_formats.format_ratio(value) == text
 
 
 def test_times() -> None:
-    assert units.format_time(1_519_552_812_000_000_000) == "2018-02-25 10:00:12 UTC"
-    assert units.format_time(None) == "—"
-    assert "since 1970" in units.format_time(1 << 62) or "UTC" in units.format_time(1 << 62)
+    assert unit_formats.format_time(1_519_552_812_000_000_000) == "2018-02-25 10:00:12 UTC"
+    assert unit_formats.format_time(None) == "—"
+    assert "since 1970" in unit_formats.format_time(1 << 62) or "UTC" in unit_formats.format_time(1 << 62)

@@ -28,7 +28,7 @@ class Place:
     tls: bool = False
 
 
-def parse_address(text: str, where: str = "") -> Place:
+def parse_listen_address(text: str, where: str = "") -> Place:
     """The address `text`. Raises ConfigError."""
     kind, _, rest = text.partition(":")
     if kind == "unix" and rest:
@@ -39,7 +39,7 @@ def parse_address(text: str, where: str = "") -> Place:
     raise ConfigError(f"no address: {text!r}", where=where, remedy="write unix:PATH, tcp:HOST:PORT or tls:HOST:PORT")
 
 
-def bind_socket(place: Place) -> socket.socket:
+def bind_listen_address(place: Place) -> socket.socket:
     """A listening socket. Raises ServerError."""
     try:
         if place.path:
@@ -88,7 +88,7 @@ def _bind_unix(path: Path) -> socket.socket:
     return sock
 
 
-def format_address(place: Place, sock: socket.socket) -> str:
+def format_listen_address(place: Place, sock: socket.socket) -> str:
     """The address with the port that was given to it."""
     if place.path:
         return place.text
@@ -96,7 +96,7 @@ def format_address(place: Place, sock: socket.socket) -> str:
     return f"{'tls' if place.tls else 'tcp'}:{host}:{sock.getsockname()[1]}"
 
 
-def url(address: str) -> str:
+def format_listen_url(address: str) -> str:
     """`http://...`, `https://...` or `unix:PATH` of a shown address."""
     kind, _, rest = address.partition(":")
     return address if kind == "unix" else f"{'https' if kind == 'tls' else 'http'}://{rest}"

@@ -12,12 +12,12 @@ from fairlead.core.errors import FairleadError, SourceDefectError
 from fairlead.core.extensions import (
     OWN,
     Guarded,
-    build_defect,
-    describe_defect,
-    describe_package,
+    build_extension_defect,
+    describe_extension_defect,
+    describe_extension_package,
     find_extensions,
     load_extension,
-    load_object,
+    load_extension_object,
 )
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
@@ -42,39 +42,39 @@ SOURCES: dict[str, str] = {
 """Tried in this order when content is detected: the most specific magic first."""
 
 
-def list_source_names() -> list[str]:
+def list_registered_sources() -> list[str]:
     """Names of all sources in the order they are tried: built-ins, then entry points of `fairlead.sources`."""
     return [*SOURCES, *sorted(find_extensions(GROUP).keys() - SOURCES.keys())]
 
 
 @cache
-def load_source(name: str) -> Source:
+def load_registered_source(name: str) -> Source:
     """The source of that name, guarded; its module is imported now. Raises KeyError for an unknown name, PluginError
     for a plug-in that cannot be loaded."""
     if name in SOURCES:
-        return guard_source(name, load_object(SOURCES[name])(), OWN)  # type: ignore[operator]
+        return _guard_source(name, load_extension_object(SOURCES[name])(), OWN)  # type: ignore[operator]
     kind = load_extension(GROUP, name)
-    package = describe_package(find_extensions(GROUP)[name])
+    package = describe_extension_package(find_extensions(GROUP)[name])
     try:
-        return guard_source(name, kind(), package)
+        return _guard_source(name, kind(), package)
     except Exception as fault:
-        raise build_defect(GROUP, name, fault) from fault
+        raise build_extension_defect(GROUP, name, fault) from fault
 
 
-def guard_source(name: str, source: object, package: str) -> Source:
+def _guard_source(name: str, source: object, package: str) -> Source:
     """`source`, whose failures are `SourceDefectError` with the file they left out, and say whose defect it is."""
 
     def explain(fault: Exception, arguments: tuple[Any, ...]) -> FairleadError:
         paths = [str(argument) for argument in arguments if isinstance(argument, Path)]
-        what = f"{describe_defect(GROUP, name, package, fault)}; the file is left out"
+        what = f"{describe_extension_defect(GROUP, name, package, fault)}; the file is left out"
         return SourceDefectError(
             what, where=paths[0] if paths else None, remedy=f"report it to the authors of {package}"
         )
 
-    return cast("Source", Guarded(source, explain, check_item))
+    return cast("Source", Guarded(source, explain, _check_item))
 
 
-def check_item(item: object) -> None:
+def _check_item(item: object) -> None:
     """Raises TypeError for what no source may yield."""
     if isinstance(item, pa.RecordBatch):
         name = (item.schema.metadata or {}).get(b"fairlead.table", b"").decode()
@@ -84,6 +84,6 @@ def check_item(item: object) -> None:
         raise TypeError(f"it yields {type(item).__name__}, not a batch, Job or Missing")
 
 
-def load_sources() -> dict[str, Source]:
+def load_registered_sources() -> dict[str, Source]:
     """All sources by name, all imported."""
-    return {name: load_source(name) for name in list_source_names()}
+    return {name: load_registered_source(name) for name in list_registered_sources()}

@@ -67,7 +67,7 @@ class Crowd:
 
 
 class Connection(HttpToolsProtocol):
-    """One connection. `crowd` is set on a subclass made for one server (`build_connection_class`)."""
+    """One connection. `crowd` is set on a subclass made for one server (`build_client_connection`)."""
 
     crowd: ClassVar[Crowd]
 
@@ -242,7 +242,7 @@ class Connection(HttpToolsProtocol):
             self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-def build_connection_class(crowd: Crowd) -> type[Connection]:
+def build_client_connection(crowd: Crowd) -> type[Connection]:
     """The protocol class of one server."""
     return type("ConnectionOfServer", (Connection,), {"crowd": crowd})
 
