@@ -56,6 +56,8 @@ NAME_AT = {
     }.items()
 }
 """Requests about names, and where the (first) name begins in their message."""
+_new = tuple.__new__
+"""Makes a named tuple at the price of a tuple."""
 _REMOVES = (Op.UNLINK, Op.RMDIR)
 _EXCHANGE = 2
 
@@ -84,7 +86,8 @@ def read_name_change(op: int, parent: int, message: bytes, head: bytes, error: i
     node = 0
     if not error and op not in _REMOVES and len(head) == _NODE.size:
         (node,) = _NODE.unpack(head)
-    return NameChange(op, parent, b"" if op == Op.TMPFILE else names[0], node, failed=error != 0)
+    name = b"" if op == Op.TMPFILE else names[0]
+    return _new(NameChange, (op, parent, name, node, 0, b"", error != 0, False))
 
 
 def iterate_entries(body: memoryview) -> Iterator[tuple[int, int, bytes]]:
@@ -127,18 +130,42 @@ MADE = 1
 
 def pack_entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0) -> bytes:
     """The reply to LOOKUP, MKDIR, ...: the node, how long name and attributes hold, the attributes (128 bytes)."""
-    return _ENTRY_ATTR.pack(node, generation, valid_s, valid_s, valid_ns, valid_ns, *_attribute_fields(st))
+    # Times before 1970 are signed numbers sent as unsigned ones. The same fields stand in `pack_attributes`: a call
+    # that both share would cost a third of the time.
+    atime, mtime, ctime = st.st_atime_ns, st.st_mtime_ns, st.st_ctime_ns
+    return _ENTRY_ATTR.pack(
+        node,
+        generation,
+        valid_s,
+        valid_s,
+        valid_ns,
+        valid_ns,
+        st.st_ino,
+        st.st_size,
+        st.st_blocks,
+        atime // SECOND & _WORD,
+        mtime // SECOND & _WORD,
+        ctime // SECOND & _WORD,
+        atime % SECOND,
+        mtime % SECOND,
+        ctime % SECOND,
+        st.st_mode,
+        st.st_nlink & _HALF,
+        st.st_uid,
+        st.st_gid,
+        st.st_rdev & _HALF,
+        st.st_blksize,
+        0,
+    )
 
 
 def pack_attributes(st: Stat, valid_s: int, valid_ns: int) -> bytes:
     """The reply to GETATTR and SETATTR (104 bytes)."""
-    return _ATTR_OUT.pack(valid_s, valid_ns, 0, *_attribute_fields(st))
-
-
-def _attribute_fields(st: Stat) -> tuple[int, ...]:
-    """`ATTR`: times before 1970 are signed numbers sent as unsigned ones."""
     atime, mtime, ctime = st.st_atime_ns, st.st_mtime_ns, st.st_ctime_ns
-    return (
+    return _ATTR_OUT.pack(
+        valid_s,
+        valid_ns,
+        0,
         st.st_ino,
         st.st_size,
         st.st_blocks,
