@@ -23,8 +23,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_phase_arrays, flatten_rates_to_arrays
-from fairlead.explain.analysis.history.columns import combine_column_codes, read_code_column
 from fairlead.explain.analysis.history.rate_bins import SILENT, compute_bin_rates
+from fairlead.explain.analysis.table_columns import combine_column_codes, read_code_column
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

@@ -23,8 +23,8 @@ from rich.table import Table
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
 from fairlead.decide.sim.workloads import sunway as population
 from fairlead.explain.analysis.anomalies.expectation import judge_by_expectation
-from fairlead.explain.analysis.history.profiles import build_run_profile_rows, build_run_profiles
 from fairlead.explain.analysis.history.rate_bins import find_rate_bins
+from fairlead.explain.analysis.history.run_profiles import build_run_profile_rows, build_run_profiles
 
 JOBS = 1_460_662
 PROGRAMS, USERS = 4_000, 600

@@ -21,8 +21,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.store.compaction import compact_tables
 from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake

@@ -21,7 +21,7 @@ from fairlead.cli.noun import RENAMED
 from fairlead.core import errors
 from fairlead.core.model.tables import TABLES
 from fairlead.explain.analysis.advice import CHANGES, FACTS
-from fairlead.explain.rules import describe as described
+from fairlead.explain.rules import rule_description as described
 from fairlead.explain.rules.advice_set import read_builtin_advice
 from fairlead.explain.rules.rule import FILE_COLUMNS, Rule
 from fairlead.explain.rules.rule_set import load_rule_set

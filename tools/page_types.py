@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from fairlead.explain.questions.catalog import QUESTIONS
+from fairlead.explain.questions.question_catalog import QUESTIONS
 
 TARGET = Path(__file__).resolve().parents[1] / "pages" / "src" / "api" / "types.ts"
 MORE = (

@@ -21,7 +21,7 @@ import uvicorn
 from fairlead.cli.main import main
 from fairlead.cli.pictures import GAP, IDLE, bar, heat, line, squeezed
 from fairlead.core.access.tokens import Claims, issue_token
-from fairlead.explain.questions.catalog import Asking
+from fairlead.explain.questions.question_catalog import Asking
 from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.store.lake import Lake

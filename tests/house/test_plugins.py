@@ -20,9 +20,14 @@ from fairlead.core.extensions import KINDS, find_extensions
 from fairlead.core.model.tables import TABLES, build_table_batch
 from fairlead.decide.policies.allocation.contract import Applications, Running, build_pool
 from fairlead.decide.policy_registry import find_policy, list_policies
-from fairlead.explain.questions.catalog import QUESTIONS, answer_question, list_questions, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import (
+    QUESTIONS,
+    answer_question,
+    list_questions,
+    parse_question_parameters,
+)
 from fairlead.explain.rules.rule_set import load_rule_set
 from fairlead.run.doctor import plugins as doctor_plugins
 from fairlead.run.doctor.machine import Machine

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fairlead.core import extensions
-from fairlead.explain.questions import catalog
+from fairlead.explain.questions import question_catalog
 from fairlead.see.sources import registered_sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "plugins"
@@ -52,7 +52,7 @@ def forget_plugins() -> None:
     """Empties what is remembered of entry points."""
     extensions.find_extensions.cache_clear()
     extensions._REPORTED.clear()
-    catalog.list_questions.cache_clear()
+    question_catalog.list_questions.cache_clear()
     registered_sources.load_registered_source.cache_clear()
 
 

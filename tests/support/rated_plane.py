@@ -30,8 +30,8 @@ from fairlead.core.model.diagnosis import StoredFinding, parse_findings
 from fairlead.core.model.tables import JOBS, build_table_batch
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, write_site_mappings
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.health_round import run_health_round
-from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.diagnosing.site_file import read_system_site_file
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_device_pace

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, build_table_batch
-from fairlead.explain.analysis.system.findings import SystemLimits, find_system_findings
 from fairlead.explain.analysis.system.scope import SystemFindings
-from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.analysis.system.system_findings import SystemLimits, find_system_findings
+from fairlead.explain.analysis.system.system_site import SystemSite
 
 S = 10**9
 MINUTE, HOUR = 60 * S, 3600 * S

@@ -145,11 +145,11 @@ class Asker:
         self._asking: Any = None
 
     def ask(self, question: str, name: str = "", **words: object) -> Answer:
-        """Return the answer to a question of `questions.catalog`; `words` that are empty or None are left out.
+        """Return the answer to a question of `questions.question_catalog`; `words` that are empty or None are left out.
 
         Raises UsageError (also for an unknown name), LakeError, NoAnswerError, RefusedError, ServerError.
         """
-        from fairlead.explain.questions.catalog import parse_question_parameters
+        from fairlead.explain.questions.question_catalog import parse_question_parameters
 
         given = {key.rstrip("_"): _format_word(value) for key, value in words.items() if value not in ("", None, False)}
         asked = parse_question_parameters(question, given)
@@ -159,9 +159,9 @@ class Asker:
 
     def _ask_lake(self, question: str, name: str, asked: msgspec.Struct) -> Answer:
         from fairlead.core import clock
-        from fairlead.explain.questions.catalog import answer_question
         from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
         from fairlead.explain.questions.question import Asking
+        from fairlead.explain.questions.question_catalog import answer_question
         from fairlead.store.lake import Lake
         from fairlead.store.lake_folder import find_default_lake_folder
 
@@ -175,7 +175,7 @@ class Asker:
     def _ask_server(self, server: str, question: str, name: str, words: dict[str, str]) -> Answer:
         import msgspec
 
-        from fairlead.explain.questions.catalog import list_questions
+        from fairlead.explain.questions.question_catalog import list_questions
 
         url = _build_url(server, list_questions()[question].path, question, name, words)
         body = self._get(url)

@@ -258,8 +258,8 @@ def explain_slow_phases(
         for file in files:
             found[str(file)] = rank_slow_run_factors(read_tokio_runs(file), limits)
     else:
-        from fairlead.explain.batch.factors import read_phase_runs
-        from fairlead.explain.batch.pieces import open_piece_lake
+        from fairlead.explain.batch.phase_runs import read_phase_runs
+        from fairlead.explain.batch.span_pieces import open_piece_lake
 
         place = _lake(root)
         runs = read_phase_runs(

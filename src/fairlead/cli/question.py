@@ -28,7 +28,7 @@ def ask(
     listed.
     """
     from fairlead.core.safe_text import escape_undecodable_text
-    from fairlead.explain.questions.catalog import list_questions
+    from fairlead.explain.questions.question_catalog import list_questions
 
     known = list_questions()
     if question is None:

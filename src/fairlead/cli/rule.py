@@ -39,7 +39,7 @@ def rule() -> None:
 @json_option
 def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     """All rules: id, category, worst severity, what they say."""
-    from fairlead.explain.rules.describe import format_rule_template, join_rule_lines
+    from fairlead.explain.rules.rule_description import format_rule_template, join_rule_lines
 
     found, origin = _load(rules_dir)
     if as_json:
@@ -181,7 +181,7 @@ def list_metrics(as_json: bool) -> None:
     """Every name a rule may use: unit and meaning."""
     from rich.table import Table
 
-    from fairlead.explain.rules.describe import list_rule_metrics
+    from fairlead.explain.rules.rule_description import list_rule_metrics
 
     if as_json:
         rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in list_rule_metrics()]
@@ -211,7 +211,7 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.explain.rules import describe as described
+    from fairlead.explain.rules import rule_description as described
 
     def section(name: str) -> Text:
         return Text(f"\n{name}", style="bold")

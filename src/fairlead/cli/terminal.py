@@ -25,8 +25,8 @@ from fairlead.core.safe_text import escape_text_within
 from fairlead.explain.analysis.timeline import Timeline, group_timeline_bins
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compile_condition
-from fairlead.explain.rules.engine import build_rule_namespace, format_metric_value
 from fairlead.explain.rules.rule import Rule
+from fairlead.explain.rules.rule_engine import build_rule_namespace, format_metric_value
 from fairlead.show.report.report_builder import Report, Setup, compare_reports
 
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}

@@ -17,7 +17,7 @@ import msgspec
 
 from fairlead.core.errors import ConfigError, InputError
 from fairlead.core.model.tables import TABLES
-from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.run.whatif.settings import WhatIfSettings
 from fairlead.see.collector.feeds import Feeds
 from fairlead.see.collector.listen_address import parse_listen_address

@@ -158,7 +158,7 @@ def test_records_without_histograms_are_judged_as_far_as_they_go() -> None:
 
 
 def test_coarse_histograms_of_one_bin_an_octave_serve_as_well() -> None:
-    from fairlead.explain.analysis.intervals import estimate_flow_quantile_s, sum_flow_histogram_s
+    from fairlead.explain.analysis.component_flows import estimate_flow_quantile_s, sum_flow_histogram_s
 
     edges = np.concatenate([[0.0], 2.0 ** np.arange(0, 40)])
     counts = np.zeros((1, 40))

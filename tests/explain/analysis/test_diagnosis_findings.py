@@ -11,8 +11,8 @@ import pytest
 from fairlead.core.model.diagnosis import build_finding_rows, parse_findings
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
-from fairlead.explain.analysis.diagnosis import build_job_findings
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit
+from fairlead.explain.analysis.job_findings import build_job_findings
 from interference_building import S, phase_table
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.core.model.platform import FileSystem, Platform
 from fairlead.explain.analysis.profile import build_profile
-from fairlead.explain.analysis.targets import compute_target_rates
+from fairlead.explain.analysis.target_metrics import compute_target_rates
 from job_building import SHARED, counters, job, sizes
 
 GIB = 1 << 30

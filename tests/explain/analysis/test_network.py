@@ -7,14 +7,14 @@ import pytest
 
 from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
-from fairlead.explain.analysis.network import (
+from fairlead.explain.analysis.node_intervals import build_node_placements
+from fairlead.explain.analysis.switch_ports import (
     average_device_hours,
     compute_switch_port_imbalance,
     count_metadata_load_sources,
     list_port_links,
     sum_switch_ports_by_job,
 )
-from fairlead.explain.analysis.node_intervals import build_node_placements
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.rollups import derive_rollups
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from fairlead.explain.analysis.bursts import compute_haar_approximations
+from fairlead.explain.analysis.haar_bursts import compute_haar_approximations
 from fairlead.explain.analysis.phases import choose_phase_base_level, find_phases, split_phases
 
 BIN = 100_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.core.model.platform import FileSystem, Platform
 from fairlead.explain.analysis.profile import METRICS, build_profile
-from fairlead.explain.analysis.requests import SMALL_BINS
+from fairlead.explain.analysis.request_metrics import SMALL_BINS
 from job_building import SHARED, S, counters, job, op, sizes
 
 MIB = 1 << 20

@@ -16,9 +16,9 @@ from fairlead.core.errors import ConfigError, InputError, MissingDependencyError
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.explain.analysis.job_summary import SERIES
 from fairlead.explain.batch import population as pop
-from fairlead.explain.batch.pieces import split_span_into_pieces
 from fairlead.explain.batch.reanalysis import is_less_complete_summary, name_reanalysis_stream
 from fairlead.explain.batch.settings import Slurm, load_batch_settings
+from fairlead.explain.batch.span_pieces import split_span_into_pieces
 from fairlead.explain.batch.workers import LocalWorkers, create_slurm_workers, run_on_worker, start_workers
 from fairlead.explain.questions.span import HOUR_NS, Span
 

@@ -28,14 +28,14 @@ from fairlead.core.access.tokens import make_token_key
 from fairlead.core.batches.rows import decode_batch_rows
 from fairlead.core.errors import LakeBusyError, ServerError
 from fairlead.explain.batch import reanalysis
-from fairlead.explain.batch.pieces import split_span_into_pieces
 from fairlead.explain.batch.population import Population, compute_population
 from fairlead.explain.batch.reanalysis import Reanalysis, reanalyse_stretch, run_reanalysis
 from fairlead.explain.batch.settings import Settings, Slurm
+from fairlead.explain.batch.span_pieces import split_span_into_pieces
 from fairlead.explain.batch.workers import LocalWorkers, Workers, start_workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs
-from fairlead.explain.questions.distributions import DistributionCache, build_load_cdf
 from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.load_distributions import DistributionCache, build_load_cdf
 from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.kit.testing.machine import play_small_machine

@@ -23,9 +23,9 @@ from fairlead.explain.diagnosing.analysis_loop import (
     summarise_ended_jobs,
     write_site_mappings,
 )
-from fairlead.explain.diagnosing.settings import Diagnosis
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.kit.testing.machine import play_small_machine
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups

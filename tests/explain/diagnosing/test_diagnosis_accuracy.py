@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES
-from fairlead.explain.diagnosing.settings import Diagnosis, Limits
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis, Limits
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "diagnosis.py"
 SCRIPT = """

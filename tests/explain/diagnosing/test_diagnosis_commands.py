@@ -15,8 +15,8 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.health_round import run_health_round
-from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.kit.testing.machine import scenes
 from fairlead.store.lake import Lake
 

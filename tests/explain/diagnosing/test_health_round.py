@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fairlead.core.model.tables import ROLLUP, build_table_batch
-from fairlead.explain.analysis.health.class_norms import Peak
+from fairlead.explain.analysis.health.class_peaks import Peak
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.health_round import compute_health_learning_end, run_health_round
-from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MINUTE, S, put
 

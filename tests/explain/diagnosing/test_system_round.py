@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, ROLLUP, build_table_batch
-from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.analysis.system.system_site import SystemSite
 from fairlead.explain.diagnosing import system_round as rounds
 from fairlead.explain.diagnosing.system_round import RoundResult, run_system_round
 from fairlead.explain.questions.findings import list_findings

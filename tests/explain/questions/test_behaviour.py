@@ -13,8 +13,8 @@ from fairlead.cli.main import main
 from fairlead.core.model.tables import FINDING, JOB_SUMMARY, PHASE, build_table_batch
 from fairlead.explain.questions.answers_behaviour import Behaviour
 from fairlead.explain.questions.behaviour import MOST_POINTS, describe_behaviour
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.span import Span
 from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_page
 from fairlead.store.lake import Lake

@@ -10,9 +10,9 @@ import pytest
 import questions_site as site
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import PORT, build_table_batch
-from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import answer_question, parse_question_parameters
 
 
 @pytest.fixture(scope="module")

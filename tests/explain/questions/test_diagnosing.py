@@ -19,8 +19,8 @@ from diagnosed_lake import CULPRIT, FIRST, LAG, VICTIM, S, co_run, fill, kept, l
 from fairlead.core.model.diagnosis import parse_findings
 from fairlead.core.model.tables import FINDING, PHASE
 from fairlead.explain.batch.rediagnosis import run_rediagnosis
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
 

@@ -10,8 +10,8 @@ import pytest
 
 from diagnosed_lake import CULPRIT, VICTIM, S, co_run, kept, lake_of, later, look
 from fairlead.explain.questions.answers_diagnosis import Why
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from questions_site import NOW, build
 
 MOST = (1 << 63) - 1

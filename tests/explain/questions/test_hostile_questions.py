@@ -13,8 +13,8 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, bui
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.questions.catalog import QUESTIONS, Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.explain.questions.question_catalog import QUESTIONS, Asking, answer_question, parse_question_parameters
 from fairlead.see.collector.batch_checks import check_batches
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups

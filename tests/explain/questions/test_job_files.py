@@ -10,8 +10,8 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, build_table_batch
 from fairlead.explain.questions.findings import list_job_findings
+from fairlead.explain.questions.job_accounts import read_all_accounts, read_run_accounts
 from fairlead.explain.questions.lake_queries import Sight, query_lake
-from fairlead.explain.questions.scheduler_jobs import read_all_accounts, read_run_accounts
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.explain.questions.warm_up import warm_up_job_files
 from fairlead.store.lake import Lake

@@ -9,9 +9,9 @@ import pytest
 
 from fairlead.core.model.tables import HEALTH, JOBS
 from fairlead.explain.questions.answers_own_health import OwnHealth
-from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import answer_question, parse_question_parameters
 from fairlead.store.lake import Lake
 from fairlead.store.retention import Policy
 from questions_site import NOW, S, build

@@ -14,14 +14,14 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import DEVICE, JOBS, MAPPING, TARGET
 from fairlead.explain.analysis.overview.class_limits import classify_share_by_limits
 from fairlead.explain.questions import answers
-from fairlead.explain.questions.catalog import (
+from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.explain.questions.metadata_load import classify_metadata_client
+from fairlead.explain.questions.question_catalog import (
     Asking,
     answer_question,
     format_question_parameters,
     parse_question_parameters,
 )
-from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
-from fairlead.explain.questions.metadata_load import classify_metadata_client
 from fairlead.store.lake import Lake
 from questions_site import (
     DAY,

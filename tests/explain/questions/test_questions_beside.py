@@ -14,8 +14,8 @@ from fairlead.cli.main import cli
 from fairlead.core.model.site_facts import SiteFacts, find_site_facts
 from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
 from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, build_table_batch
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.kit.testing.machine import play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.lake import Lake

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.restricted_lake import find_partial_steps
 from fairlead.explain.questions.visibility import build_visible_jobs_condition, is_job_visible, merge_visible_intervals
 from questions_site import T0, S

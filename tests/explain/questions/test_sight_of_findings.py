@@ -10,8 +10,8 @@ from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.health.health_findings import build_health_findings
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.store.lake import Lake
 from questions_site import NOW, T0, S, accounts, build, put
 

@@ -11,12 +11,17 @@ import pytest
 
 from fairlead.core.model.finding import SEVERITIES, Finding
 from fairlead.explain.analysis.costs import COSTS
-from fairlead.explain.analysis.files import build_file_table
+from fairlead.explain.analysis.file_table import build_file_table
 from fairlead.explain.analysis.profile import METRICS, build_profile
-from fairlead.explain.rules import describe as described
+from fairlead.explain.rules import rule_description as described
 from fairlead.explain.rules.condition import compile_condition
-from fairlead.explain.rules.engine import cap_rule_severity, evaluate_rules, fill_rule_placeholders, format_metric_value
 from fairlead.explain.rules.rule import FILE_COLUMNS, NAMES, Rule, decode_rule, list_rule_placeholders
+from fairlead.explain.rules.rule_engine import (
+    cap_rule_severity,
+    evaluate_rules,
+    fill_rule_placeholders,
+    format_metric_value,
+)
 from fairlead.explain.rules.rule_set import find_covered_rules, load_rule_set
 from job_building import SHARED, counters, job, sizes
 

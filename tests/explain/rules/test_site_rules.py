@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.errors import ConfigError
 from fairlead.explain.analysis.profile import build_profile
-from fairlead.explain.rules.engine import evaluate_rules
+from fairlead.explain.rules.rule_engine import evaluate_rules
 from fairlead.explain.rules.rule_set import check_rule_set, load_rule_set
 from job_building import SHARED, counters, job, sizes
 

@@ -8,8 +8,8 @@ import pytest
 
 import rated_forwarders as rated
 from fairlead.core.clock import monotonic_ns
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.health_round import build_health_round_limits
-from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.kit.demo.device import Pace, write_device_pace
 from rated_forwarders import SharedDevices, make_devices
 

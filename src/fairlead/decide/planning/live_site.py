@@ -19,10 +19,10 @@ from fairlead.core.model.site_file import SiteFile
 from fairlead.decide.planning.site_components import NO_FILE, describe_site, expand_barred, list_mounts
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
+from fairlead.explain.questions.component_health import describe_component_health
 from fairlead.explain.questions.freshness import shift_to_rollup_end
-from fairlead.explain.questions.health import describe_component_health
+from fairlead.explain.questions.job_accounts import LONGEST_RUN_NS, is_account_running
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
-from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_account_running
 from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
 
 LOOK_NS = 5 * MINUTE_NS

@@ -17,15 +17,15 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.decide.sim.workloads.history import MODES, Bursts, Runs
-from fairlead.explain.analysis.history.columns import (
+from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_node_intervals
+from fairlead.explain.analysis.overview.job_population import get_main_job_mode, select_latest_jobs
+from fairlead.explain.analysis.table_columns import (
     combine_column_codes,
     read_code_column,
     read_float_column,
     read_integer_column,
     read_job_code_columns,
 )
-from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_node_intervals
-from fairlead.explain.analysis.overview.jobs import get_main_job_mode, select_latest_jobs
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span

@@ -19,7 +19,7 @@ from fairlead.core.model.platform import Reference
 from fairlead.explain.analysis.io_time import IoTimes
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.metric_docs import Value
-from fairlead.explain.analysis.requests import SMALL_BINS
+from fairlead.explain.analysis.request_metrics import SMALL_BINS
 
 _BIN_MIDDLES = np.array([50, 512, 5 << 10, 50 << 10, 512 << 10, 2 << 20, 7 << 20, 50 << 20, 512 << 20, 1 << 30], float)
 _ENOUGH_LARGE_BYTES = 4 << 20

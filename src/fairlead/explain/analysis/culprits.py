@@ -22,8 +22,7 @@ from fairlead.core.model.unit_formats import (
     format_percent,
     format_ratio,
 )
-from fairlead.explain.analysis.disturbers import Disturbance, DisturberLimits, find_disturbers
-from fairlead.explain.analysis.intervals import (
+from fairlead.explain.analysis.component_flows import (
     NO_JOB,
     Axis,
     Bools,
@@ -33,6 +32,7 @@ from fairlead.explain.analysis.intervals import (
     build_forwarder_flows,
     build_target_flows,
 )
+from fairlead.explain.analysis.disturbers import Disturbance, DisturberLimits, find_disturbers
 from fairlead.explain.analysis.slow_targets import SlowLimits, SlowTarget, find_slow_targets
 
 SCHEMA = "fairlead.judgement/1"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from fairlead.explain.analysis.intervals import NO_JOB, Bools, Floats, Flow
+from fairlead.explain.analysis.component_flows import NO_JOB, Bools, Floats, Flow
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.unit_formats import MIB, NS_PER_S
+from fairlead.explain.analysis.component_flows import NO_JOB, Floats, Flow
 from fairlead.explain.analysis.culprits import Facts, count_processes
-from fairlead.explain.analysis.intervals import NO_JOB, Floats, Flow
 
 DATA = ("read", "write")
 SMALL = 1 << 16

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.metric_docs import Metrics, Value, check_metric_docs, compute_metric_share
 from fairlead.explain.analysis.modes import DirectionMode
-from fairlead.explain.analysis.requests import SMALL_BINS
+from fairlead.explain.analysis.request_metrics import SMALL_BINS
 
 _HDF5_SUFFIXES = (".h5", ".hdf5", ".hdf", ".nc", ".nc4")
 

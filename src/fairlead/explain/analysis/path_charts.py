@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import MIB, NS_PER_S
+from fairlead.explain.analysis.component_flows import NO_JOB, Axis, Floats, Flow
 from fairlead.explain.analysis.culprits import Facts, Judgement
-from fairlead.explain.analysis.intervals import NO_JOB, Axis, Floats, Flow
 from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_dictionary, sum_job_path_series
 
 MAX_POINTS = 1200

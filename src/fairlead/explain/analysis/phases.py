@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.phase import NS_PER_S, Phase
-from fairlead.explain.analysis.bursts import (
+from fairlead.explain.analysis.haar_bursts import (
     STRONG,
     BoolArray,
     FloatArray,

@@ -9,7 +9,7 @@ from fairlead.core.model.phase import Phase
 from fairlead.core.model.platform import Platform, Reference
 from fairlead.explain.analysis.costs import Cost, compute_costs
 from fairlead.explain.analysis.counters import FloatArray
-from fairlead.explain.analysis.files import FileTable, build_file_table
+from fairlead.explain.analysis.file_table import FileTable, build_file_table
 from fairlead.explain.analysis.io_time import IoTimes, compute_io_times
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.libraries import DOCS as LIBRARY_DOCS
@@ -31,10 +31,10 @@ from fairlead.explain.analysis.period import Period, find_period
 from fairlead.explain.analysis.phases import find_phases
 from fairlead.explain.analysis.rank_balance import DOCS as BALANCE_DOCS
 from fairlead.explain.analysis.rank_balance import compute_rank_balance_metrics
-from fairlead.explain.analysis.requests import DOCS as REQUEST_DOCS
-from fairlead.explain.analysis.requests import compute_request_metrics
-from fairlead.explain.analysis.targets import DOCS as TARGET_DOCS
-from fairlead.explain.analysis.targets import compute_target_metrics
+from fairlead.explain.analysis.request_metrics import DOCS as REQUEST_DOCS
+from fairlead.explain.analysis.request_metrics import compute_request_metrics
+from fairlead.explain.analysis.target_metrics import DOCS as TARGET_DOCS
+from fairlead.explain.analysis.target_metrics import compute_target_metrics
 from fairlead.explain.analysis.timeline import Timeline, build_timeline, group_timeline_bins
 
 PHASE_BIN_NS = 10_000_000

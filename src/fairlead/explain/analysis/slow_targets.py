@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from fairlead.core.model.unit_formats import MIB
-from fairlead.explain.analysis.intervals import Bools, Floats, Flow, Ints
+from fairlead.explain.analysis.component_flows import Bools, Floats, Flow, Ints
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
-from fairlead.explain.batch.pieces import open_piece_lake, split_span_into_pieces
+from fairlead.explain.batch.span_pieces import open_piece_lake, split_span_into_pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.explain.questions.components import SERVED_BY
-from fairlead.explain.questions.distributions import BINS
 from fairlead.explain.questions.lake_queries import (
     Tables,
     build_day_filter,
@@ -28,6 +27,7 @@ from fairlead.explain.questions.lake_queries import (
     query_lake,
     read_integers,
 )
+from fairlead.explain.questions.load_distributions import BINS
 from fairlead.explain.questions.rollup_sums import VALUES
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
@@ -286,7 +286,7 @@ def _list_watching_nodes(lake: Tables, targets: Sequence[str]) -> list[str]:
 def _compute_utilisation_cdf(
     span: Span, seconds: Iterable[DayTargets], components: int, peak: float | None, basis: str
 ) -> tuple[Cdf, NDArray[np.int64]]:
-    """How busy targets were (the answer of `questions.distributions.build_load_cdf`), and the counts it is made
+    """How busy targets were (the answer of `questions.load_distributions.build_load_cdf`), and the counts it is made
     of. Minutes without rows count as idle as far as servers were watched."""
     counts = np.zeros(BINS + 1, np.int64)
     told, watched, nodes = 0, 0, set[str]()

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import fairlead
 from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, build_job_summary_table
-from fairlead.explain.batch.pieces import open_piece_lake, split_span_into_pieces
+from fairlead.explain.batch.span_pieces import open_piece_lake, split_span_into_pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, build_summaries
 from fairlead.explain.questions.lake_queries import build_day_filter, list_query_rows

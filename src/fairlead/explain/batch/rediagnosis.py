@@ -18,8 +18,8 @@ import pyarrow as pa
 import fairlead
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE, build_empty_table
-from fairlead.explain.batch.pieces import open_piece_lake
 from fairlead.explain.batch.reanalysis import find_reanalysis_stretches
+from fairlead.explain.batch.span_pieces import open_piece_lake
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS
 from fairlead.explain.diagnosing.diagnosis_step import diagnose_phases

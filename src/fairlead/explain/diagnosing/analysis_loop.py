@@ -27,14 +27,14 @@ from fairlead.explain.analysis.job_summary import (
     build_job_summary,
     build_job_summary_table,
 )
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis, build_diagnosis_limits
 from fairlead.explain.diagnosing.diagnosis_step import StepResult, diagnose_jobs
 from fairlead.explain.diagnosing.ended_jobs import STAND_IN, select_complete_ended_jobs
 from fairlead.explain.diagnosing.program_profiles import update_program_profiles
 from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 from fairlead.explain.diagnosing.rounds import Rounds
 from fairlead.explain.diagnosing.running_jobs import EVERY_NS, build_running_summaries, select_due_running_jobs
-from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
-from fairlead.explain.diagnosing.settings import Diagnosis, build_diagnosis_limits
+from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
 from fairlead.explain.diagnosing.site_file import read_system_site_file
 
 LAG_NS = 120 * NS_PER_S

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.health.class_norms import LEARNT, LEAST_CELLS, PEAK_QUANTILE, Peak
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
+from fairlead.explain.analysis.health.class_peaks import LEARNT, LEAST_CELLS, PEAK_QUANTILE, Peak
+from fairlead.explain.diagnosing.serving_components import DAY_NS, Tables, build_day_condition
 
 Peaks = dict[tuple[str, str], float]
 """(kind, component) → bytes/s (mds: operations/s), or seconds."""

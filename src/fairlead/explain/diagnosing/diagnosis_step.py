@@ -18,16 +18,16 @@ from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, buil
 from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_by_expectation
-from fairlead.explain.analysis.diagnosis import Advise, build_job_findings
 from fairlead.explain.analysis.history.usual_figures import compute_usual_figures
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Attribution
+from fairlead.explain.analysis.job_findings import Advise, build_job_findings
 from fairlead.explain.analysis.job_summary import JobData
+from fairlead.explain.diagnosing.diagnosis_settings import Limits
 from fairlead.explain.diagnosing.job_advice import Advising
 from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
 from fairlead.explain.diagnosing.phase_scenes import build_phase_scenes, build_scene_victims
-from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
-from fairlead.explain.diagnosing.settings import Limits
+from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
 from fairlead.explain.questions.past_phases import History
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.store.stored_tables import conform_stored_table

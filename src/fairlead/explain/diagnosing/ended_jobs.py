@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
+from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
 
 _BARE = "{0}.state IS NULL AND {0}.submit_ns IS NULL AND {0}.nodes_count IS NULL AND {0}.processes IS NULL"
 STAND_IN = f"""({_BARE.format("jobs")} AND EXISTS (SELECT 1 FROM jobs told

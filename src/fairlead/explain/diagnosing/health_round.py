@@ -26,12 +26,12 @@ from fairlead.core.model.tables import JOBS
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.advice import build_advice
 from fairlead.explain.analysis.health.assess import Health, assess_health
-from fairlead.explain.analysis.health.class_norms import Peak
+from fairlead.explain.analysis.health.class_peaks import Peak
 from fairlead.explain.analysis.health.health_findings import build_health_findings
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
-from fairlead.explain.diagnosing.served_by import Tables
-from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
+from fairlead.explain.diagnosing.serving_components import Tables
 from fairlead.explain.questions.component_loads import read_component_loads
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice_set

@@ -16,7 +16,7 @@ from fairlead.core.model.finding import Advice
 from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.advice import FACTS, AdviceSet, Gain, build_advice, select_advice
 from fairlead.explain.analysis.gains import estimate_gains, estimate_usual_gain
-from fairlead.explain.diagnosing.served_by import Tables
+from fairlead.explain.diagnosing.serving_components import Tables
 from fairlead.explain.questions.past_phases import History
 
 _CULPRIT = """
@@ -26,7 +26,7 @@ ORDER BY start_ns DESC LIMIT 1
 
 
 class Advising:
-    """What `analysis.diagnosis` asks for advice. `phases`: those of the jobs that are looked at, which the lake need
+    """What `analysis.job_findings` asks for advice. `phases`: those of the jobs that are looked at, which the lake need
     not hold yet; `history`: what they are compared with. A call raises LakeError when the lake cannot be read."""
 
     def __init__(self, lake: Tables, phases: pa.Table, history: History, advice: AdviceSet) -> None:

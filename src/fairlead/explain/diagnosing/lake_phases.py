@@ -17,7 +17,7 @@ from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
 from fairlead.explain.diagnosing.recorded_io import ASKED, build_recorded_io_parameters, split_recorded_rows
-from fairlead.explain.diagnosing.served_by import Tables, build_day_condition
+from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
 FINEST_NS = 1_000_000

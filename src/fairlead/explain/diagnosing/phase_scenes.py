@@ -21,7 +21,7 @@ from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.usual_figures import UsualFigures
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.explain.diagnosing.component_peaks import Peaks, compute_usual_component_waits, find_known_peaks
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
+from fairlead.explain.diagnosing.serving_components import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.component_loads import read_component_rollup
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span

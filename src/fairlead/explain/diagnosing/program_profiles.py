@@ -1,7 +1,7 @@
 """Profiles of programs kept as jobs end: what is stored of their categories, with these runs counted in.
 
 A run counts once: when it is looked at again, what it counted for before goes out first. Not here: what a profile is
-(`analysis.history.profiles`).
+(`analysis.history.run_profiles`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_empty_table
-from fairlead.explain.analysis.history.profiles import (
+from fairlead.explain.analysis.history.run_profiles import (
     Key,
     Profile,
     build_run_profile_rows,
@@ -23,7 +23,7 @@ from fairlead.explain.analysis.history.profiles import (
     read_run_profiles,
     subtract_run_profile,
 )
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
+from fairlead.explain.diagnosing.serving_components import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.store.stored_tables import conform_stored_table
 

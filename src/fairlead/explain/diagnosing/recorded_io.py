@@ -18,7 +18,7 @@ from fairlead.core.model.tables import JOBS
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.explain.analysis.node_intervals import attribute_node_traffic, build_node_placements
-from fairlead.explain.diagnosing.served_by import (
+from fairlead.explain.diagnosing.serving_components import (
     DAY_NS,
     Tables,
     build_day_condition,

@@ -10,11 +10,11 @@ from typing import Any
 
 from fairlead.core import clock
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.health.class_norms import Peak
-from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.analysis.health.class_peaks import Peak
+from fairlead.explain.analysis.system.system_site import SystemSite
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
+from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.health_round import compute_health_learning_end, run_health_round
-from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.diagnosing.system_round import run_system_round
 
 SHARE = 0.25

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, build_running_job_summary
-from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, build_day_condition
+from fairlead.explain.diagnosing.serving_components import DAY_NS, Tables, build_day_condition
+from fairlead.explain.questions.job_accounts import LONGEST_RUN_NS, is_account_running
 from fairlead.explain.questions.node_estimates import BY_JOB, estimate_jobs_by_node
-from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_account_running
 from fairlead.explain.questions.span import Span
 
 EVERY_NS = 600 * NS_PER_S

@@ -10,7 +10,7 @@ from fairlead.core.model.site_facts import SiteFacts
 
 if TYPE_CHECKING:
     from fairlead.core.model.site_file import SiteFile
-    from fairlead.explain.analysis.system.site import SystemSite
+    from fairlead.explain.analysis.system.system_site import SystemSite
 
 
 def read_site_file_facts(file: str) -> SiteFacts | None:
@@ -26,7 +26,7 @@ def read_site_file_facts(file: str) -> SiteFacts | None:
 def read_system_site_file(file: str) -> SystemSite:
     """What a look at the whole system wants to know of the site file; nothing is told where none is set. Raises
     ConfigError, InputError."""
-    from fairlead.explain.analysis.system.site import SystemSite, build_system_site
+    from fairlead.explain.analysis.system.system_site import SystemSite, build_system_site
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     return build_system_site(_site(file), expand_hostlist) if file else SystemSite()

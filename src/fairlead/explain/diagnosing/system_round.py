@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows
 from fairlead.core.model.tables import TABLES
-from fairlead.explain.analysis.system.findings import (
+from fairlead.explain.analysis.system.system_findings import (
     DAILY,
     HOURLY,
     find_system_findings,
     list_system_finding_kinds,
     list_system_finding_tables,
 )
-from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.analysis.system.system_site import SystemSite
 from fairlead.explain.questions.lake_queries import build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice_set

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import FINDING
 from fairlead.explain.analysis.overview.abnormal_jobs import OF_JOBS, count_abnormal_jobs
-from fairlead.explain.analysis.overview.jobs import (
+from fairlead.explain.analysis.overview.job_population import (
     count_population_by_core_hours,
     count_population_modes,
     get_main_job_mode,
@@ -24,10 +24,9 @@ from fairlead.explain.analysis.overview.jobs import (
     summarise_n_to_one_jobs,
 )
 from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
-from fairlead.explain.analysis.overview.requests import compute_request_scatter, compute_request_size_shares
+from fairlead.explain.analysis.overview.request_statistics import compute_request_scatter, compute_request_size_shares
 from fairlead.explain.questions import answers_behaviour as lines
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.distributions import DistributionCache, build_load_cdf, build_load_heat_map
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -37,6 +36,7 @@ from fairlead.explain.questions.lake_queries import (
     list_query_rows,
     query_lake,
 )
+from fairlead.explain.questions.load_distributions import DistributionCache, build_load_cdf, build_load_heat_map
 from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, MINUTE_NS, Span
 

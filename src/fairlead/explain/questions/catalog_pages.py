@@ -1,6 +1,6 @@
 """Questions that only the pages ask: one job's lanes, ranks, files and requests, whole layers, the machine now.
 
-Part of `catalog`. Not here: the answering (`questions.pages`).
+Part of `question_catalog`. Not here: the answering (`questions.pages`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from fairlead.explain.questions import answers, answers_own_health, answers_page
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.pages import (
     component,
-    files,
-    ranks,
-    requests,
+    job_files,
+    rank_map,
+    request_sizes,
     volumes,
     waits,
 )
-from fairlead.explain.questions.pages import lanes as of_job
+from fairlead.explain.questions.pages import job_timeline as of_job
 from fairlead.explain.questions.pages import layer as layers
 from fairlead.explain.questions.pages import (
     machine_now as now,
@@ -123,17 +123,17 @@ PAGE_QUESTIONS: dict[str, Question] = {
         of_job.build_job_timeline,
     ),
     "job_ranks": Question(
-        "jobs/{name}/ranks", RanksAsked, answers_pages.Ranks, "Who of a job moved when.", ranks.build_rank_map
+        "jobs/{name}/ranks", RanksAsked, answers_pages.Ranks, "Who of a job moved when.", rank_map.build_rank_map
     ),
     "job_files": Question(
-        "jobs/{name}/files", FilesAsked, answers_pages.JobFiles, "Files of a job.", files.list_job_files
+        "jobs/{name}/files", FilesAsked, answers_pages.JobFiles, "Files of a job.", job_files.list_job_files
     ),
     "job_requests": Question(
         "jobs/{name}/requests",
         RequestsAsked,
         answers_pages.JobRequests,
         "Request sizes of a job.",
-        requests.describe_request_sizes,
+        request_sizes.describe_request_sizes,
     ),
     "mine": Question("mine", MineAsked, answers_pages.MyJobs, "My recent jobs at a glance.", mine.list_recent_jobs),
     "now": Question("now", NowAsked, answers_pages.Now, "The machine now, layer by layer.", now.describe_machine_now),

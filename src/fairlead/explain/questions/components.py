@@ -1,6 +1,6 @@
 """Storage targets and forwarders: load, imbalance, fullness, growth of all; one over time and who makes it up.
 
-Not here: metadata servers (`mds`), heat maps and distributions (`distributions`).
+Not here: metadata servers (`metadata_load`), heat maps and distributions (`load_distributions`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from fairlead.explain.questions.answers import ComponentPage, ComponentRow, Share, Targets
 from fairlead.explain.questions.coverage import find_coverage
-from fairlead.explain.questions.job import choose_job_weight
+from fairlead.explain.questions.job_accounts import find_latest_accounts
+from fairlead.explain.questions.job_detail import choose_job_weight
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -26,7 +27,6 @@ from fairlead.explain.questions.lake_queries import (
     read_floats,
 )
 from fairlead.explain.questions.rollup_sums import VALUES, Steps, build_rollup_select, read_rollup_sums
-from fairlead.explain.questions.scheduler_jobs import find_latest_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
 from fairlead.explain.questions.visibility import mask_invisible_steps, require_visible_component

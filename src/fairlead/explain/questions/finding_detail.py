@@ -1,4 +1,5 @@
-"""One finding explained: its evidence, and the courses, runs and incidents that show it. Not here: a job (`why`)."""
+"""One finding explained: its evidence, and the courses, runs and incidents that show it. Not here: a job
+(`job_explanation`)."""
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
 from __future__ import annotations

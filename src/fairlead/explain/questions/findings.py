@@ -1,6 +1,6 @@
 """Findings in the lake: chosen by time, job, component, user, severity; one version of the analysis at a time.
 
-Not here: what is drawn of one (`explain`), a job as a whole (`why`).
+Not here: what is drawn of one (`finding_detail`), a job as a whole (`job_explanation`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from fairlead.core.model.diagnosis import StoredFinding, parse_findings
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.questions.answers_diagnosis import Findings
+from fairlead.explain.questions.job_accounts import read_run_accounts
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -24,7 +25,6 @@ from fairlead.explain.questions.lake_queries import (
     query_lake,
 )
 from fairlead.explain.questions.redaction import redact_findings
-from fairlead.explain.questions.scheduler_jobs import read_run_accounts
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits, narrow_visibility_to_span
 

@@ -1,6 +1,6 @@
 """Lists of jobs, and who moved most: jobs, users, projects, programs over a span.
 
-Not here: which layer speaks for a job (`ranking`), one job (`job`).
+Not here: which layer speaks for a job (`job_volumes`), one job (`job_detail`).
 """
 
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.explain.questions.answers import JobRow, Jobs, Sums, Top, TopRow
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
-from fairlead.explain.questions.node_estimates import add_node_estimates
-from fairlead.explain.questions.ranking import add_accounts_to_volumes, read_volume_accounts, sum_job_volumes
-from fairlead.explain.questions.rollup_sums import VALUES, read_rollup_sums
-from fairlead.explain.questions.scheduler_jobs import (
+from fairlead.explain.questions.job_accounts import (
     COLUMNS,
     build_account_condition,
     build_account_row,
     compute_account_begin_span,
     is_account_running,
 )
+from fairlead.explain.questions.job_volumes import add_accounts_to_volumes, read_volume_accounts, sum_job_volumes
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
+from fairlead.explain.questions.node_estimates import add_node_estimates
+from fairlead.explain.questions.rollup_sums import VALUES, read_rollup_sums
 from fairlead.explain.questions.span import Span
 
 SORTS = ("start", "end", "read", "write", "bytes", "metadata", "nodes", "user", "job")

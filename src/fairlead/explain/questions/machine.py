@@ -29,6 +29,7 @@ from fairlead.explain.questions.answers import (
 from fairlead.explain.questions.clock_offsets import find_clock_offsets
 from fairlead.explain.questions.components import list_node_devices
 from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, find_coverage, find_coverage_gaps
+from fairlead.explain.questions.job_accounts import build_account_condition, compute_account_begin_span
 from fairlead.explain.questions.jobs import list_jobs
 from fairlead.explain.questions.lake_queries import (
     Sight,
@@ -47,7 +48,6 @@ from fairlead.explain.questions.rollup_sums import (
     read_rollup_sums,
     sum_rollup,
 )
-from fairlead.explain.questions.scheduler_jobs import build_account_condition, compute_account_begin_span
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS, build_timeline, sum_timeline_by_layer
 from fairlead.explain.questions.visibility import mask_invisible_steps, require_visible_component

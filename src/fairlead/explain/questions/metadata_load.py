@@ -16,6 +16,7 @@ from fairlead.core.model.tables import PART_SOURCES
 from fairlead.explain.questions.answers import Mds, OpCount
 from fairlead.explain.questions.components import SERVED_BY, SERVED_WITHIN_NS, list_component_names
 from fairlead.explain.questions.coverage import find_coverage
+from fairlead.explain.questions.job_accounts import find_latest_accounts
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -26,7 +27,6 @@ from fairlead.explain.questions.lake_queries import (
     query_lake,
 )
 from fairlead.explain.questions.rollup_sums import build_rollup_select
-from fairlead.explain.questions.scheduler_jobs import find_latest_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
 from fairlead.explain.questions.visibility import (

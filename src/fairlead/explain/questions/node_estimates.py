@@ -1,7 +1,7 @@
 """What jobs moved by the counters of the nodes they were on, which know no jobs: an estimate, and marked as one.
 
 A node's traffic falls to the jobs on it in proportion to the time they were there, and in equal parts where several
-were at once. Not here: what counters tell by job (`ranking`), shared servers (`estimates`).
+were at once. Not here: what counters tell by job (`job_volumes`), shared servers (`layer_estimates`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -115,8 +115,8 @@ def _none() -> pa.Table:
 
 
 def add_node_estimates(lake: Tables, span: Span, moved: pa.Table, accounts: pa.Table) -> pa.Table:
-    """`moved` (of `ranking.sum_job_volumes`) and rows for those of `accounts` (`job_id`, `nodes_count`) it lacks. As it
-    is where counters of servers or clients name jobs, or the nodes are too many."""
+    """`moved` (of `job_volumes.sum_job_volumes`) and rows for those of `accounts` (`job_id`, `nodes_count`) it lacks.
+    As it is where counters of servers or clients name jobs, or the nodes are too many."""
     if not accounts.num_rows or any(name in BY_JOB for name in pc.unique(moved.column("layer")).to_pylist()):
         return moved
     known = moved.column("id").combine_chunks() if moved.num_rows else pa.array([], pa.string())

@@ -1,6 +1,6 @@
 """How fairlead itself is: sources, what is taken in, gaps, the lake's size and what is kept, how far the analysis is.
 
-All of it is read from the lake. Not here: the health of components (`health`), of each probe (`machine`).
+All of it is read from the lake. Not here: the health of components (`component_health`), of each probe (`machine`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -27,7 +27,6 @@ from fairlead.explain.questions.answers_own_health import (
     Tier,
 )
 from fairlead.explain.questions.coverage import find_coverage_gaps
-from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.lake_queries import (
     Tables,
     build_day_filter,
@@ -36,6 +35,7 @@ from fairlead.explain.questions.lake_queries import (
     read_floats,
     read_integers,
 )
+from fairlead.explain.questions.load_distributions import DistributionCache
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.store.inventory import Holding, take_stored_inventory
 from fairlead.store.lake_folder import Place

@@ -1,6 +1,6 @@
 """What a question is made of: its parameters' common part, what it is asked of, its path and its answer.
 
-Not here: the questions (`catalog`, `catalog_pages`).
+Not here: the questions (`question_catalog`, `catalog_pages`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from fairlead.core.model.site_facts import SiteFacts
 from fairlead.explain.questions import answers
-from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.lake_queries import Sight, Tables
+from fairlead.explain.questions.load_distributions import DistributionCache
 from fairlead.explain.questions.span import LONGEST_NS, MAX_POINTS, Span, parse_span
 from fairlead.explain.questions.visibility import Decision
 from fairlead.store.retention import Policy

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
 from fairlead.core.model.incident import Incident
+from fairlead.explain.questions.job_accounts import read_all_accounts
 from fairlead.explain.questions.lake_queries import Sight, Tables
-from fairlead.explain.questions.scheduler_jobs import read_all_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits
 

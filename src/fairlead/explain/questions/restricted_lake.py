@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
-from fairlead.explain.questions.distributions import DistributionCache
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
+from fairlead.explain.questions.load_distributions import DistributionCache
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.visibility import NarrowLake, Reach, build_visible_jobs_condition
 from fairlead.explain.questions.visibility_lookup import look_up_visibility

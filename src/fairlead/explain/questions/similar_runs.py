@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.explain.analysis.history.category import compute_category_scale
-from fairlead.explain.analysis.history.profiles import (
+from fairlead.explain.analysis.history.run_profiles import (
     KINDS,
     KindProfile,
     Profile,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.network import LINKED
+from fairlead.explain.analysis.switch_ports import LINKED
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,

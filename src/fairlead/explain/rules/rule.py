@@ -100,8 +100,8 @@ class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One rule; its file is named after its `id`.
 
-    `severity` is the worst it can be: what costs the job little is lowered (`engine.cap_rule_severity`), unless the
-    fault `burdens_others`. `cost` is a cause of `analysis.costs`.
+    `severity` is the worst it can be: what costs the job little is lowered (`rule_engine.cap_rule_severity`), unless
+    the fault `burdens_others`. `cost` is a cause of `analysis.costs`.
     """
 
     id: str

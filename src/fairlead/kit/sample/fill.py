@@ -142,7 +142,7 @@ def _analysed(
 def _ready(lake: Any, writer: Any, now_ns: int) -> None:
     """Loads what the analysis is made of while the first stretch is still being recorded."""
     import fairlead.explain.analysis.anomalies.mixture_kernel
-    import fairlead.explain.analysis.system.site
+    import fairlead.explain.analysis.system.system_site
     import fairlead.explain.diagnosing.system_round  # noqa: F401
     from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
 
@@ -189,7 +189,7 @@ def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
 
 def _diagnosed(lake: Any, writer: Any, now_ns: int) -> tuple[int, int]:
     """Everything the server's analysis would have done at that time but look at components, which is done."""
-    from fairlead.explain.analysis.system.site import SystemSite
+    from fairlead.explain.analysis.system.system_site import SystemSite
     from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
     from fairlead.explain.diagnosing.system_round import run_system_round
 

@@ -72,8 +72,8 @@ def _record(task: Recording) -> None:
 
 def _look_at_components(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:
     """Looks at the components of one stretch: what is told of jobs later can then name an incident."""
+    from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
     from fairlead.explain.diagnosing.health_round import BEYOND_NS, run_health_round
-    from fairlead.explain.diagnosing.settings import Diagnosis
     from fairlead.explain.questions.span import Span
 
     settings = Diagnosis()

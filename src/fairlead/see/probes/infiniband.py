@@ -1,7 +1,7 @@
 """InfiniBand: a node's own ports (sysfs), and a fabric's switches through the texts of the usual tools. Rows of `port`.
 
 Data counters of the standard count words of 4 bytes; everything here is bytes. Not here: which job used a port
-(`analysis.network`).
+(`analysis.switch_ports`).
 """
 
 import os

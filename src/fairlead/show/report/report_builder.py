@@ -24,8 +24,8 @@ from fairlead.explain.analysis.job_view import assemble_view
 from fairlead.explain.analysis.profile import JobProfile, build_profile
 from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verdict
 from fairlead.explain.analysis.verdict_comparison import Comparison, compare_verdicts
-from fairlead.explain.rules.engine import evaluate_rules
 from fairlead.explain.rules.rule import Rule
+from fairlead.explain.rules.rule_engine import evaluate_rules
 from fairlead.explain.rules.rule_set import load_rule_set
 from fairlead.see.sources import inputs
 from fairlead.see.sources.base import Item, LayeredSource

@@ -21,9 +21,9 @@ from fairlead.core.errors import FairleadError, PluginError
 from fairlead.core.extensions import build_extension_defect, load_extensions, report_extension_faults
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import Answer
-from fairlead.explain.questions.catalog import answer_question, list_questions, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import answer_question, list_questions, parse_question_parameters
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_scope

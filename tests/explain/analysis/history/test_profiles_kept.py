@@ -10,7 +10,7 @@ import pytest
 
 from diagnosed_lake import LAG, VICTIM, S, co_run, fill, kept, lake_of, later, look
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
-from fairlead.explain.analysis.history.profiles import Profile, build_run_profiles, read_run_profiles
+from fairlead.explain.analysis.history.run_profiles import Profile, build_run_profiles, read_run_profiles
 from fairlead.store.lake import Lake
 from fairlead.store.stored_tables import conform_stored_table
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.explain.analysis.history.expected_gain import estimate_expected_gain, estimate_gain_shift
-from fairlead.explain.analysis.history.profiles import (
+from fairlead.explain.analysis.history.run_profiles import (
     PROFILE_SCHEMA,
     Profile,
     build_run_profile_rows,

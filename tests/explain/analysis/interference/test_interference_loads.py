@@ -8,7 +8,7 @@ import pyarrow as pa
 from fairlead.core.model.tables import ROLLUP, build_table_batch
 from fairlead.explain.analysis.interference.congestion import find_last_parts
 from fairlead.explain.analysis.interference.dose_response import estimate_doses
-from fairlead.explain.analysis.interference.loads import Loads, build_load_arrays
+from fairlead.explain.analysis.interference.load_arrays import Loads, build_load_arrays
 from interference_building import S
 
 

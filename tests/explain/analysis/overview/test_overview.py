@@ -11,7 +11,7 @@ from fairlead.core.model.tables import FINDING, JOB_SUMMARY, ROLLUP, build_table
 from fairlead.decide.sim import platform
 from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.overview.abnormal_jobs import count_abnormal_jobs
-from fairlead.explain.analysis.overview.jobs import (
+from fairlead.explain.analysis.overview.job_population import (
     count_population_by_core_hours,
     count_population_modes,
     get_main_job_mode,
@@ -21,7 +21,7 @@ from fairlead.explain.analysis.overview.jobs import (
     summarise_n_to_one_jobs,
 )
 from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
-from fairlead.explain.analysis.overview.requests import (
+from fairlead.explain.analysis.overview.request_statistics import (
     compute_mean_request_bytes,
     compute_request_scatter,
     compute_request_size_shares,

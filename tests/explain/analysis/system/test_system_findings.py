@@ -11,7 +11,7 @@ from fairlead.core.model.finding import Subject
 from fairlead.core.model.site_file import parse_site_file
 from fairlead.core.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
 from fairlead.explain.analysis.advice import SYSTEM
-from fairlead.explain.analysis.system.findings import (
+from fairlead.explain.analysis.system.system_findings import (
     DAILY,
     HOURLY,
     TABLES_READ,
@@ -19,7 +19,7 @@ from fairlead.explain.analysis.system.findings import (
     list_system_finding_kinds,
     list_system_finding_tables,
 )
-from fairlead.explain.analysis.system.site import SystemSite, add_site_mapping, build_system_site
+from fairlead.explain.analysis.system.system_site import SystemSite, add_site_mapping, build_system_site
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.kit.testing.machine import play_small_machine, play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand

@@ -27,10 +27,10 @@ from fairlead.core.model.tables import (
     PORT,
     build_table_batch,
 )
-from fairlead.explain.analysis.network import LINKED
+from fairlead.explain.analysis.switch_ports import LINKED
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane
-from fairlead.explain.questions.catalog import Asking, answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.store.lake import Lake
 from questions_site import ALICE, DAY, MIB, MINUTE, NOW, T0, S, accounts, build, put, stored
 

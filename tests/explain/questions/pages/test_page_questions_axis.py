@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.explain.questions.coverage import Coverage
-from fairlead.explain.questions.pages.axis import (
+from fairlead.explain.questions.pages.page_axis import (
     MOST_CELLS,
     Axis,
     build_axis_line,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from fairlead.core.access.tokens import Claims, issue_token
-from fairlead.explain.questions.catalog import QUESTIONS, Asking
+from fairlead.explain.questions.question_catalog import QUESTIONS, Asking
 from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.store.lake import Lake

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.explain.questions.catalog import QUESTIONS
+from fairlead.explain.questions.question_catalog import QUESTIONS
 from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
 from fairlead.show.web.api.app import list_operations
 from whole_site import PASSWORD, Caller, Whole

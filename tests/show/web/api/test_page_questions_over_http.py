@@ -12,8 +12,8 @@ import pytest
 
 from fairlead.cli.ask import Asker
 from fairlead.core.access.tokens import Claims, issue_token
-from fairlead.explain.questions.catalog import Asking
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
+from fairlead.explain.questions.question_catalog import Asking
 from fairlead.show.web.api.app import build_application
 from fairlead.show.web.api.settings import ApiSettings
 from questions_site import NOW, S, build

@@ -5,7 +5,7 @@ A phase is compared with the others of its categories, from the most general run
 centre, and a few slow rates exponentially below it, so that abnormal runs do not pull the centre down. The result of a
 rung is the prior of the next. This is empirical Bayes: the distance between categories, their width and the share of
 slow runs are estimated from all of them, so one earlier run already counts, and with fifty the prior hardly matters.
-Not here: the loop itself (`mixture_kernel`), who was to blame (`analysis.interference`), wording (`diagnosis`).
+Not here: the loop itself (`mixture_kernel`), who was to blame (`analysis.interference`), wording (`job_findings`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_phase_arrays
 from fairlead.explain.analysis.anomalies.priors import estimate_priors
 from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
-from fairlead.explain.analysis.history.columns import combine_column_codes, read_code_column, read_integer_column
+from fairlead.explain.analysis.table_columns import combine_column_codes, read_code_column, read_integer_column
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column, read_job_code_columns
 from fairlead.explain.analysis.history.rate_bins import SILENT
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column, read_job_code_columns
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

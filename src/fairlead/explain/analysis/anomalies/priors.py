@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.history.category import NONE
-from fairlead.explain.analysis.history.columns import combine_column_codes
+from fairlead.explain.analysis.table_columns import combine_column_codes
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

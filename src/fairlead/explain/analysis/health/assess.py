@@ -16,17 +16,22 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.incident import Incident
+from fairlead.explain.analysis.component_flows import Axis
 from fairlead.explain.analysis.health import demand
 from fairlead.explain.analysis.health.canaries import compute_canary_rates, find_canary_peaks
-from fairlead.explain.analysis.health.class_norms import Peak, Peaks
+from fairlead.explain.analysis.health.class_peaks import Peak, Peaks
 from fairlead.explain.analysis.health.durations import set_incident_persistence
+from fairlead.explain.analysis.health.health_states import (
+    STATES,
+    Windows,
+    build_health_states_table,
+    judge_health_states,
+)
 from fairlead.explain.analysis.health.incidents import IncidentContext, build_incident, get_incident_end_ns
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import LAYERS, build_load_cell_axis, build_load_cells
 from fairlead.explain.analysis.health.peers import compare_peers
 from fairlead.explain.analysis.health.spells import KnownIncidents, find_spells, is_lasting_spell
-from fairlead.explain.analysis.health.states import STATES, Windows, build_health_states_table, judge_health_states
-from fairlead.explain.analysis.intervals import Axis
 
 __all__ = ["Health", "HealthLimits", "Peak", "assess_health"]
 

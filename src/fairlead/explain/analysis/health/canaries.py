@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.health.class_norms import CANARY as BASIS
-from fairlead.explain.analysis.health.class_norms import Peak
-from fairlead.explain.analysis.intervals import Axis, Floats
+from fairlead.explain.analysis.component_flows import Axis, Floats
+from fairlead.explain.analysis.health.class_peaks import CANARY as BASIS
+from fairlead.explain.analysis.health.class_peaks import Peak
 
 CANARY = "canary"
 """The source of rows that canaries make."""

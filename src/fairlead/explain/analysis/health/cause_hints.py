@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.explain.analysis.intervals import Floats
+from fairlead.explain.analysis.component_flows import Floats
 
 REBUILD = ("raid_rebuild", "raid_rebuilt", "raid_check", "disk_failed")
 """Kinds of events that a RAID array under rebuild writes."""

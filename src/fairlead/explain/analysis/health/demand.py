@@ -1,7 +1,7 @@
 """When more was asked of a component than it gave, and what share of its peak it gave then: cell by cell.
 
 Pure. Each layer shows a queue in its own way; where a layer has none, same-job peers are asked (`peers`). Not here:
-what follows from it for a window of time (`states`).
+what follows from it for a window of time (`health_states`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.health.class_norms import (
+from fairlead.explain.analysis.component_flows import Axis, Bools, Floats, Ints
+from fairlead.explain.analysis.health.class_peaks import (
     Peak,
     Peaks,
     complete_class_peaks,
@@ -24,7 +25,6 @@ from fairlead.explain.analysis.health.class_norms import (
 )
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import Cells, build_job_load_cells, build_load_cells
-from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 
 _LONGER = 1.25
 """Times longer that requests wait at a forwarder than they are served, to say that it is the narrow place: two jobs

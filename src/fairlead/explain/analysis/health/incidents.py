@@ -17,13 +17,13 @@ from fairlead.core.model.diagnosis import compute_short_identity
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.unit_formats import format_bandwidth, format_count
+from fairlead.explain.analysis.component_flows import Axis, Bools, Floats
 from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
-from fairlead.explain.analysis.health.class_norms import CANARY, GIVEN, Peak
+from fairlead.explain.analysis.health.class_peaks import CANARY, GIVEN, Peak
+from fairlead.explain.analysis.health.health_states import OK, PEERS, Windows
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import LAYERS, Cells, build_load_cells
 from fairlead.explain.analysis.health.spells import Spell
-from fairlead.explain.analysis.health.states import OK, PEERS, Windows
-from fairlead.explain.analysis.intervals import Axis, Bools, Floats
 
 SEEN = "seen_last_ns"
 """Metric of the evidence that says until when an incident was seen."""

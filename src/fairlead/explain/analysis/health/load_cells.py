@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
+from fairlead.explain.analysis.component_flows import Axis, Bools, Floats, Ints
 from fairlead.store.rollup_cells import read_cell_names
 
 LAYERS = {

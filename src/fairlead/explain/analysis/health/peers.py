@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.explain.analysis.component_flows import Bools, Floats, Ints
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import Cells
-from fairlead.explain.analysis.intervals import Bools, Floats, Ints
 
 NOISE = -1
 

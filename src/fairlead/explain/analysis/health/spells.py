@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fairlead.explain.analysis.component_flows import Axis
+from fairlead.explain.analysis.health.health_states import FLAPS, OK, SICK, UNKNOWN, Windows
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.states import FLAPS, OK, SICK, UNKNOWN, Windows
-from fairlead.explain.analysis.intervals import Axis
 
 
 @dataclass

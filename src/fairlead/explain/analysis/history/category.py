@@ -2,7 +2,7 @@
 
 Pure, in columns. Runs of one user's program on as many nodes are the natural category (Beacon, TOS 2023, section 5);
 where it has too few, the next rung of the ladder takes its place or lends it strength (`analysis.anomalies.expected`).
-Not here: what a category is like (`profiles`), which runs are alike in figures (`similar`).
+Not here: what a category is like (`run_profiles`), which runs are alike in figures (`similar`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.columns import combine_column_codes, read_code_column, read_float_column
+from fairlead.explain.analysis.table_columns import combine_column_codes, read_code_column, read_float_column
 
 I64 = NDArray[np.int64]
 NONE = -1

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.history.category import compute_category_scale
-from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column, read_job_code_columns
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column, read_job_code_columns
 
 F64 = NDArray[np.float64]
 LEAST_RUNS = 3

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.bursts import find_burst_runs
+from fairlead.explain.analysis.haar_bursts import find_burst_runs
 from fairlead.explain.analysis.history.rate_bins import SILENT, find_rate_bins
 from fairlead.explain.analysis.job_summary import (
     ESTIMATE,

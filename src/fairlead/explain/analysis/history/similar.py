@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.columns import read_float_column, read_integer_column
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 
 F64 = NDArray[np.float64]
 RATIOS = (

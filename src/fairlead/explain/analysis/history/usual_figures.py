@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.explain.analysis.history.category import LADDER, NONE, code_category_fields, combine_category_fields
-from fairlead.explain.analysis.history.columns import read_float_column
+from fairlead.explain.analysis.table_columns import read_float_column
 
 LEAST_RUNS = 3
 """Of fewer earlier runs nothing is called usual."""

@@ -1,8 +1,8 @@
 """The verdict on one abnormal phase: which neighbour or component took its time, if the evidence says so. Pure.
 
 Loads become arrays (`loads`), arrays congestion (`congestion`), congestion seconds by candidate (`blame`), and those
-with dose and response a probability (`score`). See docs/explanation/attribution.md. Not here: findings (`diagnosis`).
-"""
+with dose and response a probability (`cause_scores`). See docs/explanation/attribution.md. Not here: findings
+(`job_findings`)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from fairlead.core.model.finding import Evidence, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.unit_formats import format_bytes, format_count, format_duration, format_percent
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.analysis.interference import score
+from fairlead.explain.analysis.interference import cause_scores
 from fairlead.explain.analysis.interference.blame import assign_blame, order_by_blame
 from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_victim_path
 from fairlead.explain.analysis.interference.dose_response import estimate_doses
-from fairlead.explain.analysis.interference.estimates import add_part_estimates
 from fairlead.explain.analysis.interference.features import FeatureLimits, compute_features
-from fairlead.explain.analysis.interference.loads import F64, Loads, build_load_arrays
-from fairlead.explain.analysis.interference.scene import Attribution, Culprit, Scene, Victim
-from fairlead.explain.analysis.interference.verdict import (
+from fairlead.explain.analysis.interference.load_arrays import F64, Loads, build_load_arrays
+from fairlead.explain.analysis.interference.neighbour_verdict import (
     PLAIN,
     Case,
     classify_neighbour_load,
     compute_peak_use,
     list_neighbour_counter_evidence,
 )
+from fairlead.explain.analysis.interference.part_estimates import add_part_estimates
+from fairlead.explain.analysis.interference.scene import Attribution, Culprit, Scene, Victim
 
 MOST_TOLD = 10
 """Candidates that are told of."""
@@ -156,7 +156,7 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
     blame, loads = case.blame, case.loads
     if len(loads.jobs) < 2:
         return []
-    likely = trust * score.compute_cause_scores(_build_score_inputs(case))
+    likely = trust * cause_scores.compute_cause_scores(_build_score_inputs(case))
     lost = float(case.found.lost.sum())
     some = [job for job in range(1, len(loads.jobs)) if blame.jobs[job] > LEAST_TOLD * lost]
     made = []
@@ -176,16 +176,16 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
     return made
 
 
-def _build_score_inputs(case: Case) -> score.Inputs:
+def _build_score_inputs(case: Case) -> cause_scores.Inputs:
     """What the score is made of, by neighbour."""
     lost = max(float(case.found.lost.sum()), 1e-9)
     costs = case.blame.jobs[1:]
     rivals = np.append(costs, case.blame.faults.max(initial=0.0))
     shown = np.array([bool(one.list_conspicuous(case.limits)) for one in case.features], float)
-    return score.Inputs(
+    return cause_scores.Inputs(
         share=np.minimum(costs / lost, 1.0),
         alone=np.minimum(case.blame.alone[1:] / lost, 1.0),
-        lead=score.compute_score_leads(rivals)[:-1],
+        lead=cause_scores.compute_score_leads(rivals)[:-1],
         response=case.doses.response[1:],
         by_chance=case.doses.by_chance[1:],
         conspicuous=shown,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.explain.analysis.interference.congestion import ComponentCongestion, Congestion, compute_component_use
-from fairlead.explain.analysis.interference.loads import F64, Component, Loads
+from fairlead.explain.analysis.interference.load_arrays import F64, Component, Loads
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.unit_formats import KIB
-from fairlead.explain.analysis.interference.loads import F64, Component, Loads, Measures
+from fairlead.explain.analysis.interference.load_arrays import F64, Component, Loads, Measures
 from fairlead.explain.analysis.interference.scene import Victim
 
 OP_BYTES = 64.0 * KIB

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.unit_formats import KIB
-from fairlead.explain.analysis.interference.loads import F64, Loads
+from fairlead.explain.analysis.interference.load_arrays import F64, Loads
 
 
 @dataclass(frozen=True, kw_only=True)

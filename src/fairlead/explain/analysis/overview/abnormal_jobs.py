@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.explain.analysis.overview.columns import select_last_of_runs
-from fairlead.explain.analysis.overview.jobs import mark_nontrivial_jobs, select_latest_jobs
+from fairlead.explain.analysis.overview.job_population import mark_nontrivial_jobs, select_latest_jobs
 
 OF_JOBS = ("job.interference", "job.slow_component", "job.slow_unexplained", "job.own_change")
 

@@ -1,6 +1,6 @@
 """How busy metadata servers are, as a distribution (Beacon: Yang et al., ACM TOS 2023, section 7).
 
-Rollup rows in, a small table out. Not here: jobs (`jobs`), reading a lake.
+Rollup rows in, a small table out. Not here: jobs (`job_population`), reading a lake.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.unit_formats import format_bytes, format_percent
-from fairlead.explain.analysis.system.loads import build_load_grid, compute_load_fairness, list_load_jobs
+from fairlead.explain.analysis.system.load_grid import build_load_grid, compute_load_fairness, list_load_jobs
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,

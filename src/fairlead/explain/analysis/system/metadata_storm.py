@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.unit_formats import format_count, format_percent
-from fairlead.explain.analysis.network import UNKNOWN_CLASS, count_metadata_load_sources
 from fairlead.explain.analysis.overview.columns import read_floats
+from fairlead.explain.analysis.switch_ports import UNKNOWN_CLASS, count_metadata_load_sources
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,

@@ -19,8 +19,8 @@ from fairlead.core.model.finding import Evidence, Finding, Severity, Subject
 from fairlead.core.model.tables import ROLLUP, TABLES
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.advice import AdviceSet, Gain, build_advice
-from fairlead.explain.analysis.overview.jobs import select_latest_jobs
-from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.analysis.overview.job_population import select_latest_jobs
+from fairlead.explain.analysis.system.system_site import SystemSite
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.core.model.unit_formats import KIB, format_bytes, format_count, format_percent
 from fairlead.explain.analysis.overview.columns import read_floats
-from fairlead.explain.analysis.overview.requests import compute_mean_request_bytes
+from fairlead.explain.analysis.overview.request_statistics import compute_mean_request_bytes
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,

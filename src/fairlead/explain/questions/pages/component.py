@@ -1,6 +1,6 @@
 """One component of any layer: its load over time with the lowest and highest, queue, waits, hours, who makes it up.
 
-Not here: all components of a layer (`layer`), how it is (`questions.health`).
+Not here: all components of a layer (`layer`), how it is (`questions.component_health`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -25,7 +25,7 @@ from fairlead.explain.questions.lake_queries import (
     read_floats,
     read_integers,
 )
-from fairlead.explain.questions.pages.axis import Axis, build_axis_line, build_page_axis
+from fairlead.explain.questions.pages.page_axis import Axis, build_axis_line, build_page_axis
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.rollup_sums import fill_rollup_steps, round_rollup_line, sum_rollup_by_step
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, Span

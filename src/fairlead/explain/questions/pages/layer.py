@@ -11,13 +11,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from fairlead.core.errors import UsageError
-from fairlead.explain.questions import distributions
+from fairlead.explain.questions import load_distributions
 from fairlead.explain.questions.answers import Cdf, ComponentRow, HeatMap
 from fairlead.explain.questions.answers_pages import Layer, LayerComponent
 from fairlead.explain.questions.components import list_components
 from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
-from fairlead.explain.questions.pages.layers import LayerKind, find_layer, find_layer_full_load
-from fairlead.explain.questions.pages.states import find_component_trouble, get_component_state, list_open_incidents
+from fairlead.explain.questions.pages.component_states import (
+    find_component_trouble,
+    get_component_state,
+    list_open_incidents,
+)
+from fairlead.explain.questions.pages.layer_kinds import LayerKind, find_layer, find_layer_full_load
 from fairlead.explain.questions.question import Asking, resolve_question_span
 from fairlead.explain.questions.rollup_sums import add_rollup_sums, build_rollup_select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
@@ -75,7 +79,7 @@ def build_layer_heat_map(asking: Asking, name: str, asked: Any, sight: Sight, no
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
-    told = distributions.build_load_heat_map(
+    told = load_distributions.build_load_heat_map(
         asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
     )
     return replace(told, peak_basis=basis)
@@ -88,7 +92,9 @@ def build_layer_cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns:
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a distribution is of at most 32 days", remedy="ask for less")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
-    told = distributions.build_load_cdf(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    told = load_distributions.build_load_cdf(
+        asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
+    )
     return replace(told, peak_basis=basis)
 
 
@@ -96,7 +102,7 @@ def _peak(asking: Asking, kind: LayerKind, asked: Any, span: Span, now_ns: int) 
     """What all shares of this page are of, and how that is known."""
     if span.length_ns > _MOST_HEAT_NS or asked.peak or asking.peaks.get(kind.kind):
         return find_layer_full_load(asking, kind, span, now_ns, asked.peak)
-    return distributions.find_full_load(asking.lake, span, asking.kept, now_ns, kind.kind), "highest seen"
+    return load_distributions.find_full_load(asking.lake, span, asking.kept, now_ns, kind.kind), "highest seen"
 
 
 def _amount(kind: LayerKind, row: ComponentRow) -> int | None:

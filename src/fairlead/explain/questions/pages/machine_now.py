@@ -32,14 +32,14 @@ from fairlead.explain.questions.lake_queries import (
     read_integers,
 )
 from fairlead.explain.questions.machine import count_machine_jobs
-from fairlead.explain.questions.pages.layers import LAYERS, LayerKind, find_layer_full_load
-from fairlead.explain.questions.pages.states import (
+from fairlead.explain.questions.pages.component_states import (
     WORST_FIRST,
     Trouble,
     find_component_troubles,
     get_component_state,
     list_open_incidents,
 )
+from fairlead.explain.questions.pages.layer_kinds import LAYERS, LayerKind, find_layer_full_load
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.rollup_sums import round_rollup_line
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, parse_moment

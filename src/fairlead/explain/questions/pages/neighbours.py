@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.explain.questions.answers_pages import Neighbour
+from fairlead.explain.questions.job_accounts import read_all_accounts
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -21,7 +22,7 @@ from fairlead.explain.questions.lake_queries import (
     read_floats,
     read_integers,
 )
-from fairlead.explain.questions.pages.axis import Axis
+from fairlead.explain.questions.pages.page_axis import Axis
 from fairlead.explain.questions.pages.run_window import RunSeen
 from fairlead.explain.questions.rollup_sums import (
     build_rollup_select,
@@ -29,7 +30,6 @@ from fairlead.explain.questions.rollup_sums import (
     round_rollup_line,
     sum_rollup_by_step,
 )
-from fairlead.explain.questions.scheduler_jobs import read_all_accounts
 from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, widen_span_to_pieces
 from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits
 

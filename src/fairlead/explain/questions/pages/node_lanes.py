@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fairlead.explain.analysis.network import LINKED
+from fairlead.explain.analysis.switch_ports import LINKED
 from fairlead.explain.questions.lake_queries import Tables
-from fairlead.explain.questions.pages.axis import Axis
+from fairlead.explain.questions.pages.page_axis import Axis
 from fairlead.explain.questions.rollup_sums import sum_rollup_by_step
 
 MOST_NODES = 4096

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlead.explain.questions.job import TAIL_NS, compute_job_life, does_job_overlap
-from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_query_rows, query_lake
-from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.scheduler_jobs import (
+from fairlead.explain.questions.job_accounts import (
     COLUMNS,
     build_unknown_job_error,
     is_account_running,
     read_run_accounts,
 )
+from fairlead.explain.questions.job_detail import TAIL_NS, compute_job_life, does_job_overlap
+from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_query_rows, query_lake
+from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.visibility import get_visible_reach, is_job_visible
 

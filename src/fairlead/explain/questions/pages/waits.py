@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairlead.core.model.histogram_bins import OCTAVES_NS
 from fairlead.core.model.tables import PART_SOURCES
 from fairlead.core.model.unit_formats import format_duration
-from fairlead.explain.analysis.intervals import estimate_flow_quantile_s
+from fairlead.explain.analysis.component_flows import estimate_flow_quantile_s
 from fairlead.explain.questions.answers_pages import WaitClass, Waits
 from fairlead.explain.questions.components import list_component_names
 from fairlead.explain.questions.lake_queries import (
@@ -28,7 +28,7 @@ from fairlead.explain.questions.lake_queries import (
     list_query_rows,
     query_lake,
 )
-from fairlead.explain.questions.pages.layers import LayerKind, find_layer
+from fairlead.explain.questions.pages.layer_kinds import LayerKind, find_layer
 from fairlead.explain.questions.question import Asking, resolve_question_span
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 

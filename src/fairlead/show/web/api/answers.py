@@ -15,9 +15,9 @@ import msgspec
 
 from fairlead.core.errors import FairleadError, LakeError, PluginError, UsageError
 from fairlead.core.safe_text import escape_undecodable_text
-from fairlead.explain.questions.catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import answer_question, parse_question_parameters
 from fairlead.explain.questions.warm_up import FIRST_ASKED, warm_up_job_files
 from fairlead.show.web.api.concurrency_limit import BusyError, Gate
 from fairlead.show.web.api.settings import ApiSettings

@@ -1,6 +1,6 @@
 """The API as an ASGI application: every question under its path, once or followed, and what describes them all.
 
-Everything it answers itself is of `questions.catalog`. Not here: listening and TLS (the server), the answers
+Everything it answers itself is of `questions.question_catalog`. Not here: listening and TLS (the server), the answers
 (`list_question_operations`), who asks (`identity`, `signin`).
 """
 
@@ -23,8 +23,12 @@ import fairlead
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import UsageError
 from fairlead.core.safe_text import escape_undecodable_text
-from fairlead.explain.questions.catalog import format_question_parameters, list_questions, parse_question_parameters
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.question_catalog import (
+    format_question_parameters,
+    list_questions,
+    parse_question_parameters,
+)
 from fairlead.show.web.api import openapi
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation

@@ -1,6 +1,6 @@
 """What an endpoint is, said once: for the OpenAPI document, the reference and the tests that try every one.
 
-Not here: the questions, which describe themselves (`questions.catalog`).
+Not here: the questions, which describe themselves (`questions.question_catalog`).
 """
 
 from __future__ import annotations

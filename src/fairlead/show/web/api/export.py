@@ -21,8 +21,8 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.explain.questions.answers_diagnosis import Course, CourseLine, PhaseLine, Why
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line
-from fairlead.explain.questions.catalog import parse_question_parameters
 from fairlead.explain.questions.question import Asking, Name, Points, TimeParameters
+from fairlead.explain.questions.question_catalog import parse_question_parameters
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.api.settings import ApiSettings

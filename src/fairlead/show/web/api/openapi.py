@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 import fairlead
-from fairlead.explain.questions.catalog import list_questions
+from fairlead.explain.questions.question_catalog import list_questions
 from fairlead.show.web.api.endpoint import Operation, Refusal
 
 _NAMED = re.compile(r"\{(\w+)(?::\w+)?\}")

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from fairlead.explain.questions.job_accounts import read_run_accounts
 from fairlead.explain.questions.lake_queries import Run, Sight, Tables
-from fairlead.explain.questions.scheduler_jobs import read_run_accounts
 from fairlead.explain.questions.visibility import is_job_visible
 from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, require_scope
 from fairlead.show.web.people import accounts, audit, credentials

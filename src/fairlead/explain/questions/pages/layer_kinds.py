@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairlead.core.errors import UsageError
-from fairlead.explain.questions import distributions
+from fairlead.explain.questions import load_distributions
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.span import HOUR_NS, Span
 
@@ -56,5 +56,5 @@ def find_layer_full_load(
     known = given or asking.peaks.get(layer.kind)
     if known:
         return known, "given"
-    seen = distributions.find_highest_load(asking.lake, span.align_to(HOUR_NS), asking.kept, now_ns, layer.kind)
+    seen = load_distributions.find_highest_load(asking.lake, span.align_to(HOUR_NS), asking.kept, now_ns, layer.kind)
     return seen, "highest seen"

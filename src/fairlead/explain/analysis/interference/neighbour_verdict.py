@@ -23,7 +23,7 @@ from fairlead.explain.analysis.interference.blame import Blame, order_by_blame
 from fairlead.explain.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.explain.analysis.interference.dose_response import Doses
 from fairlead.explain.analysis.interference.features import FeatureLimits, Features
-from fairlead.explain.analysis.interference.loads import Loads
+from fairlead.explain.analysis.interference.load_arrays import Loads
 
 PLAIN = {"forwarder": "forwarder", "target": "target", "mds": "metadata server"}
 FULL = 0.7

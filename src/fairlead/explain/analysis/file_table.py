@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.rank_balance import find_unbalanced_rows
-from fairlead.explain.analysis.requests import SMALL_BINS
+from fairlead.explain.analysis.request_metrics import SMALL_BINS
 
 
 @dataclass(frozen=True)

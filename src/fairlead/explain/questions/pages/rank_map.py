@@ -1,7 +1,7 @@
 """Who of a job moved when, by rank or node: at most 256 rows, however many ranks there are.
 
 From recorded operations, else from a trace's heat map, else from what counters of nodes tell by job. Grouping is done
-where the rows are. Not here: the axis of layers (`lanes`).
+where the rows are. Not here: the axis of layers (`job_timeline`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 

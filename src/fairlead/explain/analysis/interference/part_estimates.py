@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.interference.loads import Component, Loads, Measures, cap_load_parts
+from fairlead.explain.analysis.interference.load_arrays import Component, Loads, Measures, cap_load_parts
 from fairlead.explain.analysis.interference.scene import Victim
 
 _LISTS = {"forwarder": "forwarders", "target": "targets", "mds": "mds"}

@@ -24,23 +24,23 @@ from fairlead.explain.questions import (
     answers_diagnosis,
     answers_site,
     components,
-    distributions,
+    load_distributions,
     machine,
-    network,
+    network_ports,
 )
 from fairlead.explain.questions import behaviour as how_jobs_behave
+from fairlead.explain.questions import component_health as of_components
 from fairlead.explain.questions import (
     finding_detail as explain,
 )
 from fairlead.explain.questions import findings as what_was_found
-from fairlead.explain.questions import health as of_components
-from fairlead.explain.questions import job as one_job
+from fairlead.explain.questions import job_detail as one_job
+from fairlead.explain.questions import job_explanation as whole_job
 from fairlead.explain.questions import jobs as many_jobs
 from fairlead.explain.questions import (
     metadata_load as mds,
 )
 from fairlead.explain.questions import space_usage as space
-from fairlead.explain.questions import why as whole_job
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.question import (
@@ -239,14 +239,14 @@ def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: i
 
 def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     rates = asking.facts.ports if asking.facts else None
-    return network.list_network_ports(
+    return network_ports.list_network_ports(
         asking.lake, resolve_question_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit
     )
 
 
 def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "7d", asking.longest_ns)
-    return network.list_device_hours(asking.lake, span, asked.node, limit=asked.limit)
+    return network_ports.list_device_hours(asking.lake, span, asked.node, limit=asked.limit)
 
 
 def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -254,13 +254,13 @@ def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: 
     if span.length_ns > 32 * 86400 * 10**9:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
     peak = asked.peak or asking.peaks.get("forwarder")
-    return distributions.build_load_heat_map(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+    return load_distributions.build_load_heat_map(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
 
 def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
     peak = asked.peak or asking.peaks.get("target")
-    return distributions.build_load_cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+    return load_distributions.build_load_cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
 
 def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:

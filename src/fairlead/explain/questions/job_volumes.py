@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from fairlead.explain.questions.job_accounts import COLUMNS, build_account_condition, compute_account_begin_span
 from fairlead.explain.questions.lake_queries import Tables, query_lake
 from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, VALUES, build_rollup_select
-from fairlead.explain.questions.scheduler_jobs import COLUMNS, build_account_condition, compute_account_begin_span
 from fairlead.explain.questions.span import Span, widen_span_to_pieces
 
 _FOREVER = 2**62

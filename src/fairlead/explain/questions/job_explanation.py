@@ -19,15 +19,15 @@ from fairlead.explain.questions.answers_diagnosis import Course, Hurt, LostTime,
 from fairlead.explain.questions.evidence_series import build_job_evidence_series
 from fairlead.explain.questions.finding_detail import build_finding_courses, compute_finding_span, find_finding_phase
 from fairlead.explain.questions.grades import grade_lost_time
-from fairlead.explain.questions.job import read_job_summary
-from fairlead.explain.questions.lake_queries import Sight, Tables
-from fairlead.explain.questions.past_phases import read_job_phases
-from fairlead.explain.questions.scheduler_jobs import (
+from fairlead.explain.questions.job_accounts import (
     build_account_row,
     build_unknown_job_error,
     is_account_running,
     read_run_accounts,
 )
+from fairlead.explain.questions.job_detail import read_job_summary
+from fairlead.explain.questions.lake_queries import Sight, Tables
+from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.similar_runs import list_similar_runs, read_program_profile
 from fairlead.explain.questions.span import MINUTE_NS, Span
 from fairlead.explain.questions.usual_performance import compare_with_usual

@@ -16,18 +16,18 @@ from fairlead.explain.questions.answers import Series
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line, PhaseBand
 from fairlead.explain.questions.clock_offsets import correct_clock_offsets, find_clock_offsets
 from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, find_coverage
-from fairlead.explain.questions.estimates import estimate_layers
 from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, read_floats, read_integers
+from fairlead.explain.questions.layer_estimates import estimate_layers
 from fairlead.explain.questions.pages import node_lanes as of_nodes
-from fairlead.explain.questions.pages.axis import (
+from fairlead.explain.questions.pages.neighbours import list_neighbour_parts, rank_neighbours
+from fairlead.explain.questions.pages.operations import MOUNTED, read_operation_runs
+from fairlead.explain.questions.pages.page_axis import (
     Axis,
     build_axis_line,
     build_page_axis,
     refine_page_axis,
     spread_over_axis,
 )
-from fairlead.explain.questions.pages.neighbours import list_neighbour_parts, rank_neighbours
-from fairlead.explain.questions.pages.operations import MOUNTED, read_operation_runs
 from fairlead.explain.questions.pages.run_window import RunSeen, find_run_window
 from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.question import Asking

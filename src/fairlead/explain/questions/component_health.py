@@ -14,7 +14,7 @@ from typing import Any
 from fairlead.core.model.diagnosis import parse_incidents
 from fairlead.core.model.incident import DURATIONS_H, Incident
 from fairlead.explain.analysis.health.assess import assess_health
-from fairlead.explain.analysis.health.class_norms import Peak
+from fairlead.explain.analysis.health.class_peaks import Peak
 from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.questions.answers_diagnosis import ComponentHealth, ComponentState, Course, Durations, LayerHealth

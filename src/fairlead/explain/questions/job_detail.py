@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from fairlead.explain.questions.answers import ClockShift, JobPage, JobRow, JobSummary, Share, Sums
 from fairlead.explain.questions.clock_offsets import correct_clock_offsets, find_clock_offsets
 from fairlead.explain.questions.coverage import find_coverage
-from fairlead.explain.questions.estimates import estimate_layers
+from fairlead.explain.questions.job_accounts import build_account_row, build_unknown_job_error, read_run_accounts
 from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
-from fairlead.explain.questions.network import list_job_network_ports
+from fairlead.explain.questions.layer_estimates import estimate_layers
+from fairlead.explain.questions.network_ports import list_job_network_ports
 from fairlead.explain.questions.node_estimates import ESTIMATE, estimate_jobs_by_node
 from fairlead.explain.questions.rollup_sums import (
     METADATA_RANK,
@@ -27,7 +28,6 @@ from fairlead.explain.questions.rollup_sums import (
     sum_rollup,
     sum_rollup_by_step,
 )
-from fairlead.explain.questions.scheduler_jobs import build_account_row, build_unknown_job_error, read_run_accounts
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
 from fairlead.explain.questions.visibility import get_visible_reach, is_job_visible, lift_visibility_limits

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.unit_formats import format_bandwidth, format_percent
-from fairlead.explain.analysis.system.loads import Grid, build_load_grid, list_load_jobs
+from fairlead.explain.analysis.system.load_grid import Grid, build_load_grid, list_load_jobs
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,

@@ -1,6 +1,6 @@
 """Files of a job: what it did with each, by name where names are known.
 
-From recorded operations, else from the counters of a trace. Not here: who of the job did it (`ranks`).
+From recorded operations, else from the counters of a trace. Not here: who of the job did it (`rank_map`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fairlead.explain.analysis.component_flows import Axis, Bools, Floats, Ints
 from fairlead.explain.analysis.health.demand import JudgedCells
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.peers import PeerComparison
-from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 
 OK, SICK, FLAPS, IDLE, UNKNOWN = range(5)
 WORDS = ("ok", "sick", "sick", "idle", "unknown")

@@ -1,7 +1,7 @@
 """The state of components at one moment: sick or dead by an open incident, silent, unknown, idle or healthy.
 
-An idle component is idle and an unheard one unknown, never healthy. Not here: how sick ones are found (`health`).
-"""
+An idle component is idle and an unheard one unknown, never healthy. Not here: how sick ones are found
+(`questions.component_health`)."""
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PROFILE, build_table_batch
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.category import compute_category_scale
-from fairlead.explain.analysis.history.columns import (
+from fairlead.explain.analysis.history.rate_bins import compute_bin_rates, find_rate_bins
+from fairlead.explain.analysis.table_columns import (
     combine_column_codes,
     read_code_column,
     read_float_column,
     read_integer_column,
     read_job_code_columns,
 )
-from fairlead.explain.analysis.history.rate_bins import compute_bin_rates, find_rate_bins
 
 PROFILE_SCHEMA = "fairlead.profile/1"
 KINDS = ("read", "write", "metadata")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.explain.analysis.interference.loads import F64
+from fairlead.explain.analysis.interference.load_arrays import F64
 
 COEFFICIENTS: dict[str, float] = {
     "constant": -4.01,

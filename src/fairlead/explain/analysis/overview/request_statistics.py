@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.explain.analysis.overview.columns import F64, read_floats
-from fairlead.explain.analysis.overview.jobs import get_main_job_mode
+from fairlead.explain.analysis.overview.job_population import get_main_job_mode
 
 EDGES = (1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20)
 """Sizes jobs are counted below, bytes."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.explain.analysis.component_flows import Bools, Floats, Ints
 from fairlead.explain.analysis.health.load_cells import Cells
-from fairlead.explain.analysis.intervals import Bools, Floats, Ints
 
 GIVEN, CANARY, LEARNT, CLASS = "given", "canary", "learnt", "learnt of its class"
 PEAK_QUANTILE = 0.99

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.profile import METRICS
 from fairlead.explain.rules.condition import compile_condition
-from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_metric_unit
 from fairlead.explain.rules.rule import Rule, substitute_rule_placeholders
+from fairlead.explain.rules.rule_engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_metric_unit
 
 _STAND_INS = {
     "share": "x %",

@@ -1,6 +1,6 @@
 """Load of all components of a kind, minute by minute, as one array; and which jobs make it.
 
-Not here: what is too much (`provision`, `imbalance`).
+Not here: what is too much (`forwarder_provision`, `imbalance`).
 """
 
 from __future__ import annotations

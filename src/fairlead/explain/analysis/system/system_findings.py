@@ -12,24 +12,24 @@ import pyarrow as pa
 
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.analysis.advice import AdviceSet, Gain
-from fairlead.explain.analysis.system.amplification import (
+from fairlead.explain.analysis.system.burst_buffer import BurstBufferLimits, find_unused_burst_buffer
+from fairlead.explain.analysis.system.cache_amplification import (
     AmplificationLimits,
     find_cache_thrashing,
     find_write_amplification,
 )
-from fairlead.explain.analysis.system.burst_buffer import BurstBufferLimits, find_unused_burst_buffer
-from fairlead.explain.analysis.system.imbalance import ImbalanceLimits, find_imbalance
-from fairlead.explain.analysis.system.login_misuse import LoginLimits, find_login_misuse
-from fairlead.explain.analysis.system.metadata_storm import StormLimits, find_metadata_storms
-from fairlead.explain.analysis.system.provision import (
+from fairlead.explain.analysis.system.forwarder_provision import (
     ForwarderLimits,
     find_overloaded_forwarders,
     find_surplus_forwarders,
 )
+from fairlead.explain.analysis.system.imbalance import ImbalanceLimits, find_imbalance
+from fairlead.explain.analysis.system.login_misuse import LoginLimits, find_login_misuse
+from fairlead.explain.analysis.system.metadata_storm import StormLimits, find_metadata_storms
 from fairlead.explain.analysis.system.scope import Scope, SystemFindings
-from fairlead.explain.analysis.system.site import SystemSite, add_site_mapping
 from fairlead.explain.analysis.system.small_requests import RequestLimits, find_small_requests
 from fairlead.explain.analysis.system.stripe_misuse import StripeLimits, find_stripe_misuse
+from fairlead.explain.analysis.system.system_site import SystemSite, add_site_mapping
 
 TABLES_READ = ("rollup", "job_summary", "mapping", "layouts", "file_counters", "ops", "metadata", "health")
 """Tables that are looked at, where they are given. Rollup by the minute; of `metadata` rows that name clients."""

@@ -13,22 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import JOBS, MAPPING, PORT
-from fairlead.explain.analysis.network import (
+from fairlead.explain.analysis.node_intervals import build_node_placements
+from fairlead.explain.analysis.switch_ports import (
     LINKED,
     average_device_hours,
     compute_switch_port_imbalance,
     list_port_links,
     sum_switch_ports_by_job,
 )
-from fairlead.explain.analysis.node_intervals import build_node_placements
 from fairlead.explain.questions.answers import PortImbalance, PortVolume
 from fairlead.explain.questions.answers_site import DeviceHour, Devices, Ports
-from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
-from fairlead.explain.questions.scheduler_jobs import (
+from fairlead.explain.questions.job_accounts import (
     build_account_condition,
     compute_account_begin_span,
     find_latest_accounts,
 )
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.span import HOUR_NS, Span, choose_long_span_interval, widen_span_to_pieces
 
 LNET = "/lnet"
