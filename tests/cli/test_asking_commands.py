@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 
 from fairlead.cli.main import main
-from fairlead.cli.pictures import GAP, IDLE, bar, heat, line, squeezed
+from fairlead.cli.pictures import GAP, IDLE, draw_bar_picture, draw_heat_picture, draw_line_picture, shrink_picture_line
 from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.question_catalog import Asking
 from fairlead.show.web.api.app import build_application
@@ -201,23 +201,23 @@ def test_names_cannot_play_with_the_terminal(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_gap_an_idle_time_and_a_load_look_different() -> None:
-    drawn = line([None, 0.0, 0.001, 50.0, 100.0], 5).plain
+    drawn = draw_line_picture([None, 0.0, 0.001, 50.0, 100.0], 5).plain
     assert drawn[:2] == GAP + IDLE
     assert len(set(drawn)) == 5
-    assert line([], 5).plain == ""
-    assert set(line([0.0] * 9, 3).plain) == {IDLE}
+    assert draw_line_picture([], 5).plain == ""
+    assert set(draw_line_picture([0.0] * 9, 3).plain) == {IDLE}
 
 
 def test_squeezing_keeps_means_and_gaps() -> None:
-    assert squeezed([1.0, 3.0, None, None, 5.0, None], 3) == [2.0, None, 5.0]
-    assert squeezed([1.0, 2.0], 5) == [1.0, 2.0]
+    assert shrink_picture_line([1.0, 3.0, None, None, 5.0, None], 3) == [2.0, None, 5.0]
+    assert shrink_picture_line([1.0, 2.0], 5) == [1.0, 2.0]
 
 
 def test_bars_and_heat_without_colours() -> None:
-    assert bar(0.5, 10).plain == "█" * 5
-    assert bar(1e-9, 10).plain == "▏"
-    assert bar(None, 10).plain == GAP
-    assert heat(["idle", "low", "mid", "high", None], 1).plain == "-lmH·"
+    assert draw_bar_picture(0.5, 10).plain == "█" * 5
+    assert draw_bar_picture(1e-9, 10).plain == "▏"
+    assert draw_bar_picture(None, 10).plain == GAP
+    assert draw_heat_picture(["idle", "low", "mid", "high", None], 1).plain == "-lmH·"
 
 
 def test_a_terminal_without_these_signs_gets_plain_ones(lake: Path) -> None:

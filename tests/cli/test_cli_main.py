@@ -22,7 +22,7 @@ COMMAND = """
 import errno
 
 import click
-from fairlead.cli.messages import say
+from fairlead.cli.printing import print_message
 from fairlead.core.errors import CorruptInputError
 
 @click.group()
@@ -51,7 +51,7 @@ def four():
 
 @probe.command()
 def talk():
-    say("so far so good")
+    print_message("so far so good")
     click.echo("data")
 
 @probe.command()

@@ -46,13 +46,13 @@ VERBS = frozenset(
     pass pause perform permit persist pick pin place plan play plot poll pop populate post postpone pread
     predict prefer prefetch prepare present print probe process produce project promote propose prove publish
     pull punish purge push put pwrite query queue quote raise rank rate reach read readable readall readdir
-    readdirplus readinto readlink reanalyse reattach rebalance rebuild recall receive recheck reclaim recognise
+    readdirplus readinto readlink reanalyse reap reattach rebalance rebuild recall receive recheck reclaim recognise
     recommend reconcile reconnect record recover redact rediagnose redirect redo reduce refer refine refresh
     refuse regenerate register regress rehash reject rejoin relabel relay release relink reload remap remember
     remove removexattr rename render renew renumber reopen reorder repair repeat replace replay reply report
     reproduce request require reread reschedule resend reserve reset reshape resize resolve respond restart
     restore restrict resume retire retrieve retry return reuse reverse revoke rewind rewrite rmdir roll rollback
-    rotate round rouse route run sample sanitise save scale scan schedule score scrape screen seal search seek
+    rotate round rouse route run sample sanitise save scale scan schedule score scrape screen scroll seal search seek
     seekable select send separate serialise serve serves set setattr setlk setlkw settle setup setxattr shape
     share shift shorten should show shrink shut sign signal silence simulate sketch skip sleep slice smooth
     snapshot solve sort spawn split spool spread stack stage stamp start stat state statfs step stop store

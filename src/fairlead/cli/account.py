@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import print_json, print_lines, say
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import FILE, FOLDER, add_options, json_option
+from fairlead.cli.printing import print_json, print_lines, print_message
 from fairlead.core.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def list_accounts(config: Config, as_json: bool) -> None:
 @click.argument("name")
 @_password_option
 @_server_options
-def set_password_of(name: str, password_file: Path | None, config: Config) -> None:
+def set_account_password(name: str, password_file: Path | None, config: Config) -> None:
     """Give a local account another password. Its sessions end."""
     from fairlead.show.web.people.accounts import get_account, set_password
 
@@ -127,7 +127,7 @@ def set_password_of(name: str, password_file: Path | None, config: Config) -> No
         with store.change():
             set_password(store, name, kept)
             _note(store, "change password", name)
-    say(f"{name} has another password; its sessions have ended")
+    print_message(f"{name} has another password; its sessions have ended")
 
 
 @account.command("role")
@@ -137,7 +137,7 @@ def set_password_of(name: str, password_file: Path | None, config: Config) -> No
 @click.option("--no-projects", is_flag=True, help="It has none from now on.")
 @_server_options
 @json_option
-def set_role(
+def set_account_role(
     name: str,
     role: Any,
     projects: tuple[str, ...],
@@ -180,7 +180,7 @@ def remove_account(name: str, config: Config) -> None:
     with _store(config, create=False) as store, store.change():
         accounts.remove_account(store, name)
         _note(store, "remove account", name)
-    say(f"removed {name}")
+    print_message(f"removed {name}")
 
 
 @account.command("token")
@@ -206,7 +206,7 @@ def remove_account(name: str, config: Config) -> None:
 )
 @_server_options
 @json_option
-def issue_token(
+def issue_account_token(
     name: str,
     title: str,
     scopes: tuple[str, ...],
@@ -249,7 +249,7 @@ def issue_token(
 @click.argument("name", default="admin")
 @_server_options
 @json_option
-def welcome_account(name: str, config: Config, as_json: bool) -> None:
+def print_account_welcome(name: str, config: Config, as_json: bool) -> None:
     """Print an address that signs NAME in once, within an hour; no password needed, one can be chosen then.
 
     Without any administrator yet, NAME becomes the first.
@@ -281,7 +281,7 @@ def welcome_account(name: str, config: Config, as_json: bool) -> None:
 @click.option("--who", default="", metavar="NAME", help="Of this account.")
 @_server_options
 @json_option
-def print_audit(limit: int, who: str, config: Config, as_json: bool) -> None:
+def print_account_audit(limit: int, who: str, config: Config, as_json: bool) -> None:
     """Who signed in, or tried to, and what was changed; latest first."""
     import msgspec
 
@@ -383,4 +383,4 @@ def _show(found: list[Account], as_json: bool) -> None:
         words = [f"{one.name:20s} {one.role:8s} {one.way:7s} signed in {seen}", state, " ".join(one.projects)]
         print_lines("  ".join(word for word in words if word))
     if not found:
-        say("no accounts: fairlead account add NAME")
+        print_message("no accounts: fairlead account add NAME")

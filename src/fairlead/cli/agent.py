@@ -10,9 +10,9 @@ import sys
 
 import click
 
-from fairlead.cli.messages import is_quiet
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import FILE, FOLDER
+from fairlead.cli.printing import is_printing_quiet
 
 
 @click.group(cls=Noun)
@@ -53,7 +53,7 @@ def run_agent(**options: object) -> None:
     Runs in the foreground until SIGTERM; SIGHUP reads settings and token anew. The same agent is one file for any
     Python from 3.6 on: make agent, dist/fairlead-agent.pyz.
     """
-    words = [] if not is_quiet() else ["--quiet"]
+    words = [] if not is_printing_quiet() else ["--quiet"]
     for name, value in options.items():
         if value is True:
             words.append("--" + name.replace("_", "-"))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import print_json, print_lines, say
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, add_options, json_option, limit_option, name_option
+from fairlead.cli.options import FILE, add_limit_option, add_name_option, add_options, json_option
+from fairlead.cli.printing import print_json, print_lines, print_message
 from fairlead.core.errors import DeliveryError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def alert() -> None:
 
 @alert.command("list")
 @_config_option
-@limit_option("How many messages to list.", most=10_000)
+@add_limit_option("How many messages to list.", most=10_000)
 @json_option
 def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
     """What is not over, what was told last, silences, and how the routes are."""
@@ -146,7 +146,7 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
 @_config_option
 @click.option("--to", "recipient", default="", metavar="ADDRESS", help="Of a mail route: to this address instead.")
 @json_option
-def send_test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
+def send_test_alert(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
     """Send a test message through ROUTE now.
 
     Ends with exit code 10 when it is not delivered.
@@ -229,7 +229,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
 @alert.command("unsilence")
 @click.argument("silence_id", metavar="ID")
 @_config_option
-def end_silence(silence_id: str, file: Path | None) -> None:
+def end_alert_silence(silence_id: str, file: Path | None) -> None:
     """End a silence."""
     with _state(_config(file), create=False) as state, state.change():
         if not state.unsilence(silence_id):
@@ -243,7 +243,7 @@ def end_silence(silence_id: str, file: Path | None) -> None:
 @click.option("--undo", is_flag=True, help="Nobody has taken it on any more.")
 @_config_option
 @json_option
-def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
+def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
     """Take on a finding or incident: it is not told again, until it is over."""
     from fairlead.core import clock
     from fairlead.show.alerts.acknowledgement_routes import find_acknowledgeable
@@ -286,7 +286,7 @@ def acknowledge_finding(finding: str, why: str, undo: bool, file: Path | None, a
 @click.option("--every", type=click.Choice(["day", "week"]), default=None, help="Default: as the settings say.")
 @_config_option
 @json_option
-def print_digest(every: str | None, file: Path | None, as_json: bool) -> None:
+def print_alert_digest(every: str | None, file: Path | None, as_json: bool) -> None:
     """Print the digest of the last whole day, or week."""
     from fairlead.core import clock
     from fairlead.show.alerts.digest import digest_of, find_digest_span
@@ -306,7 +306,7 @@ def print_digest(every: str | None, file: Path | None, as_json: bool) -> None:
 @alert.command("check")
 @_config_option
 @json_option
-def check_settings(file: Path | None, as_json: bool) -> None:
+def check_alert_settings(file: Path | None, as_json: bool) -> None:
     """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
     from fairlead.show.alerts.delivery import build_courier
 
@@ -334,15 +334,15 @@ def check_settings(file: Path | None, as_json: bool) -> None:
 
 
 @alert.command("subscribe")
-@name_option("--job", "Findings on this job.", "ID")
-@name_option("--program", "Findings on jobs that run this program; * and ? stand for anything.")
+@add_name_option("--job", "Findings on this job.", "ID")
+@add_name_option("--program", "Findings on jobs that run this program; * and ? stand for anything.")
 @click.option("--mine", is_flag=True, help="Findings on all your jobs.")
 @click.option("--to", required=True, metavar="ADDRESS", help="Mail address to send to.")
-@name_option("--user", "Jobs of this user. Default: yours; an operator may name others.")
+@add_name_option("--user", "Jobs of this user. Default: yours; an operator may name others.")
 @_config_option
 @_with_server
 @json_option
-def subscribe_address(
+def subscribe_to_alerts(
     job: str,
     program: str,
     mine: bool,
@@ -377,11 +377,11 @@ def subscribe_address(
 
 
 @alert.command("subscriptions")
-@name_option("--user", "Subscriptions of this user.")
+@add_name_option("--user", "Subscriptions of this user.")
 @_config_option
 @_with_server
 @json_option
-def list_subscriptions(
+def list_alert_subscriptions(
     user: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None, as_json: bool
 ) -> None:
     """List subscriptions: yours with --server, all of them on the server's own machine."""
@@ -403,7 +403,7 @@ def list_subscriptions(
 @click.argument("subscription", metavar="ID")
 @_config_option
 @_with_server
-def end_subscription(
+def end_alert_subscription(
     subscription: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None
 ) -> None:
     """End a subscription."""
@@ -426,7 +426,7 @@ def _show_subscriptions(found: dict[str, Any], as_json: bool) -> None:
         what = f"job {one['job']}" if one["job"] else f"program {one['program']}" if one["program"] else "all jobs"
         print_lines(f"{one['id']}  {what} of {one['owner'] or 'anybody'} to {one['address']}")
     if not found["subscriptions"]:
-        say("no subscriptions")
+        print_message("no subscriptions")
 
 
 def _ask(

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.cli.pictures import META, READ, WRITE, axis, bar, line
+from fairlead.cli.pictures import META, READ, WRITE, draw_axis_picture, draw_bar_picture, draw_line_picture
 from fairlead.core.model import unit_formats
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
@@ -37,7 +37,7 @@ class Column:
     """Whether a long text goes on in a second line, so that it never decides which columns there is room for."""
 
 
-def fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> RenderableType:
+def fit_answer_table(columns: Sequence[Column], rows: Sequence[Any], width: int) -> RenderableType:
     """The rows as a table no wider than `width`."""
     cells = [[_cell(column, row) for column in columns] for row in rows]
     wide = [max([len(c.name), *(row[k].cell_len for row in cells)]) for k, c in enumerate(columns)]
@@ -68,7 +68,7 @@ def _cell(column: Column, row: Any) -> Text:
     return text
 
 
-def word(value: str | None) -> str:
+def format_answer_word(value: str | None) -> str:
     """A word, or a dash."""
     return unit_formats.ABSENT if value is None or value == "" else value
 
@@ -85,7 +85,7 @@ def _sums(row: Any) -> Sums:
     return row.sums  # type: ignore[no-any-return]
 
 
-def sum_columns(get: Callable[[Any], Sums] = _sums) -> list[Column]:
+def list_answer_sum_columns(get: Callable[[Any], Sums] = _sums) -> list[Column]:
     """Read, written, operations."""
     return [
         Column("read", _bytes(get, "read_bytes"), right=True),
@@ -96,7 +96,7 @@ def sum_columns(get: Callable[[Any], Sums] = _sums) -> list[Column]:
     ]
 
 
-def job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType:
+def build_answer_job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType:
     """A line a job."""
 
     def ran(row: JobRow) -> str:
@@ -106,59 +106,67 @@ def job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType
         )
 
     def state(row: JobRow) -> Text:
-        said = "running" if row.running else escape_text(word(row.state)).lower() if row.accounted else "not accounted"
+        said = (
+            "running"
+            if row.running
+            else escape_text(format_answer_word(row.state)).lower()
+            if row.accounted
+            else "not accounted"
+        )
         return Text(said, style="green" if row.running else "" if said in ("completed", "running") else "yellow")
 
     columns = [
         Column("job", lambda r: r.job_id, longest=20),
-        Column("user", lambda r: word(r.user), spare=2, longest=14),
-        Column("program", lambda r: program_of(r.program, r.name), spare=1, longest=20),
+        Column("user", lambda r: format_answer_word(r.user), spare=2, longest=14),
+        Column("program", lambda r: shorten_answer_program(r.program, r.name), spare=1, longest=20),
         Column("state", state, spare=2, longest=14),
         Column("nodes", lambda r: unit_formats.format_count(r.nodes_count), right=True, spare=4),
         Column("started", lambda r: unit_formats.format_time(r.start_ns).removesuffix(" UTC"), spare=5),
         Column("ran", ran, right=True, spare=3),
-        *sum_columns(),
-        Column("project", lambda r: word(r.project), spare=6, longest=14),
-        Column("partition", lambda r: word(r.partition), spare=9, longest=12),
-        Column("counted at", lambda r: word(r.layer), spare=7),
+        *list_answer_sum_columns(),
+        Column("project", lambda r: format_answer_word(r.project), spare=6, longest=14),
+        Column("partition", lambda r: format_answer_word(r.partition), spare=9, longest=12),
+        Column("counted at", lambda r: format_answer_word(r.layer), spare=7),
     ]
-    return fitted(columns, rows, width)
+    return fit_answer_table(columns, rows, width)
 
 
-def program_of(program: str | None, name: str | None = None) -> str:
+def shorten_answer_program(program: str | None, name: str | None = None) -> str:
     """A program without its folder and arguments, else the job's name."""
     text = (program or name or "").strip()
-    return word(text.split(" ")[0].rsplit("/", 1)[-1])
+    return format_answer_word(text.split(" ")[0].rsplit("/", 1)[-1])
 
 
-def share_table(rows: Sequence[Share], width: int, heading: str = "job") -> RenderableType:
+def build_answer_share_table(rows: Sequence[Share], width: int, heading: str = "job") -> RenderableType:
     """Parts of a whole."""
     columns = [
         Column("kind", lambda r: r.kind, spare=3 if heading != "component" else 0),
         Column(heading, lambda r: r.id, longest=24),
         *(
             [
-                Column("user", lambda r: word(r.user), spare=1, longest=14),
-                Column("program", lambda r: program_of(r.program), spare=2, longest=18),
+                Column("user", lambda r: format_answer_word(r.user), spare=1, longest=14),
+                Column("program", lambda r: shorten_answer_program(r.program), spare=2, longest=18),
             ]
             if heading == "job"
             else []
         ),
-        *sum_columns(),
+        *list_answer_sum_columns(),
         Column("share", lambda r: "mapped" if r.mapped else unit_formats.format_percent(r.share), right=True, spare=1),
-        Column("", lambda r: bar(r.share, 12, READ) if not r.mapped else Text(), spare=4),
+        Column("", lambda r: draw_bar_picture(r.share, 12, READ) if not r.mapped else Text(), spare=4),
     ]
-    return fitted(columns[1:] if heading == "job" else columns, rows, width)
+    return fit_answer_table(columns[1:] if heading == "job" else columns, rows, width)
 
 
-def component_table(rows: Sequence[ComponentRow], seconds: float, width: int, heading: str) -> RenderableType:
+def build_answer_component_table(
+    rows: Sequence[ComponentRow], seconds: float, width: int, heading: str
+) -> RenderableType:
     """Load and space of components; bars are of the busiest."""
     most = max((row.sums.bytes or 0 for row in rows), default=0)
     columns = [
         Column(heading, lambda r: r.id, longest=24),
-        Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
-        Column("written", lambda r: rate(r.sums.write_bytes, seconds), right=True),
-        Column("load", lambda r: bar((r.sums.bytes or 0) / most if most else 0.0, 14, WRITE), spare=2),
+        Column("read", lambda r: format_answer_rate(r.sums.read_bytes, seconds), right=True),
+        Column("written", lambda r: format_answer_rate(r.sums.write_bytes, seconds), right=True),
+        Column("load", lambda r: draw_bar_picture((r.sums.bytes or 0) / most if most else 0.0, 14, WRITE), spare=2),
         Column("peak", lambda r: unit_formats.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
         Column("busy", lambda r: unit_formats.format_percent(r.busy_share), right=True, spare=5),
         Column("used", lambda r: unit_formats.format_bytes(r.used_bytes), right=True, spare=3),
@@ -169,10 +177,10 @@ def component_table(rows: Sequence[ComponentRow], seconds: float, width: int, he
         columns.append(
             Column("metadata ops", lambda r: unit_formats.format_count(r.sums.metadata_ops), right=True, spare=7)
         )
-    return fitted(columns, rows, width)
+    return fit_answer_table(columns, rows, width)
 
 
-def rate(value: int | None, seconds: float) -> str:
+def format_answer_rate(value: int | None, seconds: float) -> str:
     """Bytes over a time as bandwidth."""
     return unit_formats.format_bandwidth(None if value is None else value / seconds)
 
@@ -187,27 +195,27 @@ def _signed(value: int | None) -> str:
     return f"+{text}" if value is not None and value > 0 else text
 
 
-def op_table(rows: Sequence[OpCount], heading: str, width: int, *, owner: bool = False) -> RenderableType:
+def build_answer_op_table(rows: Sequence[OpCount], heading: str, width: int, *, owner: bool = False) -> RenderableType:
     """Metadata operations by name, with bars."""
     columns = [
         Column(heading, lambda r: r.name, longest=30),
         *(
             [
-                Column("user", lambda r: word(r.user), spare=1, longest=14),
-                Column("program", lambda r: program_of(r.program), spare=2, longest=18),
+                Column("user", lambda r: format_answer_word(r.user), spare=1, longest=14),
+                Column("program", lambda r: shorten_answer_program(r.program), spare=2, longest=18),
             ]
             if owner
             else []
         ),
         Column("ops/s", lambda r: unit_formats.format_count(round(r.per_s, 1)), right=True),
         Column("share", lambda r: unit_formats.format_percent(r.share), right=True, spare=1),
-        Column("", lambda r: bar(r.share, 20 if width >= 100 else 12, META), spare=3),
+        Column("", lambda r: draw_bar_picture(r.share, 20 if width >= 100 else 12, META), spare=3),
         Column("ops", lambda r: unit_formats.format_count(r.count), right=True, spare=4),
     ]
-    return fitted(columns, rows, width)
+    return fit_answer_table(columns, rows, width)
 
 
-def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | None = None) -> RenderableType:
+def draw_answer_timeline(drawn: Timeline, width: int, *, layers: Sequence[str] | None = None) -> RenderableType:
     """Each layer's reads, writes and metadata operations over time, one line each, all byte lines to one scale."""
     shown = [s for s in drawn.series if layers is None or s.layer in layers]
     labels = 24
@@ -231,14 +239,16 @@ def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | Non
                 continue
             label = f"{series.layer} {name}" + (" (estimate)" if series.estimated else "")
             values = [value for value in values for _ in range(each)]
-            picture = line(values, columns, top=top if name != "operations" else None, style=style)
+            picture = draw_line_picture(values, columns, top=top if name != "operations" else None, style=style)
             table.add_row(Text(label), picture, Text(f"{form(max(known))}", style="dim"))
             drawn_any = True
     if not drawn_any:
         return Text("no data in this time", style="yellow")
     end_ns = drawn.from_ns + drawn.points * drawn.step_ns
     table.add_row(
-        Text(""), axis(drawn.from_ns, end_ns, min(columns, drawn.points * each)), Text("highest", style="dim")
+        Text(""),
+        draw_axis_picture(drawn.from_ns, end_ns, min(columns, drawn.points * each)),
+        Text("highest", style="dim"),
     )
     return table
 
@@ -247,7 +257,7 @@ def _per_s(value: float) -> str:
     return f"{unit_formats.format_count(round(value, 1))}/s"
 
 
-def gap_lines(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
+def list_answer_gaps(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
     """What was silent, since when."""
     lines = [
         Text.assemble(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.messages import print_json
 from fairlead.cli.options import FILE, PATH, add_options, html_option
+from fairlead.cli.printing import print_json
 from fairlead.core.errors import InputError, NoAnswerError, RefusedError, ServerError, UsageError
 
 if TYPE_CHECKING:
@@ -99,10 +99,12 @@ class Request:
 
         Raises what `Asker.ask` raises, and UsageError if the HTML page cannot be written.
         """
-        show_answer(self.asker.ask(question, name, **words, **self.when), parts, page, self.html, as_json=self.as_json)
+        print_asked_answer(
+            self.asker.ask(question, name, **words, **self.when), parts, page, self.html, as_json=self.as_json
+        )
 
 
-def question_options(*, timed: bool = True, html: bool = False) -> Callable[[F], F]:
+def add_ask_options(*, timed: bool = True, html: bool = False) -> Callable[[F], F]:
     """Return a decorator with the options of a question: --html, where, when, --json.
 
     The command gets them as one `Request`, its first argument. `timed=False` is for questions without a time span.
@@ -280,7 +282,7 @@ def _suggest(names: list[str], question: str) -> str:
     }.get(question, "fairlead system show")
 
 
-def show_answer(
+def print_asked_answer(
     answer: Any, parts: Parts, page: Callable[[Any], str] | None, html: Path | None, *, as_json: bool
 ) -> None:
     """Write the answer as a page to the file `html` and as JSON, as asked for; else print `parts` for the terminal.
@@ -288,27 +290,27 @@ def show_answer(
     Raises UsageError if the file cannot be written.
     """
     if html is not None and page is not None:
-        save_page(html, page(answer))
+        _save_page(html, page(answer))
     if as_json:
         print_json(answer)
     if not as_json and html is None:
-        from fairlead.cli.pictures import screen
+        from fairlead.cli.pictures import build_picture_console
 
-        console = screen()
+        console = build_picture_console()
         for part in parts(answer, console.width):
             console.print(part)
 
 
-def save_page(path: Path, text: str) -> None:
+def _save_page(path: Path, text: str) -> None:
     """Write a page to a file, whole or not at all. Raises UsageError if it cannot be written."""
-    from fairlead.cli.messages import say
-    from fairlead.cli.report import write_whole
+    from fairlead.cli.printing import print_message
+    from fairlead.cli.report import write_report_file
     from fairlead.core.safe_text import escape_text
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode("utf-8", "backslashreplace"))
+        write_report_file(path, text.encode("utf-8", "backslashreplace"))
     except OSError as fault:
         what = (fault.strerror or str(fault)).lower()
         raise UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file") from fault
-    say(f"page: {escape_text(str(path))}")
+    print_message(f"page: {escape_text(str(path))}")

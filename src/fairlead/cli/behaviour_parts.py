@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_behaviour import Behaviour, RankLine
 
 
-def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
+def render_behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
     """Return how jobs behave, part by part."""
     from rich.text import Text
 
@@ -45,17 +45,17 @@ def behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
 
 
 def _modes(answer: Behaviour, width: int) -> RenderableType:
-    from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.cli.pictures import bar
+    from fairlead.cli.answer_tables import Column, fit_answer_table
+    from fairlead.cli.pictures import draw_bar_picture
     from fairlead.core.model import unit_formats
 
     rows = [one for one in answer.modes if one.jobs]
-    return fitted(
+    return fit_answer_table(
         [
             Column("mode", lambda one: one.mode or "unknown"),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
             Column("share", lambda one: unit_formats.format_percent(one.share), right=True),
-            Column("", lambda one: bar(one.share, 20), spare=3),
+            Column("", lambda one: draw_bar_picture(one.share, 20), spare=3),
             Column("mean read", lambda one: unit_formats.format_bytes(one.mean_read_bytes), right=True),
             Column("mean written", lambda one: unit_formats.format_bytes(one.mean_write_bytes), right=True),
         ],
@@ -65,16 +65,16 @@ def _modes(answer: Behaviour, width: int) -> RenderableType:
 
 
 def _requests(answer: Behaviour, width: int) -> RenderableType:
-    from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.cli.pictures import bar
+    from fairlead.cli.answer_tables import Column, fit_answer_table
+    from fairlead.cli.pictures import draw_bar_picture
     from fairlead.core.model import unit_formats
 
-    return fitted(
+    return fit_answer_table(
         [
             Column("mean request", lambda one: f"below {unit_formats.format_bytes(one.below_bytes)}"),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
             Column("of jobs", lambda one: unit_formats.format_percent(one.job_share), right=True),
-            Column("", lambda one: bar(one.job_share, 20), spare=3),
+            Column("", lambda one: draw_bar_picture(one.job_share, 20), spare=3),
             Column("of operations", lambda one: unit_formats.format_percent(one.ops_share), right=True),
         ],
         answer.requests,
@@ -83,11 +83,11 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
 
 
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
-    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.core.model import unit_formats
     from fairlead.show.report.diagnosis.behaviour_page import format_trend
 
-    return fitted(
+    return fit_answer_table(
         [
             Column(word, lambda one: one.name or "unknown"),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
@@ -103,10 +103,10 @@ def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
 
 
 def _causes(answer: Behaviour, width: int) -> RenderableType:
-    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.core.model import unit_formats
 
-    return fitted(
+    return fit_answer_table(
         [
             Column("abnormal jobs", lambda one: one.cause.replace("_", " ")),
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
@@ -120,15 +120,15 @@ def _causes(answer: Behaviour, width: int) -> RenderableType:
 
 
 def _runs(answer: Behaviour, width: int) -> RenderableType:
-    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
 
-    return fitted(
+    return fit_answer_table(
         [
             Column("run", lambda one: one.job_id),
             Column("began", lambda one: unit_formats.format_time(one.start_ns)),
             Column("took", lambda one: unit_formats.format_duration(one.seconds), right=True, spare=2),
-            Column("mode", lambda one: word(one.mode)),
+            Column("mode", lambda one: format_answer_word(one.mode)),
             Column("read", lambda one: unit_formats.format_bytes(one.read_bytes), right=True),
             Column("written", lambda one: unit_formats.format_bytes(one.write_bytes), right=True),
             Column(
@@ -153,7 +153,7 @@ def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
     """How busy targets, forwarders and metadata servers were."""
     from rich.text import Text
 
-    from fairlead.cli.pictures import axis, line
+    from fairlead.cli.pictures import draw_axis_picture, draw_line_picture
     from fairlead.core.model import unit_formats
 
     parts: list[RenderableType] = []
@@ -173,7 +173,7 @@ def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
         columns = max(10, min(heat.columns, width))
         parts += [
             Text("forwarders, mean of their busiest minutes by hour:"),
-            line(means, columns, top=1.0),
-            axis(heat.from_ns, heat.from_ns + heat.columns * heat.step_ns, columns),
+            draw_line_picture(means, columns, top=1.0),
+            draw_axis_picture(heat.from_ns, heat.from_ns + heat.columns * heat.step_ns, columns),
         ]
     return [*parts, Text("")] if parts else []

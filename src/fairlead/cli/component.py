@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Request, question_options
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def component() -> None:
 
 @component.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also list healthy, idle and unknown components.")
-@question_options(html=True)
+@add_ask_options(html=True)
 def list_components(request: Request, everything: bool) -> None:
     """List how the components are: by layer, the sick ones, open incidents and those of the last day (or another time).
 
@@ -37,26 +37,26 @@ def list_components(request: Request, everything: bool) -> None:
     """
     from fairlead.show.report.diagnosis.diagnosis_pages import build_health_page
 
-    request.show("component_health", parts=health_parts, page=build_health_page, all=everything)
+    request.show("component_health", parts=_render_health, page=build_health_page, all=everything)
 
 
 @component.command("show")
 @click.argument("name", metavar="NAME")
-@question_options(html=True)
+@add_ask_options(html=True)
 def show_component(request: Request, name: str) -> None:
     """Show one component: its state, its load against its known peak, its incidents."""
     from fairlead.show.report.diagnosis.diagnosis_pages import build_health_page
 
-    request.show("component_health", parts=health_parts, page=build_health_page, component=name)
+    request.show("component_health", parts=_render_health, page=build_health_page, component=name)
 
 
-def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
+def _render_health(answer: ComponentHealth, width: int) -> list[RenderableType]:
     """Return the state of components, part by part."""
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
-    from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.cli.finding import finding_table
+    from fairlead.cli.answer_tables import Column, fit_answer_table
+    from fairlead.cli.finding import build_finding_table
     from fairlead.core.model import unit_formats
     from fairlead.show.report.diagnosis.html_parts import format_rate
 
@@ -70,7 +70,7 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
     if answer.layers:
         columns = [Column("layer", lambda r: r.layer), Column("components", lambda r: f"{r.components:,}", right=True)]
         columns += [Column(n, lambda r, n=n: f"{r.states.get(n, 0):,}", right=True) for n in _NAMES]  # type: ignore[misc]
-        parts += [Text(""), fitted(columns, answer.layers, width)]
+        parts += [Text(""), fit_answer_table(columns, answer.layers, width)]
     if answer.components:
         columns = [
             Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
@@ -85,21 +85,33 @@ def health_parts(answer: ComponentHealth, width: int) -> list[RenderableType]:
             Column("since", lambda r: unit_formats.format_time(r.since_ns).removesuffix(" UTC"), spare=2),
             Column("why", lambda r: r.why, spare=4, longest=60),
         ]
-        parts += [shown.heading("Components"), fitted(columns, answer.components[:200], width)]
+        parts += [
+            shown.render_diagnosis_heading("Components"),
+            fit_answer_table(columns, answer.components[:200], width),
+        ]
         if len(answer.components) > 200:
             parts.append(Text(f"and {len(answer.components) - 200:,} more (--json has all)", style="dim"))
-    parts += shown.courses(answer.courses, width)
+    parts += shown.render_diagnosis_courses(answer.courses, width)
     if answer.open:
-        parts += [shown.heading("Open incidents"), shown.incident_table(answer.open, answer.to_ns, width)]
+        parts += [
+            shown.render_diagnosis_heading("Open incidents"),
+            shown.build_diagnosis_incident_table(answer.open, answer.to_ns, width),
+        ]
     if answer.past:
-        parts += [shown.heading("Past incidents"), shown.incident_table(answer.past, answer.to_ns, width)]
+        parts += [
+            shown.render_diagnosis_heading("Past incidents"),
+            shown.build_diagnosis_incident_table(answer.past, answer.to_ns, width),
+        ]
     if answer.durations:
         classes = answer.durations[0].classes
         columns = [Column("layer", lambda r: r.layer)]
         columns += [Column(n, lambda r, k=k: f"{r.counts[k]:,}", right=True) for k, n in enumerate(classes)]  # type: ignore[misc]
-        parts += [shown.heading("How long incidents lasted (30 days)"), fitted(columns, answer.durations, width)]
+        parts += [
+            shown.render_diagnosis_heading("How long incidents lasted (30 days)"),
+            fit_answer_table(columns, answer.durations, width),
+        ]
     if answer.findings:
-        parts += [shown.heading("Findings"), finding_table(answer.findings, width)]
+        parts += [shown.render_diagnosis_heading("Findings"), build_finding_table(answer.findings, width)]
     if answer.missing:
-        parts += [shown.heading("Not known"), *shown.lines(answer.missing)]
+        parts += [shown.render_diagnosis_heading("Not known"), *shown.render_diagnosis_lines(answer.missing)]
     return parts

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import print_json, say
+from fairlead.cli.printing import print_json, print_message
 from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,19 +70,19 @@ def demo(
     fuse = not no_fuse and _fuse_works()
     signal.signal(signal.SIGTERM, _as_interrupt)
     from fairlead.cli import demo_pages
-    from fairlead.cli.report import write_whole
+    from fairlead.cli.report import write_report_file
 
     asked = True if browser and pages is None else pages
-    with _held(keep, for_pages=demo_pages.wanted(asked)) as held:
-        outcome = perform_demo_play(play, fuse=fuse, keep=held, say=say)
-        write_whole(html, _page(outcome).encode())
+    with _held(keep, for_pages=demo_pages.are_demo_pages_wanted(asked)) as held:
+        outcome = perform_demo_play(play, fuse=fuse, keep=held, say=print_message)
+        write_report_file(html, _page(outcome).encode())
         kept, told = outcome.kept, outcome if keep is not None else msgspec.structs.replace(outcome, kept=None)
         if as_json:
             print_json(told)
         else:
             _show(told, html)
-        if kept is not None and demo_pages.wanted(asked) and demo_pages.agreed(asked):
-            demo_pages.serve(Path(kept) / "lake", _worst_first(outcome), browser=browser)
+        if kept is not None and demo_pages.are_demo_pages_wanted(asked) and demo_pages.ask_for_demo_pages(asked):
+            demo_pages.serve_demo_pages(Path(kept) / "lake", _worst_first(outcome), browser=browser)
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _fuse_works() -> bool:
     if why is None and os.geteuid() != 0 and which("fusermount3") is None:
         why = "there is no fusermount3 (package fuse3)"
     if why is not None:
-        say(f"{why}: the jobs use the library instead of mounts")
+        print_message(f"{why}: the jobs use the library instead of mounts")
     return why is None
 
 
@@ -159,9 +159,9 @@ def _page(outcome: Outcome) -> str:
 
 
 def _show(outcome: Outcome, html: Path) -> None:
-    from fairlead.cli.demo_terminal import show
+    from fairlead.cli.demo_terminal import show_demo_in_terminal
 
-    show(outcome)
+    show_demo_in_terminal(outcome)
     click.echo(f"page: {html}")
     click.echo(f"the same again: fairlead demo --seed {outcome.seed}")
     if outcome.kept:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.printing import print_message
 
 if TYPE_CHECKING:
     from fairlead.run.config import Config
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FREE = "tcp:127.0.0.1:0"
 
 
-def wanted(pages: bool | None) -> bool:
+def are_demo_pages_wanted(pages: bool | None) -> bool:
     """Whether there may be pages: as asked, else where somebody sits at a screen and can be asked."""
     if pages is not None:
         return pages
@@ -32,33 +32,33 @@ def wanted(pages: bool | None) -> bool:
     )
 
 
-def agreed(pages: bool | None) -> bool:
+def ask_for_demo_pages(pages: bool | None) -> bool:
     """Asks whether to open the pages, unless that was said."""
     return pages is True or click.confirm("look at this run in the pages?", default=True, err=True)
 
 
-def serve(lake: Path, jobs: list[str], *, browser: bool) -> None:
+def serve_demo_pages(lake: Path, jobs: list[str], *, browser: bool) -> None:
     """Serves the lake of a run until SIGTERM or Ctrl-C. `jobs`: the worst first. Raises FairleadError."""
     from fairlead.run.up import bring_up_server
 
-    analysed(lake)
+    _analyse(lake)
 
     def told(text: str) -> None:
-        say(text)
+        print_message(text)
         if text.startswith("sign in: "):
             address = text.removeprefix("sign in: ")
             base = address.partition("/welcome")[0]
             for job in jobs[:1]:
-                say(f"then the job: {base}/jobs/{job}")
-            say("Ctrl-C ends it")
+                print_message(f"then the job: {base}/jobs/{job}")
+            print_message("Ctrl-C ends it")
             if browser:
                 webbrowser.open(address)
 
-    config = settings(lake)
+    config = _build_settings(lake)
     bring_up_server(config, told, lambda: None)
 
 
-def settings(lake: Path) -> Config:
+def _build_settings(lake: Path) -> Config:
     """Settings of a server of this lake only, with a state of its own beside it."""
     from fairlead.run.config import load_config, resolve_config
 
@@ -68,7 +68,7 @@ def settings(lake: Path) -> Config:
     return resolve_config(config)
 
 
-def analysed(lake: Path) -> None:
+def _analyse(lake: Path) -> None:
     """Summaries and findings of a run that is over: nobody has to wait for records that come late."""
     from fairlead.core import clock
     from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs

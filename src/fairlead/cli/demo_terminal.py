@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _Row = tuple[str, str, str, str, str, str]
 
 
-def show(outcome: Outcome) -> None:
+def show_demo_in_terminal(outcome: Outcome) -> None:
     """Prints it to stdout."""
     from rich.table import Table
     from rich.text import Text

@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.cli.answer_tables import Column, fitted
-from fairlead.cli.pictures import META, READ, axis, line
+from fairlead.cli.answer_tables import Column, fit_answer_table
+from fairlead.cli.pictures import META, READ, draw_axis_picture, draw_line_picture
 from fairlead.core.model import unit_formats
 from fairlead.core.model.finding import Advice, Evidence
 from fairlead.core.model.incident import Incident
@@ -24,12 +24,12 @@ from fairlead.show.report.diagnosis.html_parts import AUDIENCE, format_rate, for
 ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
 
 
-def heading(text: str) -> Text:
+def render_diagnosis_heading(text: str) -> Text:
     """A heading with room above."""
     return Text(f"\n{text}", style="bold")
 
 
-def lines(texts: Sequence[str], sign: str = "-") -> list[RenderableType]:
+def render_diagnosis_lines(texts: Sequence[str], sign: str = "-") -> list[RenderableType]:
     """Texts of any length, wrapped behind a sign."""
     return [_hanging(sign, Text(escape_text(text))) for text in texts]
 
@@ -40,12 +40,12 @@ def _hanging(sign: str, text: Text) -> RenderableType:
     return Padding(grid, (0, 0, 0, 2))
 
 
-def evidence(rows: Sequence[Evidence]) -> list[RenderableType]:
+def render_diagnosis_evidence(rows: Sequence[Evidence]) -> list[RenderableType]:
     """The chain, numbered."""
     return [_hanging(f"{number}.", Text(escape_text(one.text))) for number, one in enumerate(rows, 1)]
 
 
-def advice(rows: Sequence[Advice]) -> list[RenderableType]:
+def render_diagnosis_advice(rows: Sequence[Advice]) -> list[RenderableType]:
     """What to do, for whom."""
     parts: list[RenderableType] = []
     for one in rows:
@@ -55,7 +55,7 @@ def advice(rows: Sequence[Advice]) -> list[RenderableType]:
     return parts
 
 
-def courses(rows: Sequence[Course], width: int) -> list[RenderableType]:
+def render_diagnosis_courses(rows: Sequence[Course], width: int) -> list[RenderableType]:
     """Each course: its lines to one scale, the marked stretch below them, its time axis last."""
     parts: list[RenderableType] = []
     for one in rows:
@@ -77,7 +77,7 @@ def _course(one: Course, width: int) -> RenderableType:
         here = [v for v in drawn.values if v is not None]
         if drawn.role in ("peak", "usual"):
             said = (
-                f"{escape_text(drawn.name)}: {amount(max(here), one.unit)}"
+                f"{escape_text(drawn.name)}: {_format_amount(max(here), one.unit)}"
                 if here
                 else f"{escape_text(drawn.name)}: not known"
             )
@@ -86,14 +86,14 @@ def _course(one: Course, width: int) -> RenderableType:
         values = [v for v in drawn.values for _ in range(each)]
         table.add_row(
             Text(escape_text(drawn.name)),
-            line(values, columns, top=top or None, style=ROLE_STYLE.get(drawn.role, "")),
-            Text(amount(max(here), one.unit) if here else "no data", style="dim"),
+            draw_line_picture(values, columns, top=top or None, style=ROLE_STYLE.get(drawn.role, "")),
+            Text(_format_amount(max(here), one.unit) if here else "no data", style="dim"),
         )
     end = one.from_ns + points * one.step_ns
     wide = min(columns, points * each)
     if one.marked and points:
         table.add_row(Text("then", style="dim"), Text(_marks(one, end, wide), style="red3"), Text(""))
-    table.add_row(Text(""), axis(one.from_ns, end, wide), Text("highest", style="dim"))
+    table.add_row(Text(""), draw_axis_picture(one.from_ns, end, wide), Text("highest", style="dim"))
     return table
 
 
@@ -106,7 +106,7 @@ def _marks(one: Course, end: int, wide: int) -> str:
     return "".join(signs)
 
 
-def amount(value: float | None, unit: str) -> str:
+def _format_amount(value: float | None, unit: str) -> str:
     """A value of a course in its unit."""
     if value is None:
         return unit_formats.ABSENT
@@ -118,7 +118,7 @@ def amount(value: float | None, unit: str) -> str:
     return f"{count}/s" if unit == "operations/s" else count
 
 
-def usual(rows: Sequence[Usual], width: int) -> list[RenderableType]:
+def render_diagnosis_usual(rows: Sequence[Usual], width: int) -> list[RenderableType]:
     """What runs like it got, by kind of I/O, and this one."""
     parts: list[RenderableType] = []
     for one in rows:
@@ -131,12 +131,16 @@ def usual(rows: Sequence[Usual], width: int) -> list[RenderableType]:
             continue
         said = f"  {one.kind}: {format_rate(mine.rate_per_s, one.kind)}; {format_usual_rates(one)}"
         rates = [*(run.rate_per_s for run in others), mine.rate_per_s]
-        picture = Text("  ") + line(rates, max(10, min(width - 20, len(rates))), style="grey62") + Text(" ← this run")
+        picture = (
+            Text("  ")
+            + draw_line_picture(rates, max(10, min(width - 20, len(rates))), style="grey62")
+            + Text(" ← this run")
+        )
         parts += [Text(said), picture]
     return parts
 
 
-def incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> RenderableType:
+def build_diagnosis_incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> RenderableType:
     """A line an incident."""
     columns = [
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
@@ -147,4 +151,4 @@ def incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> Rendera
         Column("likely cause", lambda r: r.hint.replace("_", " "), spare=3),
         Column("kind", lambda r: r.persistence, spare=4),
     ]
-    return fitted(columns, rows, width)
+    return fit_answer_table(columns, rows, width)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.ask import Request, question_options
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import limit_option, name_option, offset_option
+from fairlead.cli.options import add_limit_option, add_name_option, add_offset_option
 from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,20 +34,20 @@ def finding() -> None:
 
 
 @finding.command("list")
-@name_option("--job", "About this job, or blaming it.", "ID")
-@name_option("--component", "That involve this forwarder, target, server or port.")
-@name_option("--user", "About jobs of this user.")
+@add_name_option("--job", "About this job, or blaming it.", "ID")
+@add_name_option("--component", "That involve this forwarder, target, server or port.")
+@add_name_option("--user", "About jobs of this user.")
 @click.option(
     "--severity",
     type=click.Choice(["critical", "high", "warning", "info", "ok"]),
     default=None,
     help="At least this severity.",
 )
-@name_option("--rule", "Only of this rule: job.interference, component.degraded, ...", "RULE")
-@limit_option("How many findings to list.", 50)
-@offset_option()
+@add_name_option("--rule", "Only of this rule: job.interference, component.degraded, ...", "RULE")
+@add_limit_option("How many findings to list.", 50)
+@add_offset_option()
 @click.option("--since", default="", metavar="TIME", help="The same as --from; an age (2h, 7d) is the same as --last.")
-@question_options(html=True)
+@add_ask_options(html=True)
 def list_findings(request: Request, since: str, offset: int, **words: Any) -> None:
     """List what was found: slowed jobs and who slowed them, sick components, faults of the whole system.
 
@@ -59,12 +59,12 @@ def list_findings(request: Request, since: str, offset: int, **words: Any) -> No
         raise UsageError("--since, --last and --from all set the start", remedy="give one of them")
     if since:
         request.when["last" if since[0].isdigit() and since[-1].isalpha() else "from_"] = since
-    request.show("findings", parts=list_parts, page=build_findings_page, offset=offset or None, **words)
+    request.show("findings", parts=_render_list, page=build_findings_page, offset=offset or None, **words)
 
 
 @finding.command("show")
 @click.argument("name", metavar="FINDING")
-@question_options(timed=False, html=True)
+@add_ask_options(timed=False, html=True)
 def show_finding(request: Request, name: str) -> None:
     """Show one finding: the evidence step by step, what the job got, what went on at the components it shared over the
     same time, what is usual, what to do, and what data was missing.
@@ -73,10 +73,10 @@ def show_finding(request: Request, name: str) -> None:
     """
     from fairlead.show.report.diagnosis.diagnosis_pages import build_explanation_page
 
-    request.show("finding", name, parts=finding_parts, page=build_explanation_page)
+    request.show("finding", name, parts=_render_finding, page=build_explanation_page)
 
 
-def list_parts(answer: Findings, width: int) -> list[RenderableType]:
+def _render_list(answer: Findings, width: int) -> list[RenderableType]:
     """Return the list, part by part."""
     from rich.text import Text
 
@@ -88,7 +88,7 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
     span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text(f"{count}, {span}", style="bold")]
     if answer.findings:
-        parts += ["", finding_table(answer.findings, width)]
+        parts += ["", build_finding_table(answer.findings, width)]
     if answer.total > len(answer.findings):
         parts.append(Text(f"and {answer.total - len(answer.findings):,} more (--limit, --offset)", style="dim"))
     if answer.older:
@@ -99,11 +99,11 @@ def list_parts(answer: Findings, width: int) -> list[RenderableType]:
     return parts
 
 
-def finding_table(rows: Sequence[StoredFinding], width: int) -> RenderableType:
+def build_finding_table(rows: Sequence[StoredFinding], width: int) -> RenderableType:
     """Return a table with one line per finding."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.core.model import unit_formats
 
     columns = [
@@ -116,10 +116,10 @@ def finding_table(rows: Sequence[StoredFinding], width: int) -> RenderableType:
         Column("cost", lambda r: unit_formats.format_duration(r.finding.cost_s), right=True, spare=1),
         Column("sure", lambda r: unit_formats.format_percent(r.finding.confidence), right=True, spare=4),
     ]
-    return fitted(columns, rows, width)
+    return fit_answer_table(columns, rows, width)
 
 
-def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
+def _render_finding(answer: Explanation, width: int) -> list[RenderableType]:
     """Return one finding with its evidence, part by part."""
     from rich.text import Text
 
@@ -138,16 +138,22 @@ def finding_parts(answer: Explanation, width: int) -> list[RenderableType]:
     if answer.withdrawn:
         parts.append(Text("withdrawn: a later look did not bear it out", style="bold yellow"))
     if finding.evidence:
-        parts += [shown.heading("Evidence"), *shown.evidence(finding.evidence)]
-    parts += shown.courses(answer.courses, width)
+        parts += [shown.render_diagnosis_heading("Evidence"), *shown.render_diagnosis_evidence(finding.evidence)]
+    parts += shown.render_diagnosis_courses(answer.courses, width)
     if answer.usual:
-        parts += [shown.heading("What is usual"), *shown.usual(answer.usual, width)]
+        parts += [shown.render_diagnosis_heading("What is usual"), *shown.render_diagnosis_usual(answer.usual, width)]
     if answer.incidents:
-        parts += [shown.heading("Incidents"), shown.incident_table(answer.incidents, answer.made_ns, width)]
+        parts += [
+            shown.render_diagnosis_heading("Incidents"),
+            shown.build_diagnosis_incident_table(answer.incidents, answer.made_ns, width),
+        ]
     if finding.advice:
-        parts += [shown.heading("What to do"), *shown.advice(finding.advice)]
+        parts += [shown.render_diagnosis_heading("What to do"), *shown.render_diagnosis_advice(finding.advice)]
     if finding.missing or answer.missing:
-        parts += [shown.heading("What was missing"), *shown.lines([*finding.missing, *answer.missing])]
+        parts += [
+            shown.render_diagnosis_heading("What was missing"),
+            *shown.render_diagnosis_lines([*finding.missing, *answer.missing]),
+        ]
     if answer.related:
-        parts += [shown.heading("Also found"), finding_table(answer.related, width)]
+        parts += [shown.render_diagnosis_heading("Also found"), build_finding_table(answer.related, width)]
     return parts

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.ask import Request, question_options
-from fairlead.cli.messages import is_quiet, say
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, FOLDER, limit_option, peak_option
+from fairlead.cli.options import FILE, FOLDER, add_limit_option, add_peak_option
+from fairlead.cli.printing import is_printing_quiet, print_message
 from fairlead.cli.quantities import Seconds, Size
 
 if TYPE_CHECKING:
@@ -119,15 +119,15 @@ def run_forwarder(listen: tuple[str, ...], **words: Any) -> None:
     """
     from fairlead.steer.forwarding.forwarder import run
 
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if is_quiet() else logging.INFO)
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if is_printing_quiet() else logging.INFO)
     options = run.Options(listen=listen, **words)
-    run.run_forwarder(options, lambda address: say(f"ready {address}"))
+    run.run_forwarder(options, lambda address: print_message(f"ready {address}"))
 
 
 @forwarder.command("list")
-@peak_option("A forwarder's full load. Default: the highest minute measured.")
-@limit_option("How many forwarders to draw, the busiest first.", 60)
-@question_options()
+@add_peak_option("A forwarder's full load. Default: the highest minute measured.")
+@add_limit_option("How many forwarders to draw, the busiest first.", 60)
+@add_ask_options()
 def list_forwarders(request: Request, peak: float | None, limit: int) -> None:
     """List forwarders by hour (the last day): the busiest minute of each hour, as a share of full load.
 
@@ -135,33 +135,33 @@ def list_forwarders(request: Request, peak: float | None, limit: int) -> None:
     """
 
     def parts(answer: HeatMap, width: int) -> Sequence[RenderableType]:
-        return draw_heatmap(answer, limit, width)
+        return _draw_heatmap(answer, limit, width)
 
     request.show("heatmap", parts=parts, peak=peak)
 
 
 @forwarder.command("show")
 @click.argument("name")
-@limit_option("How many jobs to list.", 60)
-@question_options()
+@add_limit_option("How many jobs to list.", 60)
+@add_ask_options()
 def show_forwarder(request: Request, name: str, limit: int) -> None:
     """Show one forwarder (the last hour) and who uses it."""
-    from fairlead.cli.target import component_parts
+    from fairlead.cli.target import render_target_parts
 
-    request.show("forwarder", name, parts=component_parts, limit=limit)
+    request.show("forwarder", name, parts=render_target_parts, limit=limit)
 
 
-def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType]:
+def _draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType]:
     """Return the heat map of the `limit` busiest forwarders."""
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.pictures import LEVEL_LETTER, LEVEL_STYLE, axis, heat
+    from fairlead.cli.pictures import LEVEL_LETTER, LEVEL_STYLE, draw_axis_picture, draw_heat_picture
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     if not answer.rows:
-        say("no forwarder counters in this time")
+        print_message("no forwarder counters in this time")
         return []
     rows = sorted(answer.rows, key=lambda row: (-sum(v or 0.0 for v in row.peak_share), row.id))
     labels = min(20, max(len(row.id) for row in rows))
@@ -177,9 +177,9 @@ def draw_heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType
     table.add_column(width=labels, no_wrap=True, overflow="ellipsis")
     table.add_column(no_wrap=True, overflow="crop")
     for row in rows[:limit]:
-        table.add_row(Text(escape_text(row.id)), heat(row.level[-shown:], cell))
+        table.add_row(Text(escape_text(row.id)), draw_heat_picture(row.level[-shown:], cell))
     first_ns = answer.from_ns + (answer.columns - shown) * answer.step_ns
-    table.add_row(Text(""), axis(first_ns, answer.from_ns + answer.columns * answer.step_ns, shown * cell))
+    table.add_row(Text(""), draw_axis_picture(first_ns, answer.from_ns + answer.columns * answer.step_ns, shown * cell))
     parts: list[RenderableType] = [
         Text(f"{len(rows)} forwarders; {peak}; hours: {counts}", style="bold"),
         legend,

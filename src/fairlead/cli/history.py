@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.messages import is_quiet, print_json, say
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, add_options, json_option, lake_option, name_option, peak_option, wait_option
+from fairlead.cli.options import (
+    FILE,
+    add_name_option,
+    add_options,
+    add_peak_option,
+    add_wait_option,
+    json_option,
+    lake_option,
+)
+from fairlead.cli.printing import is_printing_quiet, print_json, print_message
 from fairlead.core.model import unit_formats
 
 if TYPE_CHECKING:
@@ -91,7 +99,7 @@ class Batch:
 
         settings = load_batch_settings(self.file)
         if self.where != "here":
-            say(f"waiting for workers: {self.where}")
+            print_message(f"waiting for workers: {self.where}")
         with start_workers(self.where, settings, count=self.count) as found:
             yield found
 
@@ -133,7 +141,7 @@ def _rewrite_options(what: str, shard: str) -> Callable[[Callable[..., None]], C
                 metavar="WORD",
                 help="Name of the run; work done under this name is not repeated. Default: the version.",
             ),
-            wait_option("How long to wait for another run to finish."),
+            add_wait_option("How long to wait for another run to finish."),
         )
     )
 
@@ -150,7 +158,7 @@ def history() -> None:
 @history.command("summarise")
 @_batch_options
 @_rewrite_options("summaries", "reanalysis")
-def summarise_jobs(batch: Batch, **words: Any) -> None:
+def summarise_history(batch: Batch, **words: Any) -> None:
     """Write the summaries of past jobs again, with this version.
 
     Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
@@ -158,22 +166,22 @@ def summarise_jobs(batch: Batch, **words: Any) -> None:
     """
     from fairlead.explain.batch.reanalysis import run_reanalysis
 
-    with batch.start_workers() as workers, show_progress("jobs") as done:
+    with batch.start_workers() as workers, show_history_progress("jobs") as done:
         found = run_reanalysis(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
     if batch.as_json:
         print_json(found)
         return
     click.echo(f"{found.jobs:,} summaries made, {found.kept:,} left as they were, in {found.stretches:,} stretches")
     if found.done_before:
-        say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
+        print_message(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
     if found.kept:
-        say("the records of summaries left as they were have expired")
+        print_message("the records of summaries left as they were have expired")
 
 
 @history.command("diagnose")
 @_batch_options
 @_rewrite_options("findings", "rediagnosis")
-def diagnose_jobs(batch: Batch, **words: Any) -> None:
+def diagnose_history(batch: Batch, **words: Any) -> None:
     """Make phases and findings of past jobs again, with this version.
 
     Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
@@ -181,7 +189,7 @@ def diagnose_jobs(batch: Batch, **words: Any) -> None:
     """
     from fairlead.explain.batch.rediagnosis import run_rediagnosis
 
-    with batch.start_workers() as workers, show_progress("findings") as done:
+    with batch.start_workers() as workers, show_history_progress("findings") as done:
         found = run_rediagnosis(workers, batch.lake, batch.span, batch.now_ns, memory=batch.memory, done=done, **words)
     if batch.as_json:
         print_json(found)
@@ -191,27 +199,27 @@ def diagnose_jobs(batch: Batch, **words: Any) -> None:
         f" {found.withdrawn:,} findings withdrawn, in {found.stretches:,} stretches"
     )
     if found.done_before:
-        say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
+        print_message(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
     if found.kept:
-        say(f"phases of {found.kept:,} jobs are left as they were: their records have expired")
+        print_message(f"phases of {found.kept:,} jobs are left as they were: their records have expired")
 
 
 @history.command("describe")
 @_batch_options
-@peak_option("What one target can do. Default: the busiest minute of the span.")
-def describe_population(batch: Batch, peak: float | None) -> None:
+@add_peak_option("What one target can do. Default: the busiest minute of the span.")
+def describe_history(batch: Batch, peak: float | None) -> None:
     """Describe what the jobs of a long span did, and the machine with them.
 
     Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
     """
-    from fairlead.cli.ask import show_answer
+    from fairlead.cli.ask import print_asked_answer
     from fairlead.explain.batch.population import compute_population
 
-    with batch.start_workers() as workers, show_progress("population") as done:
+    with batch.start_workers() as workers, show_history_progress("population") as done:
         found = compute_population(
             workers, batch.lake, batch.span, memory=batch.memory, peak_bytes_per_s=peak, done=done
         )
-    show_answer(found, _shown, None, None, as_json=batch.as_json)
+    print_asked_answer(found, _shown, None, None, as_json=batch.as_json)
 
 
 @history.command("explain")
@@ -219,8 +227,8 @@ def describe_population(batch: Batch, peak: float | None) -> None:
 @lake_option
 @click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
 @click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
-@name_option("--user", "Only jobs of this user.")
-@name_option("--program", "Only runs of this program.")
+@add_name_option("--user", "Only jobs of this user.")
+@add_name_option("--program", "Only runs of this program.")
 @click.option(
     "--slow",
     type=click.FloatRange(0.05, 0.99),
@@ -229,7 +237,7 @@ def describe_population(batch: Batch, peak: float | None) -> None:
     help="A phase below this share of the median of its kind is slow.",
 )
 @json_option
-def explain_slow_phases(
+def explain_history(
     files: tuple[Path, ...],
     root: Path | None,
     from_: str,
@@ -304,9 +312,9 @@ def _span(from_: str, to: str, now_ns: int) -> Span:
 
 
 @contextmanager
-def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def show_history_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal, nothing in a pipe."""
-    if is_quiet() or not sys.stderr.isatty():
+    if is_printing_quiet() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -320,14 +328,14 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 def _shown(found: Population, width: int) -> list[RenderableType]:
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, sum_columns, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word, list_answer_sum_columns
 
     head = (
         f"{unit_formats.format_time(found.from_ns)} to {unit_formats.format_time(found.to_ns)}: {found.jobs:,} jobs,"
         f" {found.nontrivial:,} of them moved more than 200 MB"
     )
     classes = [
-        Column("core-hours", lambda r: word(r.core_hours)),
+        Column("core-hours", lambda r: format_answer_word(r.core_hours)),
         Column("jobs", lambda r: f"{r.jobs:,}", right=True),
         Column("read a job", lambda r: unit_formats.format_bytes(r.read_bytes_per_job), right=True),
         Column("written a job", lambda r: unit_formats.format_bytes(r.write_bytes_per_job), right=True),
@@ -338,22 +346,22 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
     ]
     modes = [
         Column("direction", lambda r: r.direction),
-        Column("mode", lambda r: word(r.mode)),
+        Column("mode", lambda r: format_answer_word(r.mode)),
         Column("jobs", lambda r: f"{r.jobs:,}", right=True),
         Column("bytes", lambda r: unit_formats.format_bytes(r.bytes), right=True),
     ]
     by_day = found.to_ns - found.from_ns <= DAYS_SHOWN * 86_400_000_000_000
     days = [Column("day", lambda r: r.day)] if by_day else []
-    days += [Column("layer", lambda r: r.layer), *sum_columns()]
+    days += [Column("layer", lambda r: r.layer), *list_answer_sum_columns()]
     layers = found.layers if by_day else _whole(found.layers)
     return [
         Text(head, style="bold"),
         Text("\nVolume by core-hours", style="bold"),
-        fitted(classes, found.classes, width),
+        fit_answer_table(classes, found.classes, width),
         Text("\nI/O modes", style="bold"),
-        fitted(modes, found.modes, width),
+        fit_answer_table(modes, found.modes, width),
         Text(f"\nVolume by {'day and ' * by_day}layer", style="bold"),
-        fitted(days, layers, width),
+        fit_answer_table(days, layers, width),
         Text("\nHow busy targets are", style="bold"),
         Text(_busy(found)),
     ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from fairlead.cli.messages import print_json
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import json_option
+from fairlead.cli.printing import print_json
 from fairlead.core.errors import MissingDependencyError
 from fairlead.run.doctor import Check, Machine, does_doctor_pass, run_doctor_checks
 from fairlead.run.doctor.check import STATUSES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import is_quiet, print_json, say
+from fairlead.cli.printing import is_printing_quiet, print_json, print_message
 from fairlead.core.errors import FairleadError, InputError, PartialInputError
 from fairlead.store.lake_folder import find_default_lake_folder
 
@@ -78,7 +78,7 @@ def _take(writer: Writer, jobs: list, exact_times: bool) -> list[Outcome]:  # ty
     from fairlead.see.ingest import ingest_jobs as take
 
     for path in writer.damaged:
-        say(f"a damaged segment of the write-ahead log was set aside: {path}")
+        print_message(f"a damaged segment of the write-ahead log was set aside: {path}")
     progress = _Progress(sum(len(job.files) for job in jobs))
     outcomes = []
     try:
@@ -96,7 +96,7 @@ class _Progress:
     def __init__(self, files: int) -> None:
         self._bar = None
         self._rows = 0
-        if sys.stderr.isatty() and not is_quiet():
+        if sys.stderr.isatty() and not is_printing_quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -147,7 +147,7 @@ def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
     for table, rows in sum_ingested_rows(outcomes).items():
         note = f"  (runs of {operations:,} operations)" if table == "ops" else ""
         click.echo(f"  {table:<14} {rows:>12,} rows{note}")
-    say(f"lake: {lake.place.root}")
+    print_message(f"lake: {lake.place.root}")
 
 
 def _as_json(outcome: Outcome) -> dict[str, object]:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlead.cli.ask import Request, question_options
-from fairlead.cli.messages import say
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import cluster_option, limit_option, name_option, offset_option
+from fairlead.cli.options import add_limit_option, add_name_option, add_offset_option, cluster_option
+from fairlead.cli.printing import print_message
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,13 +25,13 @@ def job() -> None:
 
 
 @job.command("list")
-@name_option("--user", "Only jobs of this user.")
-@name_option("--project", "Only jobs of this project.")
-@name_option("--program", "Only runs of this program.")
-@name_option("--state", "Only in this state: COMPLETED, FAILED, RUNNING...", "STATE")
-@name_option("--partition", "Only jobs of this partition.")
-@name_option("--cluster", "Only jobs of this cluster.")
-@name_option("--node", "Only jobs on this node.")
+@add_name_option("--user", "Only jobs of this user.")
+@add_name_option("--project", "Only jobs of this project.")
+@add_name_option("--program", "Only runs of this program.")
+@add_name_option("--state", "Only in this state: COMPLETED, FAILED, RUNNING...", "STATE")
+@add_name_option("--partition", "Only jobs of this partition.")
+@add_name_option("--cluster", "Only jobs of this cluster.")
+@add_name_option("--node", "Only jobs on this node.")
 @click.option("--running", is_flag=True, help="Only jobs that run now.")
 @click.option(
     "--sort",
@@ -40,9 +40,9 @@ def job() -> None:
     show_default=True,
     help="Sort by, largest or latest first.",
 )
-@limit_option("How many jobs to list.", 50)
-@offset_option()
-@question_options()
+@add_limit_option("How many jobs to list.", 50)
+@add_offset_option()
+@add_ask_options()
 def list_jobs(request: Request, offset: int, **words: Any) -> None:
     """List the jobs that ran in a time span (the last day), with what they moved.
 
@@ -54,14 +54,16 @@ def list_jobs(request: Request, offset: int, **words: Any) -> None:
     """
 
     def parts(answer: Jobs, width: int) -> list[RenderableType]:
-        from fairlead.cli.answer_tables import job_table
+        from fairlead.cli.answer_tables import build_answer_job_table
 
         if not answer.jobs:
-            say("there are no more" if offset else "no job ran in this time")
+            print_message("there are no more" if offset else "no job ran in this time")
             return []
         if answer.total > len(answer.jobs):
-            say(f"{offset + 1} to {offset + len(answer.jobs)} of {answer.total:,} jobs; more with --limit, --offset")
-        return [job_table(answer.jobs, answer.to_ns, width)]
+            print_message(
+                f"{offset + 1} to {offset + len(answer.jobs)} of {answer.total:,} jobs; more with --limit, --offset"
+            )
+        return [build_answer_job_table(answer.jobs, answer.to_ns, width)]
 
     request.show("jobs", parts=parts, offset=offset, **words)
 
@@ -72,47 +74,47 @@ def list_jobs(request: Request, offset: int, **words: Any) -> None:
 @click.option(
     "--points", type=click.IntRange(10, 5000), default=600, show_default=True, help="Maximum points of each series."
 )
-@question_options()
+@add_ask_options()
 def show_job(request: Request, job_id: str, **words: Any) -> None:
     """Show one job: account, volumes, bandwidth of each layer over time, forwarders and targets it used.
 
     In a picture a dot is no data and a low line is idle. If several runs have this number, the latest is shown, or the
     one that ran at --at.
     """
-    from fairlead.cli.job_parts import job_parts
+    from fairlead.cli.job_parts import render_job_parts
 
-    request.show("job", job_id, parts=job_parts, **words)
+    request.show("job", job_id, parts=render_job_parts, **words)
 
 
 @job.command("explain")
 @click.argument("job_id", metavar="ID")
 @cluster_option
-@question_options(html=True)
+@add_ask_options(html=True)
 def explain_job(request: Request, job_id: str, cluster: str) -> None:
     """Explain one job: what it got, what runs like it get, who or what took the difference, what to do about it.
 
     Also when nothing is wrong, and when the cause is unknown: then it says what data was missing. If several runs have
     this number, the latest is shown, or the one that ran at --at.
     """
-    from fairlead.cli.job_parts import explained_parts
+    from fairlead.cli.job_parts import render_explained_job_parts
     from fairlead.show.report.diagnosis.diagnosis_pages import build_why_page
 
-    request.show("why", job_id, parts=explained_parts, page=build_why_page, cluster=cluster)
+    request.show("why", job_id, parts=render_explained_job_parts, page=build_why_page, cluster=cluster)
 
 
 @job.command("behaviour")
-@name_option("--user", "Only jobs of this user.")
-@name_option("--program", "Only runs of this program.")
-@name_option("--project", "Only jobs of this project.")
-@limit_option("How many users, programs and runs to list.", 10)
-@question_options(html=True)
-def describe_behaviour(request: Request, **words: Any) -> None:
+@add_name_option("--user", "Only jobs of this user.")
+@add_name_option("--program", "Only runs of this program.")
+@add_name_option("--project", "Only jobs of this project.")
+@add_limit_option("How many users, programs and runs to list.", 10)
+@add_ask_options(html=True)
+def describe_job_behaviour(request: Request, **words: Any) -> None:
     """Show how jobs behave (those that began in the last 30 days): I/O modes, volumes, request sizes, who moved most,
     who moved more than before, how many jobs went wrong and why.
 
     Without --user, --program or --project it also shows how busy the machine was. `--html FILE` draws all of it.
     """
-    from fairlead.cli.behaviour_parts import behaviour_parts
+    from fairlead.cli.behaviour_parts import render_behaviour_parts
     from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_page
 
-    request.show("behaviour", parts=behaviour_parts, page=build_behaviour_page, **words)
+    request.show("behaviour", parts=render_behaviour_parts, page=build_behaviour_page, **words)

@@ -11,37 +11,40 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_diagnosis import Why
 
 
-def job_parts(answer: JobPage, width: int) -> list[RenderableType]:
+def render_job_parts(answer: JobPage, width: int) -> list[RenderableType]:
     """Return one job, part by part."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import gap_lines, share_table, timeline_picture
+    from fairlead.cli.answer_tables import build_answer_share_table, draw_answer_timeline, list_answer_gaps
     from fairlead.core.safe_text import escape_text
 
     parts: list[RenderableType] = [_head(answer), _figures(answer), Text("")]
-    parts.append(timeline_picture(answer.timeline, width))
+    parts.append(draw_answer_timeline(answer.timeline, width))
     if answer.components:
-        parts += [Text("\nThrough", style="bold"), share_table(answer.components[:20], width, "component")]
+        parts += [Text("\nThrough", style="bold"), build_answer_share_table(answer.components[:20], width, "component")]
         if len(answer.components) > 20:
             parts.append(Text(f"and {len(answer.components) - 20} more (--json has all)", style="dim"))
     if answer.ports:
-        from fairlead.cli.system_parts import format_imbalance, port_table
+        from fairlead.cli.system_parts import build_system_port_table, format_system_imbalance
 
-        parts += [Text("\nSwitch ports", style="bold"), port_table(answer.ports[:10], width)]
+        parts += [Text("\nSwitch ports", style="bold"), build_system_port_table(answer.ports[:10], width)]
         if answer.port_imbalance is not None:
-            parts.append(Text(format_imbalance(answer.port_imbalance), style="dim"))
+            parts.append(Text(format_system_imbalance(answer.port_imbalance), style="dim"))
     if answer.clocks:
-        parts += [Text("\nClocks", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines(answer.clocks))]
+        parts += [
+            Text("\nClocks", style="bold yellow"),
+            *(Text(f"  {line}") for line in list_job_clock_lines(answer.clocks)),
+        ]
     if answer.missing or answer.gaps:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
-        parts += [Text("  ") + gap for gap in gap_lines(answer.gaps)]
+        parts += [Text("  ") + gap for gap in list_answer_gaps(answer.gaps)]
     if answer.other_runs:
         parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
     return parts
 
 
-def clock_lines(clocks: list[ClockShift]) -> list[str]:
+def list_job_clock_lines(clocks: list[ClockShift]) -> list[str]:
     """Return a line for each source whose clock was corrected."""
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
@@ -59,12 +62,12 @@ def clock_lines(clocks: list[ClockShift]) -> list[str]:
 def _head(answer: JobPage) -> RenderableType:
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import program_of, word
+    from fairlead.cli.answer_tables import format_answer_word, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     job = answer.job
-    state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
+    state = "running" if job.running else format_answer_word(job.state).lower() if job.accounted else "not accounted"
     end_ns = job.end_ns if job.end_ns is not None else answer.to_ns
     ran = unit_formats.format_duration((end_ns - job.start_ns) / 1e9) if job.start_ns is not None else "an unknown time"
     nodes = "nodes unknown" if job.nodes_count is None else f"{unit_formats.format_count(job.nodes_count)} nodes"
@@ -76,11 +79,11 @@ def _head(answer: JobPage) -> RenderableType:
         f"ran {ran}" if not job.running else f"running for {ran}",
         f"from {unit_formats.format_time(job.start_ns)}",
     ]
-    who = " · ".join(escape_text(word(part)) for part in (job.user, job.project, job.partition) if part)
+    who = " · ".join(escape_text(format_answer_word(part)) for part in (job.user, job.project, job.partition) if part)
     return Text.assemble(
         (f"job {escape_text(job.job_id)}", "bold"),
         "  ",
-        (escape_text(program_of(job.program, job.name)), "bold cyan"),
+        (escape_text(shorten_answer_program(job.program, job.name)), "bold cyan"),
         "  ",
         (escape_text(state), "green" if job.running else ""),
         f"\n{who}\n" if who else "\n",
@@ -92,7 +95,7 @@ def _figures(answer: JobPage) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import word
+    from fairlead.cli.answer_tables import format_answer_word
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
@@ -104,13 +107,13 @@ def _figures(answer: JobPage) -> RenderableType:
         ("read", unit_formats.format_bytes(sums.read_bytes)),
         ("written", unit_formats.format_bytes(sums.write_bytes)),
         ("metadata ops", unit_formats.format_count(sums.metadata_ops)),
-        ("counted at", word(answer.job.layer)),
+        ("counted at", format_answer_word(answer.job.layer)),
     ]
     more: list[tuple[str, str]] = []
     if summary is not None:
         more = [
-            ("read mode", word(summary.read_mode)),
-            ("write mode", word(summary.write_mode)),
+            ("read mode", format_answer_word(summary.read_mode)),
+            ("write mode", format_answer_word(summary.write_mode)),
             ("files", unit_formats.format_count(summary.files)),
             ("phases", unit_formats.format_count(summary.phases)),
             ("peak read", unit_formats.format_bandwidth(summary.peak_read_bytes_per_s)),
@@ -122,12 +125,12 @@ def _figures(answer: JobPage) -> RenderableType:
     return table
 
 
-def explained_parts(answer: Why, width: int) -> list[RenderableType]:
+def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
     """Return what a job got, what is usual and what made the difference, part by part."""
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
-    from fairlead.cli.answer_tables import Column, fitted, program_of
+    from fairlead.cli.answer_tables import Column, fit_answer_table, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_runs_line
@@ -141,7 +144,9 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
     style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")
     job = answer.job
-    about = " · ".join(escape_text(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
+    about = " · ".join(
+        escape_text(part) for part in (job.user, job.project, shorten_answer_program(job.program, job.name)) if part
+    )
     parts: list[RenderableType] = [
         Text.assemble(
             (word, style),
@@ -175,7 +180,7 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
             Column("lost", lambda r: format_lost_time(r.lost_s), right=True),
             Column("mode", lambda r: r.mode or unit_formats.ABSENT, spare=4),
         ]
-        parts.append(fitted(columns, answer.phases[:20], width))
+        parts.append(fit_answer_table(columns, answer.phases[:20], width))
         if len(answer.phases) > 20:
             parts.append(Text(f"and {len(answer.phases) - 20} more (--json has all)", style="dim"))
     if answer.taken:
@@ -185,7 +190,10 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
             Column("sure", lambda r: unit_formats.format_percent(r.confidence), right=True, spare=2),
             Column("finding", lambda r: r.finding, spare=1),
         ]
-        parts += [shown.heading("Who or what took the difference"), fitted(columns, answer.taken, width)]
+        parts += [
+            shown.render_diagnosis_heading("Who or what took the difference"),
+            fit_answer_table(columns, answer.taken, width),
+        ]
     if answer.hurt:
         columns = [
             Column("whom", lambda r: r.who or "another job", longest=40),
@@ -193,17 +201,20 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
             Column("sure", lambda r: unit_formats.format_percent(r.confidence), right=True, spare=2),
             Column("finding", lambda r: r.finding or unit_formats.ABSENT, spare=1),
         ]
-        parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
+        parts += [shown.render_diagnosis_heading("Whom it hurt"), fit_answer_table(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
         parts += [
-            shown.heading(escape_text(build_evidence_heading(told, answer.headline))),
-            *shown.evidence(told.finding.evidence),
+            shown.render_diagnosis_heading(escape_text(build_evidence_heading(told, answer.headline))),
+            *shown.render_diagnosis_evidence(told.finding.evidence),
         ]
-    parts += shown.courses(answer.courses, width)
+    parts += shown.render_diagnosis_courses(answer.courses, width)
     if answer.usual:
-        parts += [shown.heading("What it usually gets"), *shown.usual(answer.usual, width)]
+        parts += [
+            shown.render_diagnosis_heading("What it usually gets"),
+            *shown.render_diagnosis_usual(answer.usual, width),
+        ]
     if answer.runs is not None:
-        parts += [shown.heading("Runs of its program"), Text(f"  {format_runs_line(answer.runs)}")]
+        parts += [shown.render_diagnosis_heading("Runs of its program"), Text(f"  {format_runs_line(answer.runs)}")]
     if answer.alike:
         columns = [
             Column("job", lambda r: r.job_id or "another job"),
@@ -217,11 +228,11 @@ def explained_parts(answer: Why, width: int) -> list[RenderableType]:
             Column("took", lambda r: unit_formats.format_duration(r.seconds), right=True),
             Column("how", lambda r: r.how, spare=1),
         ]
-        parts += [shown.heading("Runs like this one"), fitted(columns, answer.alike, width)]
+        parts += [shown.render_diagnosis_heading("Runs like this one"), fit_answer_table(columns, answer.alike, width)]
     if answer.advice:
-        parts += [shown.heading("What to do"), *shown.advice(answer.advice)]
+        parts += [shown.render_diagnosis_heading("What to do"), *shown.render_diagnosis_advice(answer.advice)]
     if answer.missing:
-        parts += [shown.heading("Not known"), *shown.lines(answer.missing)]
+        parts += [shown.render_diagnosis_heading("Not known"), *shown.render_diagnosis_lines(answer.missing)]
     if answer.other_runs:
         parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
     return parts

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import print_json, say
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import PATH, json_option, lake_option, wait_option
+from fairlead.cli.options import PATH, add_wait_option, json_option, lake_option
+from fairlead.cli.printing import print_json, print_message
 from fairlead.core.errors import UsageError
 from fairlead.core.model.unit_formats import format_bytes, format_count
 from fairlead.store.lake_folder import find_default_lake_folder
@@ -29,7 +29,7 @@ _HOUR_NS = 3_600_000_000_000
 _shard_option = click.option(
     "--shard", "shards", multiple=True, metavar="NAME", help="Only this shard (repeatable). Default: all of them."
 )
-_wait_option = wait_option("How long to wait for another writer of a shard to finish.")
+_wait_option = add_wait_option("How long to wait for another writer of a shard to finish.")
 
 
 @click.group(cls=Noun)
@@ -41,7 +41,7 @@ def lake() -> None:
 @lake_option
 @click.option("--columns", is_flag=True, help="Show the columns of every table instead.")
 @json_option
-def show_info(root: Path | None, columns: bool, as_json: bool) -> None:
+def show_lake_info(root: Path | None, columns: bool, as_json: bool) -> None:
     """What the lake holds: tables, rows, days, bytes, files.
 
     Writes nothing, and may run beside a writer.
@@ -84,7 +84,7 @@ def show_info(root: Path | None, columns: bool, as_json: bool) -> None:
     size = format_bytes(found.bytes_on_disk)
     click.echo(f"{format_count(found.batches)} inputs taken in, {size} on disk, {found.root}")
     for path in found.damaged_segments:
-        say(f"a damaged segment of the write-ahead log was set aside: {path}")
+        print_message(f"a damaged segment of the write-ahead log was set aside: {path}")
 
 
 @lake.command("compact")
@@ -132,7 +132,7 @@ def compact_lake(root: Path | None, shards: tuple[str, ...], wait_s: float, keep
 @_wait_option
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten; forget nothing.")
 @json_option
-def expire_days(
+def expire_lake_days(
     root: Path | None,
     age: str,
     tables: tuple[str, ...],
@@ -165,7 +165,7 @@ def expire_days(
     ]
     _print_rows(["table", "shard", "days", "rows", "size"], rows)
     if dry_run:
-        say("nothing was forgotten (--dry-run)")
+        print_message("nothing was forgotten (--dry-run)")
 
 
 @lake.command("query")
@@ -173,7 +173,7 @@ def expire_days(
 @lake_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print the result as CSV.")
 @json_option
-def run_query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
+def run_lake_query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
     """Ask the lake with one SELECT.
 
     Tables and columns are those of the record reference, with a date column `day` besides; filter on it, and other

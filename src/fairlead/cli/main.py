@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 import fairlead
-from fairlead.cli.noun import build_unknown_command
+from fairlead.cli.noun import build_unknown_noun_error
 from fairlead.core.errors import FairleadError, UsageError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command of the first word. Raises UsageError, which names the new words for old ones."""
         if args and args[0] not in COMMANDS:
-            raise build_unknown_command([], args, list(COMMANDS))
+            raise build_unknown_noun_error([], args, list(COMMANDS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Request, question_options
-from fairlead.cli.messages import say
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import limit_option
+from fairlead.cli.options import add_limit_option
+from fairlead.cli.printing import print_message
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,27 +24,27 @@ def mds() -> None:
 
 @mds.command("show")
 @click.argument("name", required=False, default="")
-@limit_option("How many of each to list.", 10)
-@question_options()
+@add_limit_option("How many of each to list.", 10)
+@add_ask_options()
 def show_mds(request: Request, name: str, limit: int) -> None:
     """Show metadata load (the last 5 minutes): by server, operation, class of client, client and job.
 
     NAME is one metadata target or server (MDT0002). Operations and clients are counted over at most the last 6 hours
     of the time span.
     """
-    request.show("mds", name, parts=mds_parts, limit=limit)
+    request.show("mds", name, parts=_render_mds, limit=limit)
 
 
-def mds_parts(answer: Mds, width: int) -> list[RenderableType]:
+def _render_mds(answer: Mds, width: int) -> list[RenderableType]:
     """Return load over time, then who makes it."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import gap_lines, op_table, timeline_picture
+    from fairlead.cli.answer_tables import build_answer_op_table, draw_answer_timeline, list_answer_gaps
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     if not answer.servers:
-        say("no metadata operations in this time")
+        print_message("no metadata operations in this time")
     title = f"metadata of {escape_text(answer.server)}" if answer.server else "metadata"
     load = (
         f"{unit_formats.format_count(round(answer.per_s, 1))} ops/s" if answer.per_s is not None else "load not known"
@@ -53,7 +53,7 @@ def mds_parts(answer: Mds, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text.assemble((f"{title}: {load}", "bold"), (f"  {times}", "dim")),
         Text(""),
-        timeline_picture(answer.timeline, width),
+        draw_answer_timeline(answer.timeline, width),
     ]
     tables = [
         ("server", answer.servers),
@@ -64,7 +64,7 @@ def mds_parts(answer: Mds, width: int) -> list[RenderableType]:
     ]
     for heading, rows in tables:
         if rows and not (heading == "server" and answer.server):
-            parts += [Text(""), op_table(rows, heading, width, owner=heading == "job")]
+            parts += [Text(""), build_answer_op_table(rows, heading, width, owner=heading == "job")]
     if answer.gaps:
-        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
+        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in list_answer_gaps(answer.gaps))]
     return parts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import is_quiet, say
+from fairlead.cli.printing import is_printing_quiet, print_message
 from fairlead.cli.quantities import Seconds
 from fairlead.core.errors import UsageError
 
@@ -100,14 +100,18 @@ def mount(
         patience_s=patience,
     )
     if foreground:
-        serve_mount(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if is_quiet() else to_stderr)
+        serve_mount(
+            options,
+            lambda: print_message(f"mounted on {options.mountpoint}"),
+            _silence if is_printing_quiet() else to_stderr,
+        )
         return
     from fairlead.steer.forwarding.mount.process.daemonize import mount_in_background
 
     sys.stdout.flush()
     sys.stderr.flush()
     pid = mount_in_background(options)
-    say(f"mounted on {options.mountpoint} (process {pid})")
+    print_message(f"mounted on {options.mountpoint} (process {pid})")
 
 
 def _silence(_text: str) -> None:

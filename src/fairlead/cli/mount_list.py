@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import print_json
+from fairlead.cli.printing import print_json
 from fairlead.core.clock import now_ns
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Request, question_options
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
 
 if TYPE_CHECKING:
@@ -22,25 +22,25 @@ def node() -> None:
 
 @node.command("show")
 @click.argument("name")
-@question_options()
+@add_ask_options()
 def show_node(request: Request, name: str) -> None:
     """Show a node (the last hour): its jobs, its I/O by layer, its own disks, its probes, gaps and events."""
-    request.show("node", name, parts=node_parts)
+    request.show("node", name, parts=_render_node)
 
 
-def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
+def _render_node(answer: NodePage, width: int) -> list[RenderableType]:
     """Return one node, part by part."""
     from rich.text import Text
 
     from fairlead.cli.answer_tables import (
         Column,
-        component_table,
-        fitted,
-        gap_lines,
-        job_table,
-        sum_columns,
-        timeline_picture,
-        word,
+        build_answer_component_table,
+        build_answer_job_table,
+        draw_answer_timeline,
+        fit_answer_table,
+        format_answer_word,
+        list_answer_gaps,
+        list_answer_sum_columns,
     )
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
@@ -48,33 +48,39 @@ def node_parts(answer: NodePage, width: int) -> list[RenderableType]:
     times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"node {escape_text(answer.node)}", "bold"), (f"  {times}\n", "dim"))]
     if answer.timeline.series or not answer.devices:
-        parts.append(timeline_picture(answer.timeline, width))
+        parts.append(draw_answer_timeline(answer.timeline, width))
     if answer.sums:
         rows = list(answer.sums.items())
-        columns = [Column("layer", lambda r: r[0]), *sum_columns(lambda r: r[1])]
-        parts += [Text(""), fitted(columns, rows, width)]
+        columns = [Column("layer", lambda r: r[0]), *list_answer_sum_columns(lambda r: r[1])]
+        parts += [Text(""), fit_answer_table(columns, rows, width)]
     if answer.devices:
         seconds = (answer.to_ns - answer.from_ns) / 1e9
         if len(parts) > 1:
             parts.append(Text(""))
-        parts += [Text("Own devices", style="bold"), component_table(answer.devices, seconds, width, "device")]
+        parts += [
+            Text("Own devices", style="bold"),
+            build_answer_component_table(answer.devices, seconds, width, "device"),
+        ]
     if answer.jobs:
-        parts += [Text("\nJobs", style="bold"), job_table(answer.jobs, answer.to_ns, width)]
+        parts += [Text("\nJobs", style="bold"), build_answer_job_table(answer.jobs, answer.to_ns, width)]
     if answer.probes:
         probes = [
             Column("probe", lambda r: r.probe),
             Column("state", lambda r: "silent" if r.silent else r.state),
             Column("last report", lambda r: unit_formats.format_time(r.ts_ns), spare=1),
             Column("rows", lambda r: unit_formats.format_count(r.rows), right=True, spare=3),
-            Column("says", lambda r: word(r.text), spare=2, longest=60),
+            Column("says", lambda r: format_answer_word(r.text), spare=2, longest=60),
         ]
-        parts += [Text("\nWatched by", style="bold"), fitted(probes, answer.probes, width)]
+        parts += [Text("\nWatched by", style="bold"), fit_answer_table(probes, answer.probes, width)]
     if answer.clock is not None:
-        from fairlead.cli.job_parts import clock_lines
+        from fairlead.cli.job_parts import list_job_clock_lines
 
-        parts += [Text("\nClock", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines([answer.clock]))]
+        parts += [
+            Text("\nClock", style="bold yellow"),
+            *(Text(f"  {line}") for line in list_job_clock_lines([answer.clock])),
+        ]
     if answer.gaps:
-        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
+        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in list_answer_gaps(answer.gaps))]
     for event in answer.events[:8]:
         parts.append(
             Text(f"{unit_formats.format_time(event.ts_ns)}  {escape_text(event.kind)}  {escape_text(event.text or '')}")

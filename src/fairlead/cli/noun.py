@@ -54,10 +54,10 @@ RENAMED: dict[str, str] = {
 """Words of earlier versions → the words now, both without `fairlead`. NAME stands for any name."""
 
 
-def find_new_words(words: Sequence[str]) -> str:
+def _find_new_words(words: Sequence[str]) -> str:
     """Return what replaced the command `words`; "" if it never existed.
 
-    Example: `find_new_words(["targets", "check"])` is "tree check".
+    Example: `_find_new_words(["targets", "check"])` is "tree check".
     """
     first, rest = words[0], words[1:]
     keys = [f"{first} {word}" for word in rest]
@@ -67,7 +67,7 @@ def find_new_words(words: Sequence[str]) -> str:
     return f"{new} {verb}".strip()
 
 
-def build_unknown_command(before: Sequence[str], words: Sequence[str], known: Sequence[str]) -> UsageError:
+def build_unknown_noun_error(before: Sequence[str], words: Sequence[str], known: Sequence[str]) -> UsageError:
     """Return the error for `words`, of which the first is no command after `before`.
 
     It names a `known` command that is spelt alike, else the words that replaced these.
@@ -75,7 +75,7 @@ def build_unknown_command(before: Sequence[str], words: Sequence[str], known: Se
     path = " ".join(["fairlead", *before])
     what = f"there is no command {' '.join([*before, words[0]])!r}"
     near = get_close_matches(words[0], known, n=1, cutoff=0.75)
-    new = find_new_words([*before, *words])
+    new = _find_new_words([*before, *words])
     if new and not (near and before and not words[0].startswith("-")):
         return UsageError(what, remedy=f"it is now: fairlead {new}")
     return UsageError(what, remedy=f"perhaps: {path} {near[0]}" if near else f"{path} --help")
@@ -88,5 +88,5 @@ class Noun(click.Group):
         """Refuse what is not a verb. Raises UsageError, which names the verb that replaced an older form."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             before = ctx.command_path.split()[1:]
-            raise build_unknown_command(before, args, list(self.commands))
+            raise build_unknown_noun_error(before, args, list(self.commands))
         return super().parse_args(ctx, args)

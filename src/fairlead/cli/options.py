@@ -47,28 +47,28 @@ def add_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
     return decorate
 
 
-def limit_option(text: str, default: int = 20, most: int = 1000) -> Callable[[F], F]:
+def add_limit_option(text: str, default: int = 20, most: int = 1000) -> Callable[[F], F]:
     """Return `--limit`, from 1 to `most`."""
     return click.option("--limit", type=click.IntRange(1, most), default=default, show_default=True, help=text)
 
 
-def offset_option(text: str = "How many to skip first.") -> Callable[[F], F]:
+def add_offset_option(text: str = "How many to skip first.") -> Callable[[F], F]:
     """Return `--offset`, from 0."""
     return click.option("--offset", type=click.IntRange(min=0), default=0, help=text)
 
 
-def name_option(flag: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
+def add_name_option(flag: str, text: str, metavar: str = "NAME") -> Callable[[F], F]:
     """Return an option with a name as its value; empty by default, which asks for all."""
     return click.option(flag, default="", metavar=metavar, help=text)
 
 
-def peak_option(text: str) -> Callable[[F], F]:
+def add_peak_option(text: str) -> Callable[[F], F]:
     """Return `--peak` in bytes per second, above 0."""
     return click.option(
         "--peak", type=click.FloatRange(min=0, min_open=True), default=None, metavar="BYTES_PER_S", help=text
     )
 
 
-def wait_option(text: str) -> Callable[[F], F]:
+def add_wait_option(text: str) -> Callable[[F], F]:
     """Return `--wait` in seconds (`wait_s`), none by default."""
     return click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help=text)

@@ -28,7 +28,7 @@ LEVEL_LETTER = {"idle": "-", "low": "l", "mid": "m", "high": "H", None: GAP}
 _PLAIN = dict(zip(map(ord, "▁▂▃▄▅▆▇█·→…—×≥≤±"), "..::-=+#.>.-x><~", strict=True))
 
 
-def screen(*, width: int | None = None) -> Console:
+def build_picture_console(*, width: int | None = None) -> Console:
     """Standard output for people. Signs that its encoding lacks become plain ones."""
     codecs.register_error("fairlead.plain", _plain)
     stream = sys.stdout
@@ -44,7 +44,7 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     return text.encode("ascii", "backslashreplace"), error.end
 
 
-def squeezed(values: Sequence[float | None], columns: int) -> list[float | None]:
+def shrink_picture_line(values: Sequence[float | None], columns: int) -> list[float | None]:
     """At most `columns` values: means of neighbours, None where none of them is known."""
     if len(values) <= columns:
         return list(values)
@@ -56,9 +56,11 @@ def squeezed(values: Sequence[float | None], columns: int) -> list[float | None]
     return means
 
 
-def line(values: Sequence[float | None], columns: int, *, top: float | None = None, style: str = "") -> Text:
+def draw_line_picture(
+    values: Sequence[float | None], columns: int, *, top: float | None = None, style: str = ""
+) -> Text:
     """A line of bars; `top` is the value of a full bar (the largest, by default)."""
-    cells = squeezed(values, max(1, columns))
+    cells = shrink_picture_line(values, max(1, columns))
     highest = top or max((v for v in cells if v is not None), default=0.0)
     text = Text()
     run, kind = "", ""
@@ -80,7 +82,7 @@ def _cell(value: float | None, highest: float, style: str) -> tuple[str, str]:
     return BARS[min(len(BARS) - 1, int(value / highest * len(BARS)))], style
 
 
-def bar(share: float | None, columns: int, style: str = "") -> Text:
+def draw_bar_picture(share: float | None, columns: int, style: str = "") -> Text:
     """A bar as long as a share from 0 to 1; a dot for what is not known."""
     if share is None:
         return Text(GAP, style="dim")
@@ -88,7 +90,7 @@ def bar(share: float | None, columns: int, style: str = "") -> Text:
     return Text("█" * full + ("▏" if not full and share > 0 else ""), style=style)
 
 
-def heat(levels: Sequence[str | None], cell: int) -> Text:
+def draw_heat_picture(levels: Sequence[str | None], cell: int) -> Text:
     """A row of a heat map: a letter a cell, on a colour."""
     text = Text()
     for level in levels:
@@ -97,7 +99,7 @@ def heat(levels: Sequence[str | None], cell: int) -> Text:
     return text
 
 
-def axis(from_ns: int, to_ns: int, columns: int) -> Text:
+def draw_axis_picture(from_ns: int, to_ns: int, columns: int) -> Text:
     """When a picture begins and ends, UTC."""
     from datetime import UTC, datetime
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import print_json
+from fairlead.cli.printing import print_json
 from fairlead.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -152,30 +152,30 @@ def plan(
     )
     plans = require_sound(made)
     if form is not None:
-        from fairlead.cli.messages import say
+        from fairlead.cli.printing import print_message
         from fairlead.decide.planning.render import render_plans
 
         click.echo(render_plans(plans, form, folder=folder), nl=False)
-        say("shown only: nothing was applied")
+        print_message("shown only: nothing was applied")
         return
     if as_json:
         print_json(plans)
         return
-    from fairlead.cli.pictures import screen
+    from fairlead.cli.pictures import build_picture_console
 
-    console = screen()
-    for part in page(plans, console.width):
+    console = build_picture_console()
+    for part in _render_plans(plans, console.width):
         console.print(part)
 
 
-@plan.command()
+@plan.command("check")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @_lake_option
 @_site_option
 @_at_option
 @_system_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool) -> None:
+def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool) -> None:
     """Check plans (of --json, or written elsewhere) against the live state: capacity, bars, sick components, limits.
 
     Prints everything that is wrong, with field, component and reason, and fails where anything is. FILE - is standard
@@ -226,7 +226,7 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
         click.echo(f"{count} plan{'' if count == 1 else 's'}: sound")
 
 
-def page(plans: Plans, width: int) -> list[RenderableType]:
+def _render_plans(plans: Plans, width: int) -> list[RenderableType]:
     """The plans, part by part."""
     from rich.text import Text
 
@@ -239,7 +239,7 @@ def page(plans: Plans, width: int) -> list[RenderableType]:
     for one in plans.plans:
         parts += _one(one, width)
     if plans.missing:
-        parts += [shown.heading("Not known"), *shown.lines(plans.missing)]
+        parts += [shown.render_diagnosis_heading("Not known"), *shown.render_diagnosis_lines(plans.missing)]
     parts.append(Text("Shown only: nothing was applied. --json keeps it, --render writes commands.", style="dim"))
     return parts
 
@@ -248,16 +248,16 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
-    from fairlead.cli.answer_tables import Column, fitted, program_of
+    from fairlead.cli.answer_tables import Column, fit_answer_table, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.model.node_names import fold_node_names
     from fairlead.core.safe_text import escape_text
 
     job = one.job
-    of_whom = f", {job.user}'s {program_of(job.program)}" if job.program else f" of {job.user}"
+    of_whom = f", {job.user}'s {shorten_answer_program(job.program)}" if job.program else f" of {job.user}"
     whose = of_whom if job.user else ""
     title = f"Job {job.job_id}{whose}, {job.node_count:,} node{'' if job.node_count == 1 else 's'}"
-    parts: list[RenderableType] = [shown.heading(escape_text(title))]
+    parts: list[RenderableType] = [shown.render_diagnosis_heading(escape_text(title))]
     told = one.expected
     moved = [f"reads {unit_formats.format_bytes(told.read_bytes)}"] if told.read_bytes is not None else []
     moved += [f"writes {unit_formats.format_bytes(told.write_bytes)}"] if told.write_bytes is not None else []
@@ -277,7 +277,7 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
         ("MPI-IO hints", ", ".join(f"{key}={value}" for key, value in sorted(one.hints.items())) or None),
     ]
     columns = [Column("what", lambda r: r[0], longest=20), Column("granted", lambda r: r[1], longest=90, wraps=True)]
-    parts.append(fitted(columns, [row for row in rows if row[1] is not None], width))
+    parts.append(fit_answer_table(columns, [row for row in rows if row[1] is not None], width))
     if one.reasons:
         parts += [
             Text("  why:"),

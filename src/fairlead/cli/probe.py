@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Request, question_options
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ def probe() -> None:
 
 @probe.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also list probes without a problem.")
-@question_options(timed=False)
+@add_ask_options(timed=False)
 def list_probes(request: Request, everything: bool) -> None:
     """List probes that fail, are late or silent, and gaps in the data."""
-    request.show("health", parts=probe_parts, all=everything)
+    request.show("health", parts=_render_probes, all=everything)
 
 
-def probe_parts(answer: Health, width: int) -> list[RenderableType]:
+def _render_probes(answer: Health, width: int) -> list[RenderableType]:
     """Return counts by state, the probes, and gaps."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, gap_lines, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word, list_answer_gaps
     from fairlead.core.model import unit_formats
     from fairlead.explain.questions.answers import ProbeHealth
 
@@ -55,12 +55,12 @@ def probe_parts(answer: Health, width: int) -> list[RenderableType]:
         Column("lost batches", lambda r: unit_formats.format_count(r.lost_batches), right=True, spare=5),
         Column("clock off", lambda r: _offset(r.clock_offset_ns), right=True, spare=3),
         Column("memory", lambda r: unit_formats.format_bytes(r.memory_bytes), right=True, spare=7),
-        Column("says", lambda r: word(r.text), spare=2, longest=48),
+        Column("says", lambda r: format_answer_word(r.text), spare=2, longest=48),
     ]
     if answer.probes:
-        parts += [Text(""), fitted(columns, answer.probes, width)]
+        parts += [Text(""), fit_answer_table(columns, answer.probes, width)]
     if answer.gaps:
-        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps, 20))]
+        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in list_answer_gaps(answer.gaps, 20))]
     return parts
 
 

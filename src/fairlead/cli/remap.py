@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.printing import print_message
 
 
 @click.command()
@@ -20,4 +20,4 @@ def remap(folder: str, addresses: tuple[str, ...]) -> None:
     from fairlead.steer.forwarding.mount.process.remap import remap_mount
 
     wanted = [address for argument in addresses for address in argument.split(",") if address]
-    say(f"{folder}: now at {remap_mount(folder, wanted)}")
+    print_message(f"{folder}: now at {remap_mount(folder, wanted)}")

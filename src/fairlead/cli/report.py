@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import is_quiet, say
-from fairlead.cli.startup import leave_pandas_alone
+from fairlead.cli.printing import is_printing_quiet, print_message
+from fairlead.cli.startup import skip_pandas_at_startup
 from fairlead.core.errors import FairleadError, InputError, PartialInputError, UsageError
 from fairlead.core.safe_text import escape_text
 
@@ -71,7 +71,7 @@ def report(
     TRACE is a Darshan log, a DFTracer trace, or a folder of them; files of one job are taken together. Slurm
     accounting beside them fills in who ran the job.
     """
-    leave_pandas_alone()
+    skip_pandas_at_startup()
     from fairlead.cli import terminal
     from fairlead.show.report import report_builder as reporting
 
@@ -177,7 +177,7 @@ class _Run:
             progress.close()
         if kept is None:
             if self._screen is not None:
-                self._screen.many(self._verdicts)
+                self._screen.show_many(self._verdicts)
             return
         self._compared = bool(after) and len(kept) == 2
         self._write_pages(kept, html)
@@ -189,7 +189,7 @@ class _Run:
         from fairlead.show.report import report_builder as reporting
 
         if self._screen is not None:
-            self._screen.passing(one)
+            self._screen.show_passing(one)
         if html is not None and self._unwritten is None:
             self._save(self._page_name(html, one), reporting.build_report_page(one).encode(), page=True)
 
@@ -235,7 +235,7 @@ class _Run:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content)
+            write_report_file(path, content)
         except OSError as fault:
             what = (fault.strerror or str(fault)).lower()
             self._unwritten = UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file")
@@ -246,7 +246,7 @@ class _Run:
     def finish(self, given: tuple[Path, ...]) -> None:
         """Failures last, so that they are seen; the exit code says whether all, some or none could be read."""
         for path in self._pages:
-            say(f"page: {escape_text(str(path))}")
+            print_message(f"page: {escape_text(str(path))}")
         failures, error = self._failures, self._unwritten or self._outcome(given)
         if error is None:
             return
@@ -284,7 +284,7 @@ class _Progress:
     def __init__(self, jobs: list[JobInput]) -> None:
         self._bar = None
         self._rows = 0
-        if not sys.stderr.isatty() or is_quiet():
+        if not sys.stderr.isatty() or is_printing_quiet():
             return
         if len(jobs) > 200 or sum(_size(path) for job in jobs for path in job.files) >= 64 << 20:
             from rich.console import Console
@@ -334,7 +334,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_report_file(path: Path, content: bytes) -> None:
     """Write a file so that it is there whole or not at all; what a link points at is written, not the link replaced.
 
     Devices and pipes (`/dev/stdout`) are written as they are. Raises OSError.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.messages import print_json
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import PATH, json_option
-from fairlead.cli.startup import leave_pandas_alone
+from fairlead.cli.printing import print_json
+from fairlead.cli.startup import skip_pandas_at_startup
 from fairlead.core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _rules_option = click.option(
 @click.group(cls=Noun)
 def rule() -> None:
     """The diagnosis rules: list, show, check, the metrics they may use, and advice."""
-    leave_pandas_alone()
+    skip_pandas_at_startup()
 
 
 @rule.command("list")
@@ -145,7 +145,7 @@ def check_rules(folder: Path, as_json: bool) -> None:
 @click.argument("rule_id", metavar="[RULE]", required=False)
 @_rules_option
 @json_option
-def show_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
+def show_rule_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
     """What is advised about findings on jobs, components and the system; of one RULE, or of all.
 
     A folder `advice` in the site's folder of rules adds to it, or stands in for it.
@@ -177,7 +177,7 @@ def show_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> N
 
 @rule.command("metrics")
 @json_option
-def list_metrics(as_json: bool) -> None:
+def list_rule_metrics(as_json: bool) -> None:
     """Every name a rule may use: unit and meaning."""
     from rich.table import Table
 

@@ -50,7 +50,7 @@ def server() -> None:
 @click.option("--lake", type=FOLDER, metavar="DIR", help="Ask this lake instead of a server.")
 @click.option("--all", "everything", is_flag=True, help=f"All sources, not only the first {SHOWN} that need attention.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document of GET /api/v1/health.")
-def show_status(
+def show_server_status(
     url: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
 ) -> int:
     """Show how the server and its sources are. Exits with 4 if something needs attention."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.messages import is_quiet, print_json, say
+from fairlead.cli.printing import is_printing_quiet, print_json, print_message
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
 
@@ -103,7 +103,7 @@ def simulate() -> None:
 @simulate.command("run")
 @click.argument("spec", type=click.Path(path_type=Path, dir_okay=False), metavar="SPEC.toml")
 @_run_options
-def run_spec(
+def simulate_spec(
     spec: Path,
     root: Path,
     sets: int | None,
@@ -144,7 +144,7 @@ def run_spec(
     help="Applications of a set; may be given again. Default: 30, 60 and 100.",
 )
 @_run_options
-def scheduling_study(
+def simulate_scheduling_study(
     figure: int | None,
     window: str,
     applications: tuple[int, ...],
@@ -181,7 +181,7 @@ def scheduling_study(
     help="Applications of a set; may be given again. Default: 30, 60 and 100.",
 )
 @_run_options
-def run_ours(
+def simulate_ours(
     applications: tuple[int, ...],
     root: Path,
     sets: int | None,
@@ -213,7 +213,7 @@ def _paper(name: str) -> click.Command:
     paper = PAPERS[name]
 
     def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
-        from fairlead.cli.simulate_shown import paper_shown
+        from fairlead.cli.simulate_results import print_simulate_paper_results
         from fairlead.decide.sim.runs.run_experiments import compare_paper
 
         with _progress(name) as tell:
@@ -221,7 +221,7 @@ def _paper(name: str) -> click.Command:
         if as_json:
             print_json(told)
         else:
-            paper_shown(told)
+            print_simulate_paper_results(told)
 
     text = f"{paper.summary[0].upper()}{paper.summary[1:]} ({paper.source})."
     command: click.Command = click.command(name, help=text)(run_paper)
@@ -235,7 +235,7 @@ for _name in PAPERS:
     simulate.add_command(_paper(_name))
 
 
-@simulate.command()
+@simulate.command("trace")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
 @click.option(
     "--policy",
@@ -250,7 +250,7 @@ for _name in PAPERS:
 @_seed_option
 @_wait_option
 @_json_option
-def trace(
+def simulate_trace(
     file: Path,
     policies: tuple[str, ...],
     forwarders: int | None,
@@ -264,7 +264,7 @@ def trace(
 
     On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
     """
-    from fairlead.cli.simulate_shown import paper_shown
+    from fairlead.cli.simulate_results import print_simulate_paper_results
     from fairlead.decide.sim.runs.run_experiments import replay_trace
 
     chosen = policies or ("static-map", "dfra")
@@ -282,15 +282,15 @@ def trace(
     if as_json:
         print_json(told)
     else:
-        paper_shown(told)
+        print_simulate_paper_results(told)
 
 
 @simulate.command("list")
 @_lake_option
 @_json_option
-def list_experiments(root: Path, as_json: bool) -> None:
+def list_simulate_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
-    from fairlead.cli.simulate_shown import listed
+    from fairlead.cli.simulate_results import list_simulate_results
     from fairlead.decide.policy_registry import list_policies
     from fairlead.decide.sim.runs.stored_results import list_results
 
@@ -309,10 +309,10 @@ def list_experiments(root: Path, as_json: bool) -> None:
             }
         )
         return
-    listed(kept)
+    list_simulate_results(kept)
 
 
-@simulate.command()
+@simulate.command("plot")
 @click.argument("result", metavar="RESULT")
 @click.option(
     "--out",
@@ -321,7 +321,7 @@ def list_experiments(root: Path, as_json: bool) -> None:
     help="Folder for the page and its pictures. Default: RESULT in the current folder.",
 )
 @_lake_option
-def plot(result: str, out: Path | None, root: Path) -> None:
+def plot_simulate_result(result: str, out: Path | None, root: Path) -> None:
     """Pictures of RESULT: one page, and each picture as SVG.
 
     RESULT is the name of an experiment that was run (`fairlead simulate list`), scheduling-study, or its TOML file.
@@ -330,7 +330,7 @@ def plot(result: str, out: Path | None, root: Path) -> None:
 
     pages = plot_result(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
     beside = len(pages) - 1
-    say(f"{beside} picture{'s' * (beside != 1)} beside it")
+    print_message(f"{beside} picture{'s' * (beside != 1)} beside it")
     click.echo(str(pages[0]))
 
 
@@ -351,20 +351,22 @@ def _run(
     with open_crew(dask, jobs) as workers, _progress(name) as tell:
         ran = simulate_experiments(experiments, root, workers, wait_s=wait_s, tell=tell)
     found: SimulationAnswer = summarize_experiments(ran.lake, ran.experiments, concluding=concluding)
-    from fairlead.cli.simulate_shown import shown
+    from fairlead.cli.simulate_results import print_simulate_results
 
     if as_json:
         print_json(found)
     else:
-        shown(found)
+        print_simulate_results(found)
     before = f", {ran.before:,} were there before" if ran.before else ""
-    say(f"{ran.made:,} runs simulated{before}; kept in {root}; pictures: fairlead simulate plot {name} --lake {root}")
+    print_message(
+        f"{ran.made:,} runs simulated{before}; kept in {root}; pictures: fairlead simulate plot {name} --lake {root}"
+    )
 
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal, nothing in a pipe."""
-    if is_quiet() or not sys.stderr.isatty():
+    if is_printing_quiet() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

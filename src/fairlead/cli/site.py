@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import say
 from fairlead.cli.noun import Noun
+from fairlead.cli.printing import print_message
 from fairlead.core.errors import ConfigError, InputError, UsageError
 
 
@@ -16,7 +16,7 @@ def site() -> None:
     """Describe a site in one file: write it from what is known, check it."""
 
 
-@site.command()
+@site.command("init")
 @click.option(
     "--lake",
     "lake_dir",
@@ -35,7 +35,7 @@ def site() -> None:
     metavar="DIR",
     help="Where to look for /proc and /etc: a copy of a node's files. Default: /.",
 )
-def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) -> None:
+def init_site(lake_dir: Path | None, output: Path | None, force: bool, root: Path) -> None:
     """Write a site file from what can be found out here.
 
     Asks Slurm, Lustre, /proc/mounts and the hosts file of this node, and a lake. What was not found out stands in the
@@ -61,15 +61,15 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
     except OSError as fault:
         what = f"cannot be written: {(fault.strerror or str(fault)).lower()}"
         raise InputError(what, where=str(output), remedy="check the folder") from fault
-    say(
+    print_message(
         f"wrote {output}: {sum(len(r) for r in found.remarks.values())} things could not be found out, see its comments"
     )
 
 
-@site.command()
+@site.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(file: Path, as_json: bool) -> None:
+def check_site_file(file: Path, as_json: bool) -> None:
     """Check a site file: keys, host lists, and whether its parts fit together."""
     from fairlead.core.model.site_file import build_site_file_mapping, check_site_file, parse_site_file
     from fairlead.see.sources.slurm.hostlist import expand_hostlist

@@ -27,7 +27,7 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError("pyarrow need not import pandas for fairlead", name=name)
 
 
-def leave_pandas_alone() -> None:
+def skip_pandas_at_startup() -> None:
     """Keep pyarrow from importing pandas (half a second and 60 MiB) where it happens to be installed."""
     if "pandas" not in sys.modules and not any(isinstance(f, _NoPandas) for f in sys.meta_path):
         sys.meta_path.insert(0, _NoPandas())

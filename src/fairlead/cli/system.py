@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from fairlead.cli.ask import Request, question_options
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import limit_option, name_option
+from fairlead.cli.options import add_limit_option, add_name_option
 
 
 @click.group(cls=Noun)
@@ -17,48 +17,48 @@ def system() -> None:
 
 
 @system.command("show")
-@question_options()
+@add_ask_options()
 def show_system(request: Request) -> None:
     """Show volumes of each layer by day, amplification between layers, jobs, silent sources, events.
 
     A lower layer that reads several times what the one above asked for is thrashing a cache or reading ahead too far.
     """
-    from fairlead.cli.system_parts import system_parts
+    from fairlead.cli.system_parts import render_system_parts
 
-    request.show("system", parts=system_parts)
+    request.show("system", parts=render_system_parts)
 
 
 @system.command("space")
-@name_option("--fs", "Only this file system.")
-@name_option("--target", "Only this target.")
+@add_name_option("--fs", "Only this file system.")
+@add_name_option("--target", "Only this target.")
 @click.option(
     "--owners", "kind", type=click.Choice(["user", "group", "project"]), default=None, help="Only owners of this kind."
 )
-@limit_option("How many of each to list.")
-@question_options()
-def show_space(request: Request, **words: Any) -> None:
+@add_limit_option("How many of each to list.")
+@add_ask_options()
+def show_system_space(request: Request, **words: Any) -> None:
     """Show how full targets are, who holds most space, who grew (the last day), who is near a limit."""
-    from fairlead.cli.system_parts import space_parts
+    from fairlead.cli.system_parts import render_system_space
 
-    request.show("usage", parts=space_parts, **words)
+    request.show("usage", parts=render_system_space, **words)
 
 
 @system.command("network")
-@limit_option("How many ports and jobs to list.")
-@question_options()
-def show_network(request: Request, limit: int) -> None:
+@add_limit_option("How many ports and jobs to list.")
+@add_ask_options()
+def show_system_network(request: Request, limit: int) -> None:
     """Show switch ports (the last hour), and jobs that use theirs unevenly."""
-    from fairlead.cli.system_parts import network_parts
+    from fairlead.cli.system_parts import render_system_network
 
-    request.show("ports", parts=network_parts, limit=limit)
+    request.show("ports", parts=render_system_network, limit=limit)
 
 
 @system.command("devices")
-@name_option("--node", "Only devices of this node.")
-@limit_option("How many devices to list.")
-@question_options()
-def show_devices(request: Request, **words: Any) -> None:
+@add_name_option("--node", "Only devices of this node.")
+@add_limit_option("How many devices to list.")
+@add_ask_options()
+def show_system_devices(request: Request, **words: Any) -> None:
     """Show devices by hour of the day (the last 7 days)."""
-    from fairlead.cli.system_parts import device_parts
+    from fairlead.cli.system_parts import render_system_devices
 
-    request.show("devices", parts=device_parts, **words)
+    request.show("devices", parts=render_system_devices, **words)

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_site import Devices, Ports, Usage
 
 
-def system_parts(answer: System, width: int) -> list[RenderableType]:
+def render_system_parts(answer: System, width: int) -> list[RenderableType]:
     """Return the layers, amplification, silent sources and events."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, gap_lines, sum_columns, timeline_picture
+    from fairlead.cli.answer_tables import (
+        Column,
+        draw_answer_timeline,
+        fit_answer_table,
+        list_answer_gaps,
+        list_answer_sum_columns,
+    )
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
@@ -30,15 +36,18 @@ def system_parts(answer: System, width: int) -> list[RenderableType]:
         f"{unit_formats.format_count(answer.sources)} source{'' if answer.sources == 1 else 's'}",
         (f", {len(answer.silent)} silent" if answer.silent else "", "bold yellow"),
     )
-    parts: list[RenderableType] = [head, Text(""), timeline_picture(answer.timeline, width)]
+    parts: list[RenderableType] = [head, Text(""), draw_answer_timeline(answer.timeline, width)]
     if answer.layers:
-        columns = [Column("day", lambda r: r.day), Column("layer", lambda r: r.layer), *sum_columns()]
-        parts += [Text("\nVolume by day and layer", style="bold"), fitted(columns, answer.layers, width)]
+        columns = [Column("day", lambda r: r.day), Column("layer", lambda r: r.layer), *list_answer_sum_columns()]
+        parts += [Text("\nVolume by day and layer", style="bold"), fit_answer_table(columns, answer.layers, width)]
     lines = [_amplified(one) for one in answer.amplification if one.read is not None or one.write is not None]
     if lines:
         parts += [Text("\nAmplification", style="bold"), *lines]
     if answer.silent:
-        parts += [Text("\nSilent sources", style="bold yellow"), *(Text("  ") + g for g in gap_lines(answer.silent))]
+        parts += [
+            Text("\nSilent sources", style="bold yellow"),
+            *(Text("  ") + g for g in list_answer_gaps(answer.silent)),
+        ]
     if answer.events:
         parts.append(Text("\nEvents", style="bold"))
         for event in answer.events[:12]:
@@ -58,11 +67,11 @@ def _amplified(one: Amplification) -> Text:
     return Text(f"{text} and wrote {unit_formats.format_ratio(one.write)}", style=style)
 
 
-def space_parts(answer: Usage, width: int) -> list[RenderableType]:
+def render_system_space(answer: Usage, width: int) -> list[RenderableType]:
     """Return how full targets are, who holds most, who grew, who is near a limit."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
 
     times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
@@ -77,12 +86,12 @@ def space_parts(answer: Usage, width: int) -> list[RenderableType]:
             Column("of them", lambda r: unit_formats.format_percent(r.inodes_fullness), right=True, spare=1),
             Column("grown", lambda r: unit_formats.format_bytes(r.grown_bytes), right=True, spare=1),
         ]
-        parts += [Text(""), fitted(columns, answer.targets[:20], width)]
+        parts += [Text(""), fit_answer_table(columns, answer.targets[:20], width)]
         if len(answer.targets) > 20:
             parts.append(Text(f"and {len(answer.targets) - 20} more (--json has all)", style="dim"))
     owners = [
         Column("owner", lambda r: f"{r.owner_kind} {r.owner}", longest=40),
-        Column("on", lambda r: word(r.fs), spare=2),
+        Column("on", lambda r: format_answer_word(r.fs), spare=2),
         Column("holds", lambda r: unit_formats.format_bytes(r.used_bytes), right=True),
         Column("inodes", lambda r: unit_formats.format_count(r.inodes), right=True, spare=1),
         Column("grown", lambda r: unit_formats.format_bytes(r.grown_bytes), right=True),
@@ -91,46 +100,46 @@ def space_parts(answer: Usage, width: int) -> list[RenderableType]:
     ]
     for heading, rows in (("Holding most", answer.most), ("Grown most", answer.grown), ("Near a limit", answer.near)):
         if rows:
-            parts += [Text(f"\n{heading}", style="bold"), fitted(owners, rows, width)]
+            parts += [Text(f"\n{heading}", style="bold"), fit_answer_table(owners, rows, width)]
     if answer.told_ns is None:
         parts.append(Text("\nowners: no data (probe usage, on servers)", style="yellow"))
     return parts
 
 
-def network_parts(answer: Ports, width: int) -> list[RenderableType]:
+def render_system_network(answer: Ports, width: int) -> list[RenderableType]:
     """Return the busiest ports, and jobs by how unevenly they use theirs."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
     times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"{answer.total} ports", "bold"), (f"  {times}", "dim"))]
     if answer.ports:
-        parts += [Text(""), port_table(answer.ports, width)]
+        parts += [Text(""), build_system_port_table(answer.ports, width)]
     if answer.jobs:
         columns = [
             Column("job", lambda r: r.job_id),
-            Column("user", lambda r: word(r.user), spare=2),
-            Column("program", lambda r: word(r.program), spare=3),
+            Column("user", lambda r: format_answer_word(r.user), spare=2),
+            Column("program", lambda r: format_answer_word(r.program), spare=3),
             Column("ports", lambda r: unit_formats.format_count(r.ports), right=True),
             Column("received", lambda r: unit_formats.format_bytes(r.received_bytes), right=True, spare=1),
             Column("sent", lambda r: unit_formats.format_bytes(r.sent_bytes), right=True, spare=1),
             Column("busiest over mean", lambda r: unit_formats.format_ratio(r.highest_over_mean), right=True),
         ]
-        parts += [Text("\nJobs by imbalance", style="bold"), fitted(columns, answer.jobs, width)]
+        parts += [Text("\nJobs by imbalance", style="bold"), fit_answer_table(columns, answer.jobs, width)]
     return [*parts, *(Text(escape_text(text), style="yellow") for text in answer.missing)]
 
 
-def port_table(ports: list[PortVolume], width: int) -> RenderableType:
+def build_system_port_table(ports: list[PortVolume], width: int) -> RenderableType:
     """Return ports with the node behind each; bytes as the node counts them."""
-    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
 
     columns = [
         Column("port", lambda r: r.port, longest=40),
-        Column("node", lambda r: word(r.node)),
+        Column("node", lambda r: format_answer_word(r.node)),
         Column("received", lambda r: unit_formats.format_bytes(r.received_bytes), right=True),
         Column("sent", lambda r: unit_formats.format_bytes(r.sent_bytes), right=True),
         Column("of rate", lambda r: unit_formats.format_percent(r.peak_share), right=True, spare=1),
@@ -138,21 +147,21 @@ def port_table(ports: list[PortVolume], width: int) -> RenderableType:
             "shared", lambda r: unit_formats.format_bytes(r.shared_bytes) if r.shared_bytes else "", right=True, spare=2
         ),
     ]
-    return fitted(columns, ports, width)
+    return fit_answer_table(columns, ports, width)
 
 
-def format_imbalance(found: PortImbalance) -> str:
+def format_system_imbalance(found: PortImbalance) -> str:
     """Return one line on how evenly a job uses its ports."""
     from fairlead.core.model import unit_formats
 
     return f"busiest of {found.ports} ports moved {unit_formats.format_ratio(found.highest_over_mean)} times the mean"
 
 
-def device_parts(answer: Devices, width: int) -> list[RenderableType]:
+def render_system_devices(answer: Devices, width: int) -> list[RenderableType]:
     """Return each device by hour of the day."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.core.model import unit_formats
 
     times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
@@ -168,7 +177,7 @@ def device_parts(answer: Devices, width: int) -> list[RenderableType]:
             Column("busy", lambda r: unit_formats.format_percent(r.busy_share), right=True, spare=1),
             Column("hours", lambda r: unit_formats.format_count(r.hours), right=True, spare=2),
         ]
-        parts += [Text(""), fitted(columns, answer.devices, width)]
+        parts += [Text(""), fit_answer_table(columns, answer.devices, width)]
     else:
         parts.append(Text("no device counters in this time", style="yellow"))
     return parts

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import Request, question_options
-from fairlead.cli.messages import say
+from fairlead.cli.ask import Request, add_ask_options
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import limit_option, peak_option
+from fairlead.cli.options import add_limit_option, add_peak_option
+from fairlead.cli.printing import print_message
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,38 +23,38 @@ def target() -> None:
 
 
 @target.command("list")
-@question_options()
+@add_ask_options()
 def list_targets(request: Request) -> None:
     """List all storage targets (the last 5 minutes): load, space, imbalance."""
-    request.show("targets", parts=list_parts)
+    request.show("targets", parts=_render_list)
 
 
 @target.command("show")
 @click.argument("name")
-@limit_option("How many jobs to list.")
-@question_options()
+@add_limit_option("How many jobs to list.")
+@add_ask_options()
 def show_target(request: Request, name: str, limit: int) -> None:
     """Show one storage target (the last hour) and who uses it."""
-    request.show("target", name, parts=component_parts, limit=limit)
+    request.show("target", name, parts=render_target_parts, limit=limit)
 
 
 @target.command("utilisation")
-@peak_option("A target's full load. Default: the highest minute measured.")
-@question_options()
-def show_utilisation(request: Request, peak: float | None) -> None:
+@add_peak_option("A target's full load. Default: the highest minute measured.")
+@add_ask_options()
+def show_target_utilisation(request: Request, peak: float | None) -> None:
     """Show how busy targets are, as a distribution (the last day)."""
-    request.show("cdf", parts=utilisation_parts, peak=peak)
+    request.show("cdf", parts=_render_utilisation, peak=peak)
 
 
-def list_parts(answer: Targets, width: int) -> list[RenderableType]:
+def _render_list(answer: Targets, width: int) -> list[RenderableType]:
     """Return the targets as a table."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import component_table
+    from fairlead.cli.answer_tables import build_answer_component_table
     from fairlead.core.model import unit_formats
 
     if not answer.targets:
-        say("no storage target counters in this time")
+        print_message("no storage target counters in this time")
         return []
     seconds = (answer.to_ns - answer.from_ns) / 1e9
     said = [f"{len(answer.targets)} targets", f"{answer.idle} idle"]
@@ -62,14 +62,19 @@ def list_parts(answer: Targets, width: int) -> list[RenderableType]:
         said.append(f"busiest moves {answer.imbalance:.2f} times the mean")
     if answer.fullness_spread is not None:
         said.append(f"fullest and emptiest are {unit_formats.format_percent(answer.fullness_spread)} apart")
-    return [Text(", ".join(said), style="bold"), component_table(answer.targets, seconds, width, "target")]
+    return [Text(", ".join(said), style="bold"), build_answer_component_table(answer.targets, seconds, width, "target")]
 
 
-def component_parts(answer: ComponentPage, width: int) -> list[RenderableType]:
+def render_target_parts(answer: ComponentPage, width: int) -> list[RenderableType]:
     """Return one target or forwarder: load over time, space, who uses it."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import component_table, gap_lines, share_table, timeline_picture
+    from fairlead.cli.answer_tables import (
+        build_answer_component_table,
+        build_answer_share_table,
+        draw_answer_timeline,
+        list_answer_gaps,
+    )
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
@@ -77,25 +82,25 @@ def component_parts(answer: ComponentPage, width: int) -> list[RenderableType]:
     times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
         Text.assemble((f"{answer.kind} {escape_text(answer.id)}", "bold"), (f"  {times}\n", "dim")),
-        component_table([answer.row], seconds, width, answer.kind),
+        build_answer_component_table([answer.row], seconds, width, answer.kind),
         Text(""),
-        timeline_picture(answer.timeline, width),
+        draw_answer_timeline(answer.timeline, width),
     ]
     if answer.who:
-        parts += [Text("\nWho", style="bold"), share_table(answer.who, width)]
+        parts += [Text("\nWho", style="bold"), build_answer_share_table(answer.who, width)]
     elif not answer.hidden:
         parts.append(Text("\nno counter splits its load by job", style="dim"))
     if answer.gaps:
-        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
+        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in list_answer_gaps(answer.gaps))]
     return parts
 
 
-def utilisation_parts(answer: Cdf, width: int) -> list[RenderableType]:
+def _render_utilisation(answer: Cdf, width: int) -> list[RenderableType]:
     """Return the share of minutes below each utilisation."""
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.pictures import WRITE, bar
+    from fairlead.cli.pictures import WRITE, draw_bar_picture
     from fairlead.core.model import unit_formats
 
     known = f"{answer.minutes:,} target-minutes of {answer.components} targets"
@@ -109,5 +114,9 @@ def utilisation_parts(answer: Cdf, width: int) -> list[RenderableType]:
     for below in (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
         share = at[below]
         name = "idle" if below == 0 else f"up to {below * 100:g} % busy"
-        table.add_row(Text(name), Text(f"{share * 100:.1f} %", justify="right"), bar(share, max(10, width - 40), WRITE))
+        table.add_row(
+            Text(name),
+            Text(f"{share * 100:.1f} %", justify="right"),
+            draw_bar_picture(share, max(10, width - 40), WRITE),
+        )
     return [*parts, table]

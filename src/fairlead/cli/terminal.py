@@ -18,7 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli.piped_console import PipedConsole
-from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, program_of
+from fairlead.cli.terminal_tables import (
+    GRADE_STYLE,
+    render_terminal_comparison,
+    render_terminal_overview,
+    shorten_terminal_program,
+)
 from fairlead.core.model import unit_formats
 from fairlead.core.model.finding import Finding
 from fairlead.core.safe_text import escape_text_within
@@ -79,25 +84,25 @@ class Screen:
             if self._rule is not None:
                 self._explain(self._rule, one)
             else:
-                self._console.print(full(one, everything=self._everything, width=self._console.width))
+                self._console.print(_render_full(one, everything=self._everything, width=self._console.width))
         if compared and self._rule is None:
             self._console.print(_side_by_side(*reports))
 
-    def passing(self, one: Report) -> None:
+    def show_passing(self, one: Report) -> None:
         """One of many, of which only the verdict is kept: a rule is explained while all of it is there."""
         if self._rule is not None:
             self._explain(self._rule, replace(one, verdict=_inert(one.verdict)))
 
     def _explain(self, rule: Rule, one: Report) -> None:
         if not self._introduced:
-            self._console.print(introduced(rule))
+            self._console.print(_introduce_rule(rule))
             self._introduced = True
-        self._console.print(explained(rule, one))
+        self._console.print(_explain_rule(rule, one))
 
-    def many(self, verdicts: list[Verdict]) -> None:
+    def show_many(self, verdicts: list[Verdict]) -> None:
         """A line per job."""
         if self._rule is None:
-            self._console.print(overview([_inert(v) for v in verdicts], self._console.width))
+            self._console.print(render_terminal_overview([_inert(v) for v in verdicts], self._console.width))
 
 
 def _inert(verdict: Verdict) -> Verdict:
@@ -116,13 +121,13 @@ def _plain_signs(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _side_by_side(before: Report, after: Report) -> RenderableType:
-    return compared(compare_reports(before, after))
+    return render_terminal_comparison(compare_reports(before, after))
 
 
 # -- one job -----------------------------------------------------------------------------------------------------------
 
 
-def full(report: Report, *, everything: bool, width: int) -> RenderableType:
+def _render_full(report: Report, *, everything: bool, width: int) -> RenderableType:
     """The whole report of one job."""
     verdict = report.verdict
     bad = [f for f in verdict.findings if f.severity not in ("ok", "info")]
@@ -169,7 +174,7 @@ def _indented(content: RenderableType, columns: int, first: str = "") -> Rendera
 def _head(verdict: Verdict) -> RenderableType:
     job = verdict.job
     nodes = len(job.nodes) if isinstance(job.nodes, list) else job.nodes
-    about = f"{program_of(verdict)} · job {job.id} · {_plural(job.processes, 'process', 'es')}"
+    about = f"{shorten_terminal_program(verdict)} · job {job.id} · {_plural(job.processes, 'process', 'es')}"
     about += f" on {_plural(nodes, 'node')}" if nodes else ""
     about += (
         f" · ran {unit_formats.format_duration(job.run_time_s)}"
@@ -222,7 +227,7 @@ def _direction(verdict: Verdict, d: str) -> list[Text]:
 # -- charts ------------------------------------------------------------------------------------------------------------
 
 
-def spark(values: np.ndarray, width: int) -> str:
+def _draw_spark(values: np.ndarray, width: int) -> str:
     """A row of eighth blocks, one per group of bins; zero is blank and anything above it at least one eighth."""
     if not len(values):
         return ""
@@ -243,7 +248,7 @@ def _charts(report: Report, width: int) -> list[RenderableType]:
     _sizes(table, report, width)
     spent = report.profile.times.per_rank_s
     if spent is not None and report.profile.view.processes > 1 and spent.any():
-        row = spark(spent, width)
+        row = _draw_spark(spent, width)
         slowest = f"slowest {unit_formats.format_duration(float(spent.max()))}"
         table.add_row(Text("I/O time by rank", style=META), Text(row, style=META), Text(slowest, style="dim"))
         table.add_row("", _axis("0", f"{len(spent) - 1:,}", len(row)), Text("rank", style="dim"))
@@ -254,7 +259,7 @@ def _over_time(table: Table, report: Report, timeline: Timeline, width: int) -> 
     columns = 0
     for d, series, style in (("read", timeline.fine_read, READ), ("write", timeline.fine_write, WRITE)):
         if series.any():
-            row = spark(series, width)
+            row = _draw_spark(series, width)
             columns = len(row)
             peak = (
                 f"peak {format_metric_value('read_peak_bytes_per_s', report.profile.metrics[f'{d}_peak_bytes_per_s'])}"
@@ -275,7 +280,7 @@ def _sizes(table: Table, report: Report, width: int) -> None:
         sizes = counters.read_lists(f"{d}_sizes", 10)[counters.lowest].sum(axis=0)
         if sizes.sum() > 0:
             most = int(np.argmax(sizes))
-            row = "".join(c * max(1, min(3, width // 10)) for c in spark(sizes, 10))
+            row = "".join(c * max(1, min(3, width // 10)) for c in _draw_spark(sizes, 10))
             columns = len(row)
             share = f"{unit_formats.format_percent(sizes[most] / sizes.sum())} {SIZE_RANGES[most]}"
             table.add_row(Text(f"{d} sizes", style=style), Text(row, style=style), Text(share, style="dim"))
@@ -341,7 +346,7 @@ def _unknown(verdict: Verdict, *, everything: bool) -> list[RenderableType]:
 # -- one rule ----------------------------------------------------------------------------------------------------------
 
 
-def introduced(rule: Rule) -> RenderableType:
+def _introduce_rule(rule: Rule) -> RenderableType:
     """What a rule is about and asks."""
     parts: list[RenderableType] = [
         Text(f"{rule.id} ({rule.category})", style="bold"),
@@ -353,7 +358,7 @@ def introduced(rule: Rule) -> RenderableType:
     return Group(*parts, Text(""))
 
 
-def explained(rule: Rule, report: Report) -> RenderableType:
+def _explain_rule(rule: Rule, report: Report) -> RenderableType:
     """What a job answered to a rule, and what follows."""
     from fairlead.explain.analysis.costs import COSTS
     from fairlead.explain.analysis.profile import METRICS
@@ -368,7 +373,10 @@ def explained(rule: Rule, report: Report) -> RenderableType:
         meaning = METRICS[name][1] if name in METRICS else f"cost: {COSTS[name[5:-2]]}"
         table.add_row(Text(name), Text(format_metric_value(name, metrics.get(name))), Text(meaning))
     verdict = report.verdict
-    parts: list[RenderableType] = [Text(f"job {verdict.job.id} ({program_of(verdict)}): {result}", style="bold"), table]
+    parts: list[RenderableType] = [
+        Text(f"job {verdict.job.id} ({shorten_terminal_program(verdict)}): {result}", style="bold"),
+        table,
+    ]
     for finding in verdict.findings:
         if finding.rule == rule.id:
             parts.append(_finding(1, finding, verdict.job.run_time_s))

@@ -38,15 +38,15 @@ _JOB, _PROGRAM, _MEND = 16, 16, 36
 """Columns at most for a job's number and program, and at least for what to mend."""
 
 
-def program_of(verdict: Verdict) -> str:
+def shorten_terminal_program(verdict: Verdict) -> str:
     """The program's name without its folder and arguments."""
     return (verdict.job.program or "").strip().split(" ")[0].rsplit("/", 1)[-1] or "unknown program"
 
 
-def overview(verdicts: list[Verdict], width: int) -> RenderableType:
+def render_terminal_overview(verdicts: list[Verdict], width: int) -> RenderableType:
     """A line per job, the one that lost most time first; never wrapped."""
     rows = sorted(verdicts, key=lambda v: (-(v.lost_s or 0.0), v.job.id))
-    programs = _column("program", [program_of(v) for v in rows], _PROGRAM)
+    programs = _column("program", [shorten_terminal_program(v) for v in rows], _PROGRAM)
     columns = [_column("job", [v.job.id for v in rows], _JOB), programs]
     left = width - 5 - sum(len(column[0]) + 2 for column in columns) - _MEND
     for place, (name, show) in enumerate(_COLUMNS):
@@ -87,7 +87,7 @@ def _first_to_mend(verdict: Verdict) -> str:
     return next((f.title for f in verdict.findings if f.severity not in ("ok", "info")), "")
 
 
-def compared(result: Comparison) -> RenderableType:
+def render_terminal_comparison(result: Comparison) -> RenderableType:
     """Two runs side by side."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("", "before", "after", "after / before"):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import say
 from fairlead.cli.noun import Noun
+from fairlead.cli.printing import print_message
 from fairlead.core.errors import UsageError
 
 _AGE = re.compile(r"(\d+)([smhd])")
@@ -24,7 +24,7 @@ def token() -> None:
 
 @token.command("make-key")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-def make_key(file: Path) -> None:
+def make_token_key(file: Path) -> None:
     """Make a new key in FILE, readable by its owner only.
 
     Whoever has the key can make tokens. Give it to forwarders with --token-key, to a server as `token_key` of
@@ -33,7 +33,7 @@ def make_key(file: Path) -> None:
     from fairlead.core.access import tokens
 
     tokens.make_token_key(file)
-    say(f"made {file}; a token of it: fairlead token issue --key {file}")
+    print_message(f"made {file}; a token of it: fairlead token issue --key {file}")
 
 
 @token.command("issue")

@@ -58,14 +58,14 @@ def top(
 
     Keys: j jobs, o targets (OSTs), m metadata, s the next order, up and down scroll, q ends.
     """
-    from fairlead.cli.pictures import screen
-    from fairlead.cli.top_screen import Board, one_screen
+    from fairlead.cli.pictures import build_picture_console
+    from fairlead.cli.top_screen import Board, render_top_screen_once
 
-    console = screen()
+    console = build_picture_console()
     board = Board(Asker(root, server, token, authority), by, last)
     board.look()
     if once or not (console.is_terminal and sys.stdin.isatty()):
-        console.print(one_screen(board, console.width, limit))
+        console.print(render_top_screen_once(board, console.width, limit))
         return
     _watch(console, board, max(0.2, interval))
 
@@ -74,10 +74,10 @@ def _watch(console: Console, board: Board, interval_s: float) -> None:
     from rich.live import Live
 
     from fairlead.cli.keys import Keys
-    from fairlead.cli.top_screen import drawn
+    from fairlead.cli.top_screen import draw_top_screen
     from fairlead.core.clock import monotonic_s
 
-    first = drawn(board, console.width, console.height)
+    first = draw_top_screen(board, console.width, console.height)
     with Keys(sys.stdin.fileno()) as keys, Live(first, console=console, screen=True, auto_refresh=False) as live:
         due_s = monotonic_s() + interval_s
         while True:
@@ -93,4 +93,4 @@ def _watch(console: Console, board: Board, interval_s: float) -> None:
             if monotonic_s() >= due_s or key in _KEYS or key == "s":
                 board.look()
                 due_s = monotonic_s() + interval_s
-            live.update(drawn(board, console.width, console.height), refresh=True)
+            live.update(draw_top_screen(board, console.width, console.height), refresh=True)

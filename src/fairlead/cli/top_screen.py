@@ -11,9 +11,15 @@ from typing import Any, cast
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fairlead.cli.answer_tables import Column, fitted, program_of, rate, word
+from fairlead.cli.answer_tables import (
+    Column,
+    fit_answer_table,
+    format_answer_rate,
+    format_answer_word,
+    shorten_answer_program,
+)
 from fairlead.cli.ask import Asker
-from fairlead.cli.pictures import META, READ, WRITE, bar
+from fairlead.cli.pictures import META, READ, WRITE, draw_bar_picture
 from fairlead.core.errors import FairleadError
 from fairlead.core.model import unit_formats
 from fairlead.core.safe_text import escape_text
@@ -73,9 +79,9 @@ class Board:
     def scroll(self, key: str, page: int) -> None:
         """Moves the first line shown."""
         step = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -(10**9)}[key]
-        self.first = max(0, min(self.first + step, max(0, len(self.rows()) - 1)))
+        self.first = max(0, min(self.first + step, max(0, len(self.list_rows()) - 1)))
 
-    def rows(self) -> list[Any]:
+    def list_rows(self) -> list[Any]:
         """The lines in order."""
         answer = self.answer
         if isinstance(answer, Top):
@@ -100,17 +106,17 @@ def _target_key(order: str) -> Any:
     return key
 
 
-def drawn(board: Board, width: int, height: int) -> RenderableType:
+def draw_top_screen(board: Board, width: int, height: int) -> RenderableType:
     """A full screen."""
     room = max(1, height - _HEAD_LINES - 1)
     keys = Text("j jobs  o targets  m metadata  s order  ↑↓ scroll  q end", style="dim", no_wrap=True, overflow="crop")
-    body = _body(board, width, board.rows()[board.first : board.first + room])
+    body = _body(board, width, board.list_rows()[board.first : board.first + room])
     return Group(*_head(board), body, keys) if height > 6 else Group(*_head(board))
 
 
-def one_screen(board: Board, width: int, limit: int) -> RenderableType:
+def render_top_screen_once(board: Board, width: int, limit: int) -> RenderableType:
     """The same once, for a pipe."""
-    return Group(*_head(board), _body(board, width, board.rows()[:limit]))
+    return Group(*_head(board), _body(board, width, board.list_rows()[:limit]))
 
 
 def _head(board: Board) -> list[RenderableType]:
@@ -126,11 +132,13 @@ def _head(board: Board) -> list[RenderableType]:
     )
     if isinstance(answer, Top):
         sums = answer.total
-        load = f"{answer.count:,} jobs: read {rate(sums.read_bytes, seconds)}, write {rate(sums.write_bytes, seconds)}"
+        read, write = (format_answer_rate(size, seconds) for size in (sums.read_bytes, sums.write_bytes))
+        load = f"{answer.count:,} jobs: read {read}, write {write}"
         load += f", {_per_s(sums.metadata_ops, seconds)} metadata ops/s"
     elif isinstance(answer, Targets):
         known = [row.sums.bytes for row in answer.targets if row.sums.bytes is not None]
-        load = f"{len(answer.targets):,} targets: {rate(sum(known), seconds) if known else unit_formats.ABSENT}"
+        rate = format_answer_rate(sum(known), seconds) if known else unit_formats.ABSENT
+        load = f"{len(answer.targets):,} targets: {rate}"
         load += f", {answer.idle} idle" + (f", busiest {answer.imbalance:.2f} × mean" if answer.imbalance else "")
     else:
         mds = cast("Mds", answer)
@@ -153,23 +161,23 @@ def _body(board: Board, width: int, rows: Sequence[Any]) -> RenderableType:
     if not rows:
         return Text("no data in this time", style="yellow")
     if isinstance(board.answer, Top):
-        return fitted(_job_columns(seconds, width), rows, width)
+        return fit_answer_table(_job_columns(seconds, width), rows, width)
     if isinstance(board.answer, Targets):
         most = max((row.sums.bytes or 0 for row in board.answer.targets), default=0)
-        return fitted(_target_columns(seconds, most), rows, width)
+        return fit_answer_table(_target_columns(seconds, most), rows, width)
     heading = {"jobs": "job", "clients": "client", "operations": "operation"}.get(board.ordered_by, "server")
     owner = [
-        Column("user", lambda r: word(r.user), spare=1, longest=14),
-        Column("program", lambda r: program_of(r.program), spare=2, longest=20),
+        Column("user", lambda r: format_answer_word(r.user), spare=1, longest=14),
+        Column("program", lambda r: shorten_answer_program(r.program), spare=2, longest=20),
     ]
     columns = [
         Column(heading, lambda r: r.name, longest=32),
         *(owner if heading == "job" else []),
         Column("ops/s", lambda r: unit_formats.format_count(round(r.per_s, 1)), right=True),
         Column("share", lambda r: unit_formats.format_percent(r.share), right=True),
-        Column("", lambda r: bar(r.share, 30 if width >= 100 else 14, META), spare=3),
+        Column("", lambda r: draw_bar_picture(r.share, 30 if width >= 100 else 14, META), spare=3),
     ]
-    return fitted(columns, rows, width)
+    return fit_answer_table(columns, rows, width)
 
 
 def _job_columns(seconds: float, width: int) -> list[Column]:
@@ -178,24 +186,24 @@ def _job_columns(seconds: float, width: int) -> list[Column]:
 
     return [
         Column("job", lambda r: r.name, longest=20),
-        Column("user", lambda r: word(r.user), spare=1, longest=14),
-        Column("program", lambda r: program_of(r.program), spare=2, longest=20),
+        Column("user", lambda r: format_answer_word(r.user), spare=1, longest=14),
+        Column("program", lambda r: shorten_answer_program(r.program), spare=2, longest=20),
         Column("state", state, spare=6),
-        Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
-        Column("write", lambda r: rate(r.sums.write_bytes, seconds), right=True),
+        Column("read", lambda r: format_answer_rate(r.sums.read_bytes, seconds), right=True),
+        Column("write", lambda r: format_answer_rate(r.sums.write_bytes, seconds), right=True),
         Column("metadata/s", lambda r: _per_s(r.sums.metadata_ops, seconds), right=True, spare=3),
         Column("share", lambda r: unit_formats.format_percent(r.share), right=True, spare=2),
-        Column("", lambda r: bar(r.share, 30 if width >= 120 else 14, READ), spare=4),
-        Column("counted at", lambda r: word(r.layer), spare=7),
+        Column("", lambda r: draw_bar_picture(r.share, 30 if width >= 120 else 14, READ), spare=4),
+        Column("counted at", lambda r: format_answer_word(r.layer), spare=7),
     ]
 
 
 def _target_columns(seconds: float, most: int) -> list[Column]:
     return [
         Column("target", lambda r: r.id, longest=28),
-        Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
-        Column("write", lambda r: rate(r.sums.write_bytes, seconds), right=True),
-        Column("load", lambda r: bar((r.sums.bytes or 0) / most if most else 0.0, 20, WRITE), spare=3),
+        Column("read", lambda r: format_answer_rate(r.sums.read_bytes, seconds), right=True),
+        Column("write", lambda r: format_answer_rate(r.sums.write_bytes, seconds), right=True),
+        Column("load", lambda r: draw_bar_picture((r.sums.bytes or 0) / most if most else 0.0, 20, WRITE), spare=3),
         Column("peak", lambda r: unit_formats.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
         Column("used", lambda r: unit_formats.format_bytes(r.used_bytes), right=True, spare=5),
         Column("full", lambda r: unit_formats.format_percent(r.fullness), right=True, spare=1),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fairlead.cli.messages import print_json, say
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import FILE, FOLDER, json_option
+from fairlead.cli.printing import print_json, print_message
 from fairlead.core.errors import ForwardingError, InputError, PartialInputError, UsageError
 from fairlead.core.model.unit_formats import format_bandwidth, format_bytes, format_count
 
@@ -151,7 +151,7 @@ def _print_checked(found: CheckResult) -> None:
         mark = "mended" if problem.mended else "fault" if problem.fault else "note"
         click.echo(f"{mark:7}{problem.kind:11}{problem.what}{place}{target}")
     counts = _counted(found.inodes, "inode"), _counted(found.objects, "object"), _counted(found.faults, "fault")
-    say(", ".join(counts))
+    print_message(", ".join(counts))
 
 
 @tree.command("export", short_help="Read the tree, or a part of it, back into a directory.")
@@ -177,10 +177,10 @@ def export_tree(file: Path, destination: Path, path: str, as_json: bool) -> None
         print_json({"schema": "fairlead.targets.export/1", **asdict(done)})
     else:
         directories = "directory" if done.directories == 1 else "directories"
-        say(f"{_counted(done.files, 'file')}, {done.directories:,} {directories}, {format_bytes(done.bytes)}")
+        print_message(f"{_counted(done.files, 'file')}, {done.directories:,} {directories}, {format_bytes(done.bytes)}")
     if done.failed:
         for place, reason in done.failed:
-            say(f"not read: {place}: {reason}")
+            print_message(f"not read: {place}: {reason}")
         raise PartialInputError(f"{_counted(len(done.failed), 'file')} could not be read", where=str(file))
 
 
@@ -188,7 +188,7 @@ def export_tree(file: Path, destination: Path, path: str, as_json: bool) -> None
 @_file
 @click.argument("path")
 @click.argument("layout")
-def set_layout(file: Path, path: str, layout: str) -> None:
+def set_tree_layout(file: Path, path: str, layout: str) -> None:
     """Set how new files in the directory PATH are striped: LAYOUT is like count=4,size=1M,pool=fast.
 
     For a tree that no forwarder serves, or one with a metadata service. In a mount:
@@ -240,7 +240,7 @@ def set_layout(file: Path, path: str, layout: str) -> None:
     metavar="FILE",
     help="Forwarders must present a token made with this key (fairlead token). Required for tcp:.",
 )
-def serve_metadata(store: Path, listen: str, token_key: Path | None) -> None:
+def serve_tree_metadata(store: Path, listen: str, token_key: Path | None) -> None:
     """Serve the metadata of a striped tree to several forwarders, until SIGTERM.
 
     The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`.
@@ -258,7 +258,7 @@ def serve_metadata(store: Path, listen: str, token_key: Path | None) -> None:
         key = None if token_key is None else read_token_key(token_key)
         running = service.serve_metadata(str(store), parse_address(listen), key)
         try:
-            say(f"serving the metadata in {store} on {running.address}")
+            print_message(f"serving the metadata in {store} on {running.address}")
             signal.sigwait(stopping)
         finally:
             running.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fairlead.cli.messages import say
+from fairlead.cli.printing import print_message
 
 
 @click.command()
@@ -18,4 +18,4 @@ def umount(folder: str, force: bool) -> None:
     """
     from fairlead.steer.forwarding.mount.process.end_mount import end_mount
 
-    say(end_mount(folder, force=force))
+    print_message(end_mount(folder, force=force))

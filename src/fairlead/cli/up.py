@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.messages import is_quiet, say
+from fairlead.cli.printing import is_printing_quiet, print_message
 from fairlead.core.errors import UsageError
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -93,10 +93,10 @@ def up(
         return
     if check:
         check_up_config(config)
-        say("the settings can be used")
+        print_message("the settings can be used")
         return
     logging.basicConfig(
-        format="%(name)s: %(message)s", level=logging.ERROR if is_quiet() else logging.INFO, stream=sys.stderr
+        format="%(name)s: %(message)s", level=logging.ERROR if is_printing_quiet() else logging.INFO, stream=sys.stderr
     )
 
     def reload() -> Config | None:
@@ -106,18 +106,18 @@ def up(
             fresh = read()[0]
             check_up_config(fresh)
         except FairleadError as error:
-            say(f"the settings stay as they are: {error}")
+            print_message(f"the settings stay as they are: {error}")
             return None
         return fresh
 
     if not sample_site:
-        serve(config, say, reload)
+        serve(config, print_message, reload)
         return
-    from fairlead.cli.history import show_progress
+    from fairlead.cli.history import show_history_progress
     from fairlead.core import clock
     from fairlead.kit.sample.site import keep_sample_site_alive, prepare_sample_site
 
-    with show_progress("sample site") as done:
-        sample = prepare_sample_site(folder, clock.now_ns(), done=done, say=say)
+    with show_history_progress("sample site") as done:
+        sample = prepare_sample_site(folder, clock.now_ns(), done=done, say=print_message)
     with keep_sample_site_alive(folder, sample):
-        serve(config, say, reload)
+        serve(config, print_message, reload)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.ask import show_answer
-from fairlead.cli.messages import is_quiet
-from fairlead.cli.options import html_option, json_option, lake_option, limit_option
+from fairlead.cli.ask import print_asked_answer
+from fairlead.cli.options import add_limit_option, html_option, json_option, lake_option
+from fairlead.cli.printing import is_printing_quiet
 from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="The site's description, for what a forwarder and a target can do.",
 )
-@limit_option("How many winners and losers to list.", 10)
+@add_limit_option("How many winners and losers to list.", 10)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**31),
@@ -135,17 +135,17 @@ def whatif(
         peaks = dict(facts.peaks) if facts is not None else {}
     lake = Lake.open(root or find_default_lake_folder())
     answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())
-    show_answer(answer, page, build_whatif_page, html, as_json=as_json)
+    print_asked_answer(answer, _render_whatif, build_whatif_page, html, as_json=as_json)
 
 
 def _telling() -> Callable[[str], None] | None:
     """Says which replay runs, on a terminal only."""
-    if is_quiet() or not sys.stderr.isatty():
+    if is_printing_quiet() or not sys.stderr.isatty():
         return None
     return lambda text: click.echo(f"  {text} ...", err=True)
 
 
-def page(answer: WhatIf, width: int) -> list[RenderableType]:
+def _render_whatif(answer: WhatIf, width: int) -> list[RenderableType]:
     """The answer, part by part."""
     from rich.text import Text
 
@@ -189,8 +189,8 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
 
 
 def _scenarios(answer: WhatIf, width: int) -> RenderableType:
-    from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.cli.pictures import bar
+    from fairlead.cli.answer_tables import Column, fit_answer_table
+    from fairlead.cli.pictures import draw_bar_picture
     from fairlead.core.model import unit_formats
     from fairlead.show.report.whatif.whatif_page import format_core_hours, format_signed_share, format_slowdown
 
@@ -198,7 +198,7 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
     columns = [
         Column("simulated", lambda one: one.name),
-        Column("", lambda one: bar(one.io_core_hours / most, 16), spare=3),
+        Column("", lambda one: draw_bar_picture(one.io_core_hours / most, 16), spare=3),
         Column("core-hours in I/O", lambda one: format_core_hours(one.io_core_hours), right=True),
         Column("saved", lambda one: format_core_hours(one.saved_core_hours), right=True),
         Column("share", lambda one: format_signed_share(one.saved_share), right=True),
@@ -209,13 +209,13 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
             "busiest forwarder", lambda one: unit_formats.format_percent(one.busiest_forwarder), right=True, spare=2
         ),
     ]
-    return fitted(columns, answer.scenarios, width)
+    return fit_answer_table(columns, answer.scenarios, width)
 
 
 def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.whatif.whatif_page import format_core_hours
@@ -228,7 +228,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
         return [Text(escape_text(title)), Text("")]
     columns = [
         Column(side.kind, lambda one: one.name),
-        *([Column("user", lambda one: word(one.user), spare=2)] if side.kind != "user" else []),
+        *([Column("user", lambda one: format_answer_word(one.user), spare=2)] if side.kind != "user" else []),
         *([Column("jobs", lambda one: f"{one.jobs:,}", right=True, spare=1)] if side.kind != "job" else []),
         Column("saved", lambda one: format_core_hours(one.saved_core_hours), right=True),
         Column("before", lambda one: format_core_hours(one.before_core_hours), right=True, spare=1),
@@ -239,4 +239,4 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
             spare=2,
         ),
     ]
-    return [Text(escape_text(title), style="bold"), fitted(columns, rows, width), Text("")]
+    return [Text(escape_text(title), style="bold"), fit_answer_table(columns, rows, width), Text("")]

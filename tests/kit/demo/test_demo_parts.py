@@ -221,9 +221,9 @@ def _outcome(**changed: Any) -> Outcome:
 
 
 def test_what_is_printed_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    from fairlead.cli.demo_terminal import show
+    from fairlead.cli.demo_terminal import show_demo_in_terminal
 
-    show(_outcome())
+    show_demo_in_terminal(_outcome())
     text = capsys.readouterr().out
     for wanted in (
         "job 4101",
@@ -238,7 +238,9 @@ def test_what_is_printed_names_everything(capsys: pytest.CaptureFixture[str]) ->
         "It counted otherwise.",
     ):
         assert wanted in text
-    show(_outcome(judgement={"verdicts": [], "nobody": "Because."}, right={"slow_target": False, "disturber": True}))
+    show_demo_in_terminal(
+        _outcome(judgement={"verdicts": [], "nobody": "Because."}, right={"slow_target": False, "disturber": True})
+    )
     text = capsys.readouterr().out
     assert "Nobody is accused. Because." in text
     assert "NOT as it was judged" in text

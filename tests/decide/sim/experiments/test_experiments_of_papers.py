@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.cli.simulate_shown import paper_shown
+from fairlead.cli.simulate_results import print_simulate_paper_results
 from fairlead.decide.policies.allocation.contract import Applications, build_pool
 from fairlead.decide.policies.placement.files import LeastOpen, RoundRobin
 from fairlead.decide.policies.requests.fluid_limits import Streams, build_sharing
@@ -137,7 +137,7 @@ def test_a_papers_figures_are_shown_whole_on_any_screen(
         wanted="> 200000000",
         note="of its own jobs",
     )
-    paper_shown(papers.PaperReport(paper="x", source="someone", lines=(line,)))
+    print_simulate_paper_results(papers.PaperReport(paper="x", source="someone", lines=(line,)))
     words = capsys.readouterr().out.split()
     wanted = {"core-hours", "14,999,906", "200000000", "fail", "jobs"}
     assert wanted <= {word.strip(",:") for word in words}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import click
 
 
-def is_quiet() -> bool:
+def is_printing_quiet() -> bool:
     """Return whether the command line asked for silence (`fairlead --quiet ...`). False outside a command."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.find_root().params.get("quiet"))
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Print one line for a person on stderr."""
-    if not is_quiet():
+    if not is_printing_quiet():
         click.echo(text, err=True)
 
 
@@ -32,8 +32,3 @@ def print_lines(*lines: str) -> None:
 
     for line in lines:
         click.echo(escape_text(line))
-
-
-def format_count_of(number: int, thing: str, things: str = "") -> str:
-    """Return "1 file", "2,000 files": `things` is the plural where it is not `thing` with an s."""
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -34,16 +34,16 @@ FEW_SETS = 100
 """Below so many sets a point a conclusion is worth little, and it says so."""
 
 
-def shown(found: SimulationAnswer) -> None:
+def print_simulate_results(found: SimulationAnswer) -> None:
     """Conclusions where there are any, else every picture as a table."""
     from rich.text import Text
 
-    from fairlead.cli.pictures import screen
+    from fairlead.cli.pictures import build_picture_console
     from fairlead.core.safe_text import escape_text
 
-    console = screen()
+    console = build_picture_console()
     if found.conclusions:
-        for part in conclusions_table(found.conclusions, console.width):
+        for part in _build_conclusions_table(found.conclusions, console.width):
             console.print(part)
         return
     for one in found.experiments:
@@ -57,11 +57,11 @@ def shown(found: SimulationAnswer) -> None:
                 console.print(part)
 
 
-def conclusions_table(rows: Sequence[Conclusion], width: int) -> list[RenderableType]:
+def _build_conclusions_table(rows: Sequence[Conclusion], width: int) -> list[RenderableType]:
     """Pass or fail as found, a line a conclusion and number of applications."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.answer_tables import Column, fit_answer_table
 
     many = len({one.window for one in rows}) > 1
     columns = [
@@ -80,7 +80,12 @@ def conclusions_table(rows: Sequence[Conclusion], width: int) -> list[Renderable
         f"\nsome rest on {fewest} sets a point only: {FEW_SETS} or more are needed to tell" if fewest < FEW_SETS else ""
     )
     first = Text("Conclusions of the scheduling study, as found by simulation", style="bold")
-    return [first, fitted(columns, rows, width), Text(text), *([Text(few.strip(), style="yellow")] if few else [])]
+    return [
+        first,
+        fit_answer_table(columns, rows, width),
+        Text(text),
+        *([Text(few.strip(), style="yellow")] if few else []),
+    ]
 
 
 def _picture(picture: FigureData) -> list[RenderableType]:
@@ -163,15 +168,15 @@ def _figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
 
 
-def paper_shown(told: PaperTold) -> None:
+def print_simulate_paper_results(told: PaperTold) -> None:
     """A paper's figures beside ours."""
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.pictures import screen
+    from fairlead.cli.pictures import build_picture_console
     from fairlead.core.safe_text import escape_text
 
-    console = screen()
+    console = build_picture_console()
     console.print(Text(told.paper, style="bold"))
     console.print(Text(f"{told.source}; simulated", style="dim"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -220,17 +225,17 @@ def _valued(value: float | None, unit: str) -> str:
     return f"{value:,.0f} {unit}".strip() if abs(value) >= 1000 else f"{value:.4g} {unit}".strip()
 
 
-def listed(results: Sequence[Mapping[str, Any]]) -> None:
+def list_simulate_results(results: Sequence[Mapping[str, Any]]) -> None:
     """Experiments by name, how policies are called, results in the lake."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.cli.pictures import screen
+    from fairlead.cli.answer_tables import Column, fit_answer_table
+    from fairlead.cli.pictures import build_picture_console
     from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, list_policies
     from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
     from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment, list_figures
 
-    console = screen()
+    console = build_picture_console()
     rows = [(STUDY, "all figures and the conclusions (Bandet, Boito, Pallez 2024)")]
     rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in list_figures()]
     rows += [(OURS, f"{build_own_experiment().title}: slowdown and idle time over the load")]
@@ -239,7 +244,7 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
         Column("experiment", lambda r: r[0], longest=40),
         Column("what it shows", lambda r: r[1], longest=120, wraps=True),
     ]
-    console.print(fitted(columns, rows, console.width))
+    console.print(fit_answer_table(columns, rows, console.width))
     joint = [name for name in list_policies() if "+" not in name]
     console.print(
         Text("\nPolicies: ALLOCATION+PLACEMENT" + (f", or {', '.join(joint)}" if joint else ""), style="bold")
@@ -253,4 +258,4 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
             Column("seed", lambda r: str(r["seed"]), right=True),
             Column("sets", lambda r: "" if r["sets"] is None else str(r["sets"]), right=True),
         ]
-        console.print(fitted(shown, results, console.width))
+        console.print(fit_answer_table(shown, results, console.width))
