@@ -10,7 +10,7 @@ UNNAMED = {
     "core": 9,
     "store": 19,
     "see": 79,
-    "explain": 19,
+    "explain": 2,
     "decide": 89,
     "steer": 0,
     "show": 41,

@@ -65,7 +65,7 @@ def test_a_worker_of_another_version_refuses() -> None:
 
 
 def test_this_process_works_in_order() -> None:
-    assert list(LocalWorkers().each(lambda piece, plus: piece + plus, [3, 1, 2], plus=10)) == [
+    assert list(LocalWorkers().run_each(lambda piece, plus: piece + plus, [3, 1, 2], plus=10)) == [
         (3, 13),
         (1, 11),
         (2, 12),

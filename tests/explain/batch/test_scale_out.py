@@ -269,7 +269,7 @@ def always_dying(piece: int) -> int:
 @pytest.mark.slow
 def test_a_piece_that_kills_every_worker_is_given_up() -> None:
     with start_workers("processes", count=1) as one, pytest.raises(ServerError, match="died"):
-        list(one.each(always_dying, [1]))
+        list(one.run_each(always_dying, [1]))
 
 
 _KILLED = """
@@ -411,7 +411,7 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
         with start_workers("slurm", Settings(slurm=asked)) as found:
             there = compute_population(found, root, SPAN)
             nodes = cluster.run("squeue", "--noheader", "--name=fairlead-worker", "--format=%N")
-            seen = {node for _, node in found.each(os.getenv, ["SLURMD_NODENAME"])}
+            seen = {node for _, node in found.run_each(os.getenv, ["SLURMD_NODENAME"])}
             made = run_reanalysis(found, root, SPAN, NOW_NS, label="slurm", shard="slurm")
         assert nodes
         assert seen <= {"n1", "n2", "n3"}

@@ -110,7 +110,7 @@ def test_numbers_that_are_none_are_unknown(text: str) -> None:
 def test_what_is_not_finite_is_no_knowledge(value: float) -> None:
     assert holds("a > 1", a=value) is None
     assert holds("known(a)", a=value) is False
-    assert parse_condition("a > 1").unknown({"a": value}) == ["a"]
+    assert parse_condition("a > 1").list_unknown({"a": value}) == ["a"]
 
 
 @pytest.mark.parametrize("text", ["a > 1", "a + 1 > 0", "-a > 0", "abs(a) > 0", "a and a", "not a", "a == 1", "a != 1"])
@@ -121,7 +121,7 @@ def test_a_word_where_a_number_is_needed_is_unknown(text: str) -> None:
 def test_names_are_those_used() -> None:
     condition = parse_condition("a > 1 and (known(b) or mode in ('N-1',)) and max(c, 1) > 0")
     assert condition.names == {"a", "b", "c", "mode"}
-    assert condition.unknown({"a": 1, "c": None, "mode": "N-1"}) == ["b", "c"]
+    assert condition.list_unknown({"a": 1, "c": None, "mode": "N-1"}) == ["b", "c"]
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_it_says_what_it_is_after_and_what_shows_it(rule: Rule) -> None:
 
 @EVERY
 def test_placeholders_resolve(rule: Rule) -> None:
-    for _, text in rule.texts():
+    for _, text in rule.list_texts():
         for metrics in ({}, dict.fromkeys(NAMES, 1), rule.examples.fires):
             assert not re.search(r"[{}]", fill_rule_placeholders(text, metrics)), text
 

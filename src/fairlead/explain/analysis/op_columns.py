@@ -48,7 +48,7 @@ class OpColumns:
         moved = np.where(self.kind == OTHER, 0, np.maximum(self.size, 0) * self.count)
         return np.asarray(moved, dtype=np.int64)
 
-    def take(self, rows: IntArray | BoolArray) -> OpColumns:
+    def select_rows(self, rows: IntArray | BoolArray) -> OpColumns:
         """These rows, in this order."""
         names = ("start", "end", "busy", "rank", "file", "offset", "size", "stride", "count", "kind", "word")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})

@@ -141,7 +141,7 @@ class _InterfaceReducer:
             self.words[word] = self.words.get(word, 0) + count
         data = np.flatnonzero((ops.kind != OTHER) & (ops.size >= 0))
         if len(data):
-            moved = ops if len(data) == len(ops.start) else ops.take(data)
+            moved = ops if len(data) == len(ops.start) else ops.select_rows(data)
             self.series.push(moved.kind, moved.rank, moved.start, moved.end, moved.nbytes)
             self.total.push(moved.kind, 0, moved.start, moved.end, moved.nbytes)
             self._data(moved)
@@ -210,7 +210,7 @@ class _InterfaceReducer:
         fresh = np.r_[True, np.diff(directed[order]) != 0]
         totals, consecutive, sequential = count_op_patterns(ops, order, fresh)
         self.pattern += np.stack([totals.consecutive, totals.sequential, totals.strided, totals.random, totals.placed])
-        self._sequences(ops.take(order), consecutive, sequential)
+        self._sequences(ops.select_rows(order), consecutive, sequential)
         self._modify(ops, stream)
         self._cover(ops)
 
@@ -245,7 +245,7 @@ class _InterfaceReducer:
         if self.covered is None:
             return
         placed = np.flatnonzero(ops.offset >= 0)
-        ops = ops.take(placed)
+        ops = ops.select_rows(placed)
         whole = (ops.count == 1) | (ops.stride == ops.size)
         pieces = np.where(whole, 1, ops.count)
         if int(pieces.sum()) > MAX_INTERVALS:
@@ -381,7 +381,7 @@ class OperationReducer:
             mine = interface == code
             if mine.any():
                 reducer = self._interfaces.setdefault(name, _InterfaceReducer(name))
-                reducer.push(ops if mine.all() else ops.take(mine), nodes)
+                reducer.push(ops if mine.all() else ops.select_rows(mine), nodes)
 
     def finish(self) -> dict[str, OperationTotals]:
         """Return the totals per interface; `missing` lists what was dropped to stay within memory."""

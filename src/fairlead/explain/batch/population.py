@@ -130,7 +130,7 @@ def compute_population(
             done(count, 2 * len(cut))
 
     firsts: list[DayJobs] = []
-    for _, one in workers.each(_scan_jobs_of_day, cut, root=root, memory=memory):
+    for _, one in workers.run_each(_scan_jobs_of_day, cut, root=root, memory=memory):
         firsts.append(one)
         tell(one)
     peaks = [one.peak for one in firsts if one.peak is not None]
@@ -138,7 +138,7 @@ def compute_population(
     names = sorted(frozenset().union(*(one.targets for one in firsts)))
     servers = _list_watching_nodes(open_piece_lake(root, memory), names)
     seconds: list[DayTargets] = []
-    for _, two in workers.each(_scan_targets_of_day, cut, root=root, memory=memory, peak=peak, servers=servers):
+    for _, two in workers.run_each(_scan_targets_of_day, cut, root=root, memory=memory, peak=peak, servers=servers):
         seconds.append(two)
         tell(two)
     basis = "given" if peak_bytes_per_s is not None else "highest of the span"

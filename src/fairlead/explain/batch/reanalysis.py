@@ -84,7 +84,7 @@ def run_reanalysis(
         count, jobs, kept = len(cut) - len(wanted), 0, 0
         if done is not None:
             done(count, len(cut))
-        for one, made in workers.each(reanalyse_stretch, wanted, root=root, memory=memory, now_ns=now_ns):
+        for one, made in workers.run_each(reanalyse_stretch, wanted, root=root, memory=memory, now_ns=now_ns):
             batch = writer.batch(name_reanalysis_stream(label, one), source="reanalysis", path=label)
             batch.fallback_ns = one.from_ns
             batch.add(made.rows)

@@ -95,7 +95,7 @@ def run_rediagnosis(
             count = half * len(cut) + before
             if done is not None:
                 done(count, 2 * len(cut))
-            for one, made in workers.each(work, wanted, root=root, memory=memory, now_ns=now_ns + half):
+            for one, made in workers.run_each(work, wanted, root=root, memory=memory, now_ns=now_ns + half):
                 batch = writer.batch(_stream_of(name, label, one), source="rediagnosis", path=label)
                 batch.fallback_ns = one.from_ns
                 for table in made.tables:

@@ -37,7 +37,7 @@ R = TypeVar("R")
 class Workers(Protocol):
     """Whoever can work on pieces."""
 
-    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+    def run_each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
         """(piece, `function(piece, **fixed)`) of every piece, in the order they are done. `function` is one of a
         module, changes nothing, and may run more than once. Raises what it raises."""
         ...
@@ -46,7 +46,7 @@ class Workers(Protocol):
 class LocalWorkers:
     """This process, one piece after the other."""
 
-    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+    def run_each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
         """See `Workers`."""
         for piece in pieces:
             yield piece, function(piece, **fixed)
@@ -58,7 +58,7 @@ class DaskWorkers:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+    def run_each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
         """See `Workers`. Raises ServerError when workers keep dying."""
         distributed = _imported("distributed")
         futures: dict[Any, P] = {

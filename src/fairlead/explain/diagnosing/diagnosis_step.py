@@ -96,7 +96,7 @@ def diagnose_phases(
 
 def _judge_jobs(history: History) -> PhaseJudgement:
     """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
-    parts = [judge_by_expectation(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
+    parts = [judge_by_expectation(mine, history.select_before(mine), CANDIDATES) for mine in history.iterate_jobs()]
     names = PhaseJudgement.__dataclass_fields__
     return PhaseJudgement(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
 
@@ -131,7 +131,7 @@ def _told(
     rows = _select_reportable(said, limits)
     if not rows:
         return []
-    usual = [compute_usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
+    usual = [compute_usual_figures(phases, row, history.select_before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
     for at, scene in build_phase_scenes(lake, build_scene_victims(phases, rows, usual), own=phases, peaks=peaks):
         cause = attribute_phase(scene)

@@ -107,6 +107,6 @@ class Advising:
 
     def _before(self, history: History, like: pa.Table, at_ns: int) -> pa.Table:
         """Phases of the users and programs of `like` that were over at `at_ns`, none of a job of `like`."""
-        found = history.before(like)
+        found = history.select_before(like)
         own = pc.is_in(found["job_id"], value_set=pc.unique(like["job_id"]))
         return found.filter(pc.and_(pc.less_equal(found["end_ns"], at_ns), pc.invert(own)))

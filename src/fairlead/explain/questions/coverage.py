@@ -89,7 +89,7 @@ def _counted(
 ) -> NDArray[np.float64]:
     """Sources that were well, by step. A word of health holds for its period before and half of one after."""
     counts = np.zeros(steps.count)
-    starts = steps.starts()
+    starts = steps.list_starts()
     for k in np.unique(node):
         mine = node == k
         moment, reach = minute[mine] * MINUTE_NS, np.maximum(period[mine], MINUTE_NS)
@@ -135,11 +135,11 @@ def fill_covered_steps(
     whether this value is ever told by this source (else it stays unknown)."""
     if not told:
         return line
-    idle = ~rows_at & cover.known & steps.begun()
+    idle = ~rows_at & cover.known & steps.mark_begun()
     return np.where(idle, 0.0, line)
 
 
 def compute_coverage_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> float | None:
     """Share of the steps begun of which something is known; None before the first."""
-    begun = steps.begun()
+    begun = steps.mark_begun()
     return float(((rows_at | cover.known) & begun).sum() / begun.sum()) if begun.any() else None

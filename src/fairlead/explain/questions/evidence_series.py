@@ -64,7 +64,7 @@ def build_job_evidence_series(
     values = _rates(steps, by_layer[layer], _VALUE[kind], idle=True)
     lines = [CourseLine(name=f"job {job_id}", role="victim", values=values)]
     if usual_per_s is not None:
-        inside = (steps.starts() + steps.step_ns > phase[0]) & (steps.starts() < phase[1])
+        inside = (steps.list_starts() + steps.step_ns > phase[0]) & (steps.list_starts() < phase[1])
         lines.append(CourseLine(name="usual", role="usual", values=[usual_per_s if one else None for one in inside]))
     title = {"read": "read", "write": "wrote", "metadata": "asked of the metadata servers"}[kind]
     return _course(steps, f"What job {job_id} {title}", _get_rate_unit(kind), lines, phase)
@@ -183,7 +183,7 @@ def _rates(steps: Steps, rows: Sequence[Mapping[str, Any]], column: str, *, idle
     if idle and len(known):
         inside = slice(known[0], known[-1] + 1)
         values[inside] = np.nan_to_num(values[inside])
-    return round_rollup_line(values / steps.seconds())
+    return round_rollup_line(values / steps.compute_elapsed_s())
 
 
 def _both(row: Mapping[str, Any]) -> int | None:

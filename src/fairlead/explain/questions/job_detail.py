@@ -66,7 +66,7 @@ def describe_job(
         raise build_unknown_job_error(lake, job_id)
     account = mine[0]
     life = compute_job_life(account, now_ns, 0 if not sight.everything else TAIL_NS)
-    seen = life if span is None else span.within(life.from_ns, life.to_ns)
+    seen = life if span is None else span.clip_to(life.from_ns, life.to_ns)
     if seen.length_ns <= 0:
         seen = life
     reach = get_visible_reach(lake, life)

@@ -132,7 +132,7 @@ def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[st
         counts = _grid(steps, len(place), at_whole, whole, value)
         all_of = _grid(steps, len(place), row[every], behind.filter(pa.array(every)), value)
         part = _grid(steps, len(place), row[mine], behind.filter(pa.array(mine)), value)
-        lines.append(_split(counts, part, all_of) / steps.seconds())
+        lines.append(_split(counts, part, all_of) / steps.compute_elapsed_s())
     return build_estimated_timeline(steps, "forwarder", lines[0], lines[1])
 
 
@@ -158,7 +158,7 @@ def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layer
         counts = _grid(steps, 1, np.zeros(whole.num_rows, np.int64), whole, value)
         every = _grid(steps, 1, np.zeros(len(own), np.int64), jobs, value)
         part = _grid(steps, 1, np.zeros(int(own.sum()), np.int64), jobs.filter(pa.array(own)), value)
-        lines.append(_split(counts, part, every) / steps.seconds())
+        lines.append(_split(counts, part, every) / steps.compute_elapsed_s())
     return build_estimated_timeline(steps, "target", lines[0], lines[1])
 
 

@@ -138,7 +138,7 @@ def _anyone(lake: Tables, steps: Steps) -> Coverage:
     each = max(1, MINUTE_NS // steps.step_ns)
     for place in rows.column("place").to_pylist():
         known[place * each : (place + 1) * each] = True
-    known &= steps.starts() + steps.step_ns <= steps.now_ns - LAG_NS
+    known &= steps.list_starts() + steps.step_ns <= steps.now_ns - LAG_NS
     return Coverage(known, known.astype(float), [])
 
 

@@ -68,7 +68,7 @@ class History:
         kind = self._pool["kind"].cast(pa.string())
         self._group = _codes([self._pool["program"], self._pool["user"], kind])
 
-    def jobs(self) -> Iterator[pa.Table]:
+    def iterate_jobs(self) -> Iterator[pa.Table]:
         """The phases asked for, job by job."""
         runs = list(_iterate_runs(self._phases))
         first = 0
@@ -77,7 +77,7 @@ class History:
                 yield self._phases.slice(first, at - first)
                 first = at
 
-    def before(self, mine: pa.Table) -> pa.Table:
+    def select_before(self, mine: pa.Table) -> pa.Table:
         """The latest phases of one job's program and of its user that began before its last one, and its own."""
         low = int(np.searchsorted(self._starts, int(pc.max(mine["start_ns"]).as_py()), side="right"))
         alike = np.zeros(low, np.bool_)

@@ -44,7 +44,7 @@ class RestrictedLake(NarrowLake):
         self._reached: list[tuple[Span, Reach]] = []
         self._about: Span | None = None
 
-    def about(self, span: Span) -> RestrictedLake:
+    def narrow_to_span(self, span: Span) -> RestrictedLake:
         """The same, for queries that do not say which time they are about."""
         made = copy(self)
         made._about = span

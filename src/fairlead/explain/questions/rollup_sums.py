@@ -81,18 +81,18 @@ class Steps:
         """All of them."""
         return Span(self.from_ns, self.from_ns + self.count * self.step_ns)
 
-    def starts(self) -> NDArray[np.int64]:
+    def list_starts(self) -> NDArray[np.int64]:
         """Where each begins."""
         return self.from_ns + np.arange(self.count, dtype=np.int64) * self.step_ns
 
-    def seconds(self) -> NDArray[np.float64]:
+    def compute_elapsed_s(self) -> NDArray[np.float64]:
         """How much of each has passed; at least a tenth of a second."""
-        ends = np.minimum(self.starts() + self.step_ns, max(self.now_ns, self.from_ns + 1))
-        return np.maximum((ends - self.starts()) / 1e9, 0.1)
+        ends = np.minimum(self.list_starts() + self.step_ns, max(self.now_ns, self.from_ns + 1))
+        return np.maximum((ends - self.list_starts()) / 1e9, 0.1)
 
-    def begun(self) -> NDArray[np.bool_]:
+    def mark_begun(self) -> NDArray[np.bool_]:
         """Which have begun."""
-        return self.starts() < self.now_ns
+        return self.list_starts() < self.now_ns
 
 
 def choose_rollup_steps(span: Span, now_ns: int, points: int, interval: int | None = None) -> tuple[Steps, int]:

@@ -49,7 +49,7 @@ class Span:
         """The smallest span around it whose ends are multiples of `step_ns`."""
         return Span(self.from_ns // step_ns * step_ns, -(-self.to_ns // step_ns) * step_ns, self.live)
 
-    def within(self, from_ns: int | None, to_ns: int | None) -> Span:
+    def clip_to(self, from_ns: int | None, to_ns: int | None) -> Span:
         """What of it lies in [from_ns, to_ns]; empty when nothing does."""
         first = self.from_ns if from_ns is None else max(self.from_ns, from_ns)
         last = self.to_ns if to_ns is None else min(self.to_ns, to_ns)

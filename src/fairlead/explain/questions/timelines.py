@@ -73,7 +73,7 @@ def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series
     lines = {}
     for name in _RATES:
         values = read_floats(rows, name)
-        rate = fill_rollup_steps(steps, at, values / steps.seconds()[at])
+        rate = fill_rollup_steps(steps, at, values / steps.compute_elapsed_s()[at])
         lines[name] = round_rollup_line(
             fill_covered_steps(steps, rate, there, cover, told=bool(np.isfinite(values).any()))
         )
@@ -89,8 +89,8 @@ def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series
 def build_estimated_timeline(steps: Steps, layer: str, read: Line, write: Line) -> Series:
     """A series that was split off a shared component (bytes a second, NaN: not known)."""
     nothing = np.full(steps.count, np.nan)
-    known = (np.isfinite(read) | np.isfinite(write)) & steps.begun()
-    share = float(known.sum() / steps.begun().sum()) if steps.begun().any() else None
+    known = (np.isfinite(read) | np.isfinite(write)) & steps.mark_begun()
+    share = float(known.sum() / steps.mark_begun().sum()) if steps.mark_begun().any() else None
     return Series(
         layer=layer,
         read_bytes_per_s=round_rollup_line(read),

@@ -156,14 +156,14 @@ class Reach:
     common: frozenset[str] = frozenset()
     """Numbers that another's job ever had."""
 
-    def names(self, kind: str, span: Span | None = None) -> list[str]:
+    def list_names(self, kind: str, span: Span | None = None) -> list[str]:
         """Components of a kind that are seen at some time (of the span)."""
         chosen = self.kinds == kind
         if span is not None:
             chosen &= (self.from_ns < span.to_ns) & (self.to_ns > span.from_ns)
         return sorted(set(self.ids[chosen].tolist()))
 
-    def intervals(self, kind: str, name: str) -> list[Interval]:
+    def list_intervals(self, kind: str, name: str) -> list[Interval]:
         """When one is seen, in the order of time."""
         chosen = (self.kinds == kind) & (self.ids == name)
         return sorted(zip(self.from_ns[chosen].tolist(), self.to_ns[chosen].tolist(), strict=True))
@@ -184,7 +184,7 @@ class NarrowLake(ABC):
         """What is seen, of jobs that ran in the span (of all)."""
 
     @abstractmethod
-    def about(self, span: Span) -> Tables:
+    def narrow_to_span(self, span: Span) -> Tables:
         """The same, for queries that do not say which time they are about."""
 
 
@@ -200,7 +200,7 @@ def get_visible_reach(lake: Tables, span: Span | None = None) -> Reach | None:
 
 def narrow_visibility_to_span(lake: Tables, span: Span) -> Tables:
     """The same lake, for queries that do not say their time: what is seen is that of jobs of the span."""
-    return lake.about(span) if isinstance(lake, NarrowLake) else lake
+    return lake.narrow_to_span(span) if isinstance(lake, NarrowLake) else lake
 
 
 def require_visible_component(
@@ -213,12 +213,12 @@ def require_visible_component(
         return None
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     looked = ("node",) if kinds == ("device",) else kinds
-    names = sorted({one for kind in looked for one in seen.names(kind, span)})
+    names = sorted({one for kind in looked for one in seen.list_names(kind, span)})
     owner = re.split("[:/]", name, maxsplit=1)[0]
     part = owner if kinds == ("device",) or (kinds == ("any",) and name not in names) else name
     if part not in names:
         raise UnknownNameError(called or kinds[0], name, find_similar_names(name, names))
-    return sorted(one for kind in looked for one in seen.intervals(kind, part))
+    return sorted(one for kind in looked for one in seen.list_intervals(kind, part))
 
 
 def find_visible_intervals(lake: Tables, kind: str, span: Span, name: str = "") -> list[Interval] | None:
@@ -226,7 +226,9 @@ def find_visible_intervals(lake: Tables, kind: str, span: Span, name: str = "") 
     seen = get_visible_reach(lake, span)
     if seen is None:
         return None
-    return [one for known in ([name] if name else seen.names(kind, span)) for one in seen.intervals(kind, known)]
+    return [
+        one for known in ([name] if name else seen.list_names(kind, span)) for one in seen.list_intervals(kind, known)
+    ]
 
 
 def mask_invisible_steps(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:

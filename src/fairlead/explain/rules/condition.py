@@ -63,7 +63,7 @@ class Condition:
         """Whether it is true; None when that is unknown."""
         return _truth(self.evaluate(metrics))
 
-    def unknown(self, metrics: Mapping[str, Value]) -> list[str]:
+    def list_unknown(self, metrics: Mapping[str, Value]) -> list[str]:
         """Metrics it needs that are unknown."""
         return sorted(name for name in self.names if _finite(metrics.get(name)) is None)
 

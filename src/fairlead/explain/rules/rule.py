@@ -130,7 +130,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 if item.when:  # type: ignore[attr-defined]
                     yield f"{key}[{n}].when", item.when  # type: ignore[attr-defined]
 
-    def texts(self) -> Iterable[tuple[str, str]]:
+    def list_texts(self) -> Iterable[tuple[str, str]]:
         """Every text that may hold placeholders with the key it stands under."""
         yield "title", self.title
         for n, item in enumerate(self.evidence):
@@ -187,7 +187,7 @@ def check_rule_examples(rule: Rule) -> Iterator[tuple[str, str, str]]:
     for which, wanted in (("fires", True), ("quiet", False)):
         holds = condition.holds(getattr(rule.examples, which))
         if holds is not wanted:
-            lacking = ", ".join(condition.unknown(getattr(rule.examples, which)))
+            lacking = ", ".join(condition.list_unknown(getattr(rule.examples, which)))
             what = (
                 "the rule cannot be decided" if holds is None else "the rule fires" if holds else "the rule stays quiet"
             )
@@ -212,7 +212,7 @@ def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
             parse_condition(text, NAMES)
         except ConditionError as fault:
             yield key, str(fault), _METRICS_PAGE
-    for key, text in rule.texts():
+    for key, text in rule.list_texts():
         for braces in _BRACES.findall(text):
             if not _PLACEHOLDER.fullmatch(braces):
                 yield key, f"{braces} is no placeholder", "write {metric} or {metric:one|many}"

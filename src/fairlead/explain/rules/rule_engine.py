@@ -87,7 +87,7 @@ def evaluate_rules(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list
         condition = compile_condition(rule.when)
         holds = condition.holds(metrics)
         if holds is None:
-            undecided.append(UndecidedRule(rule.id, _title(rule, metrics), condition.unknown(metrics)))
+            undecided.append(UndecidedRule(rule.id, _title(rule, metrics), condition.list_unknown(metrics)))
         elif holds:
             fired[rule.id] = _finding(rule, metrics, profile)
     return sorted(_folded(rules, fired, metrics), key=_order), undecided

@@ -46,8 +46,8 @@ def test_points_keep_the_sum_and_lie_between_low_and_high(
     amounts = np.round(rng.exponential(1e6, len(at)))
     line, there = build_axis_line(axis, at, amounts, nothing(axis))
     mean = np.array([np.nan if value is None else value for value in line.mean])
-    begun = axis.points.starts() < axis.cells.now_ns
-    passed = np.where(begun, np.minimum(axis.cells.now_ns - axis.points.starts(), axis.points.step_ns), 0) / 1e9
+    begun = axis.points.list_starts() < axis.cells.now_ns
+    passed = np.where(begun, np.minimum(axis.cells.now_ns - axis.points.list_starts(), axis.points.step_ns), 0) / 1e9
     assert np.nansum(mean * passed) == pytest.approx(amounts.sum(), abs=0.01 * length + 1)
     assert (np.isfinite(mean) == there).all()
     if line.low:

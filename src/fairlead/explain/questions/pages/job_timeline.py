@@ -174,7 +174,7 @@ def _spread(steps: Steps, runs: pa.Table, layer: str) -> Lane:
     start, end = read_integers(runs, "start_ns"), read_integers(runs, "end_ns")
     word = np.array(runs.column("class").to_pylist(), object)
     amount = read_floats(runs, "amount")
-    passed = np.clip(steps.now_ns - steps.starts(), 1, steps.step_ns) / 1e9
+    passed = np.clip(steps.now_ns - steps.list_starts(), 1, steps.step_ns) / 1e9
     lines = {}
     for name in _RATES:
         mine = word == name
@@ -183,7 +183,7 @@ def _spread(steps: Steps, runs: pa.Table, layer: str) -> Lane:
             lines[name] = Line(mean=[None] * steps.count)
             continue
         made = spread_over_axis(steps, start[known], end[known], amount[known]) / passed
-        lines[name] = Line(mean=round_rollup_line(np.where(steps.begun(), made, np.nan)))
+        lines[name] = Line(mean=round_rollup_line(np.where(steps.mark_begun(), made, np.nan)))
     return Lane(
         layer=layer,
         read_bytes_per_s=lines["read_bytes"],

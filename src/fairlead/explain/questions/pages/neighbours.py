@@ -142,11 +142,11 @@ def _lines(
         mine = np.array([key == (row["kind"], row["id"], row["job_id"]) for key in keys], np.bool_)
         pair = []
         for values in (moved, asked):
-            line = fill_rollup_steps(steps, at[mine], values[mine] / steps.seconds()[at[mine]])
+            line = fill_rollup_steps(steps, at[mine], values[mine] / steps.compute_elapsed_s()[at[mine]])
             known = np.flatnonzero(np.isfinite(line))
             if len(known):
                 line[known[0] : known[-1] + 1] = np.nan_to_num(line[known[0] : known[-1] + 1])
-            line[steps.starts() >= run.life.to_ns] = np.nan
+            line[steps.list_starts() >= run.life.to_ns] = np.nan
             pair.append(round_rollup_line(np.repeat(line, axis.parts)))
         made.append((pair[0], pair[1]))
     return made

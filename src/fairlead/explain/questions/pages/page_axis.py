@@ -73,9 +73,9 @@ def build_axis_line(axis: Axis, at: NDArray[np.int64], amounts: Floats, cover: C
     told[at[known]] = True
     rows_at = np.asarray(there.reshape(-1, axis.per).any(axis=1), np.bool_)
     told_at = told.reshape(-1, axis.per).any(axis=1)
-    seconds = steps.seconds()
+    seconds = steps.compute_elapsed_s()
     mean = np.where(told_at, values.reshape(-1, axis.per).sum(axis=1) / seconds, np.nan)
-    idle = ~rows_at & cover.known & steps.begun() if known.any() else np.zeros(steps.count, np.bool_)
+    idle = ~rows_at & cover.known & steps.mark_begun() if known.any() else np.zeros(steps.count, np.bool_)
     mean[idle] = 0.0
     if axis.parts > 1:
         return Line(mean=round_rollup_line(np.repeat(mean, axis.parts))), rows_at
@@ -89,8 +89,8 @@ def _extremes(axis: Axis, values: Floats, mean: Floats) -> tuple[Floats, Floats]
     """Lowest and highest cell of each point, of the cells that have begun; a cell without rows is 0 there."""
     room = len(values)
     cells = Steps(axis.cells.from_ns, axis.cells.step_ns, room, axis.cells.now_ns)
-    rates = values / cells.seconds()
-    counted = (cells.begun() & (np.arange(room) < axis.cells.count)).reshape(-1, axis.per)
+    rates = values / cells.compute_elapsed_s()
+    counted = (cells.mark_begun() & (np.arange(room) < axis.cells.count)).reshape(-1, axis.per)
     rates = rates.reshape(-1, axis.per)
     low = np.where(counted, rates, np.inf).min(axis=1)
     high = np.where(counted, rates, -np.inf).max(axis=1)

@@ -84,7 +84,7 @@ def find_run_window(asking: Asking, name: str, asked: Any, sight: Sight, now_ns:
 
 
 def _within(asked_for: Span | None, life: Span) -> Span:
-    seen = life if asked_for is None else asked_for.within(life.from_ns, life.to_ns)
+    seen = life if asked_for is None else asked_for.clip_to(life.from_ns, life.to_ns)
     return seen if seen.length_ns > 0 else life
 
 
