@@ -244,7 +244,7 @@ def test_made_again_the_findings_are_the_same_and_a_second_run_adds_nothing(tabl
 class Here:
     """Workers of this process."""
 
-    def each(self, work: object, pieces: list[object], **words: object) -> object:
+    def run_each(self, work: object, pieces: list[object], **words: object) -> object:
         return ((piece, work(piece, **words)) for piece in pieces)  # type: ignore[operator]
 
 

@@ -29,7 +29,7 @@ class Processes:
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self._pool = pool
 
-    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+    def run_each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
         """See `Workers`. Raises ServerError when a worker was killed."""
         futures = {self._pool.submit(function, piece, **fixed): piece for piece in pieces}
         try:

@@ -54,7 +54,7 @@ def simulate_experiments(
         if tell is not None:
             tell(len(before), len(wanted))
         if left:
-            for piece, rows in crew.each(worked, left):
+            for piece, rows in crew.run_each(worked, left):
                 kept_results.keep_rows(writer, piece, rows)
                 made += len(rows)
                 if tell is not None:
