@@ -28,13 +28,20 @@ import numpy as np
 
 from fairlead.core.model.site import Layer
 from fairlead.decide import policy_registry
-from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Policy, Running, build_pool
+from fairlead.decide.policies.allocation.contract import (
+    NONE,
+    Applications,
+    Decision,
+    Policy,
+    Running,
+    build_resource_pool,
+)
 from fairlead.decide.policies.allocation.joint import Joint, Tuning
-from fairlead.decide.sim.cycles.cycle_measures import compute_measures
-from fairlead.decide.sim.cycles.cycle_model import Window, run
+from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
+from fairlead.decide.sim.cycles.cycle_model import Window, simulate_cycles
 from fairlead.decide.sim.experiments import oracle
-from fairlead.decide.sim.workloads.profiles import Profiles, draw_osts, read_forge
-from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_set
+from fairlead.decide.sim.workloads.profiles import Profiles, draw_ost_profiles, read_forge_profiles
+from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_published_set
 
 LEFT_OUT = ("mckp-direct", "oracle")
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)
@@ -78,8 +85,8 @@ class Task:
 def profiles(variant: str) -> Profiles:
     """Scenarios of a variant; the constants of ours were chosen on the even ones."""
     if variant == "osts":
-        return draw_osts()
-    everything = read_forge()
+        return draw_ost_profiles()
+    everything = read_forge_profiles()
     return everything.only(np.arange(1, len(everything), 2)) if variant == "held-out" else everything
 
 
@@ -99,7 +106,7 @@ def planned(
     tasks = []
     for seed in range(first, first + 200 * sets * BINS):
         theta = float(np.random.default_rng([seed, 77]).uniform(0.04, min(1.5, 0.97 * k / 20)))
-        bin_ = int(draw_set(profiles(variant), theta, k, (seed, k)).load * 10)
+        bin_ = int(draw_published_set(profiles(variant), theta, k, (seed, k)).load * 10)
         if bin_ < BINS and have[bin_] < sets:
             tasks.append(
                 Task(
@@ -141,9 +148,9 @@ def simulated(drawn: DrawnSet, decision: Decision) -> list[float]:
     applications = drawn.applications
     rows = np.arange(len(applications))
     work = applications.time_s[rows, decision.choice]
-    outcome = run(drawn.cycles, decision.resources, work, drawn.resources, WINDOW)
+    outcome = simulate_cycles(drawn.cycles, decision.resources, work, drawn.resources, WINDOW)
     best = applications.time_s.min(axis=1)
-    got = compute_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores)
+    got = compute_cycle_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores)
     return [got.mean, got.idle, got.percentile(90), float(got.unfinished)]
 
 
@@ -162,8 +169,8 @@ def one_by_one(policy: Policy, applications: Applications, pool: Layer, rng: np.
 
 def done(task: Task) -> dict[str, object]:
     """All policies on one set."""
-    drawn = draw_set(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
-    known, pool = told(task.variant, drawn), build_pool(drawn.resources, drawn.cores)
+    drawn = draw_published_set(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
+    known, pool = told(task.variant, drawn), build_resource_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:
         decision = policy_registry.find_policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
@@ -183,10 +190,10 @@ def done(task: Task) -> dict[str, object]:
         "load": drawn.load,
         "figures": figures,
         "decide_s": spent,
-        "bound": oracle.bound(drawn.applications, drawn.resources),
+        "bound": oracle.compute_oracle_bound(drawn.applications, drawn.resources),
     }
     if task.searched:
-        found = oracle.search(drawn, ours, WINDOW, task.searched, np.random.default_rng([task.seed, 2]))
+        found = oracle.search_oracle_decision(drawn, ours, WINDOW, task.searched, np.random.default_rng([task.seed, 2]))
         out["searched"] = simulated(drawn, found.decision)
     if task.ablated:
         out["ablation"] = {

@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Running, build_pool
+from fairlead.decide.policies.allocation.contract import Running, build_resource_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
 from fairlead.decide.policy_registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_policy
-from fairlead.decide.sim.workloads.profiles import read_forge
-from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_set
+from fairlead.decide.sim.workloads.profiles import read_forge_profiles
+from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_published_set
 
 RUNNING, RESOURCES, CORES, LOAD = 10_000, 1_000, 24_000.0, 0.8
 PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2700.0
@@ -51,7 +51,10 @@ def times_ms(name: str, state: Running, pool: Layer, arrivals: DrawnSet) -> np.n
 
 def knapsack_ms(times: int) -> tuple[float, float]:
     """Median and slowest milliseconds of MCKP for 512 jobs on 256 nodes: straight access and backtracking included."""
-    applications, pool = draw_set(read_forge(), 0.4, 512, 3, resources=256).applications, build_pool(256, 480.0)
+    applications, pool = (
+        draw_published_set(read_forge_profiles(), 0.4, 512, 3, resources=256).applications,
+        build_resource_pool(256, 480.0),
+    )
     took = []
     for _ in range(times + 1):
         begin = time.perf_counter()
@@ -66,9 +69,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="50 arrivals a policy instead of 500; nothing is appended")
     arguments = parser.parse_args()
     each = 50 if arguments.quick else 500
-    pool = build_pool(RESOURCES, CORES)
-    state = running(draw_set(read_forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES), pool)
-    arrivals = draw_set(read_forge(), LOAD, each + 3, 2, resources=RESOURCES // 20)
+    pool = build_resource_pool(RESOURCES, CORES)
+    state = running(draw_published_set(read_forge_profiles(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES), pool)
+    arrivals = draw_published_set(read_forge_profiles(), LOAD, each + 3, 2, resources=RESOURCES // 20)
     shown = Table(
         title=f"one arrival, {RUNNING:,} jobs on {RESOURCES:,} resources; published: the slowest placement",
         title_justify="left",
@@ -93,7 +96,9 @@ def main() -> int:
     columns = (f"{median:.3f}", f"{slowest_ms:.3f}", f"{KNAPSACK_MS:g}", f"{slowest_ms / KNAPSACK_MS:.2f}")
     shown.add_row("mckp, 512 x 256", *columns)
     figures["knapsack"] = {"p50_ms": round(median, 4), "max_ms": round(slowest_ms, 4)}
-    applications = draw_set(read_forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES).applications
+    applications = draw_published_set(
+        read_forge_profiles(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES
+    ).applications
     begin = time.perf_counter()
     find_policy("tcpu+greedy-clairvoyant").decide(applications, pool, np.random.default_rng(0))
     together_ms = (time.perf_counter() - begin) * 1e3

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.decide import policy_registry
-from fairlead.decide.policies.next_run.accuracy import score_predictor
-from fairlead.decide.policies.next_run.behaviours import classify_behaviours, compute_figures
+from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
+from fairlead.decide.policies.next_run.behaviours import classify_run_behaviours, compute_behaviour_figures
 from fairlead.decide.policies.next_run.contract import Run
 from fairlead.decide.sim import platform
 from fairlead.explain.analysis.history.category import compute_category_scale
@@ -52,14 +52,14 @@ def summit(quick: bool) -> list[Run] | None:
     scale = compute_category_scale(np.array([float(row["nprocs"]) for row in rows]))
     categories = [("", row["app"], int(size)) for row, size in zip(rows, scale, strict=True)]
     ended = np.array([float(row["end_time"]) for row in rows])
-    ids = classify_behaviours(categories, compute_figures(read, written, names), ended)
+    ids = classify_run_behaviours(categories, compute_behaviour_figures(read, written, names), ended)
     start = [float(row["start_time"]) for row in rows]
     return [Run(*one) for one in zip(categories, ids.tolist(), start, ended.tolist(), strict=True)]
 
 
 def machine(quick: bool) -> list[Run]:
     """Jobs of programs of the labelled machine, one after another as they are handed in."""
-    rng, small = np.random.default_rng(30), platform.build_small()
+    rng, small = np.random.default_rng(30), platform.build_small_platform()
     mix = Mix(nontrivial_share=0.75, high_mdops_share=0.05, volume_scale=0.25)
     jobs = draw_population_jobs(
         small, mix, 2000 if quick else 8000, rng, site=draw_population_programs(small, mix, rng)
@@ -68,9 +68,9 @@ def machine(quick: bool) -> list[Run]:
     categories = [(job.program.user, job.program.name, int(size)) for job, size in zip(jobs, scale, strict=True)]
     names = [sum(step.each * step.writers for step in job.steps if step.op not in ("read", "write")) for job in jobs]
     ended = np.arange(len(jobs)) + 0.5
-    ids = classify_behaviours(
+    ids = classify_run_behaviours(
         categories,
-        compute_figures(
+        compute_behaviour_figures(
             [job.read_bytes for job in jobs], [job.write_bytes for job in jobs], names, [len(job.steps) for job in jobs]
         ),
         ended,
@@ -142,7 +142,7 @@ def main() -> int:
         rows: dict[str, object] = {"runs": len(runs), "categories": categories}
         for predictor in policy_registry.PREDICTORS:
             began = time.perf_counter()
-            found = score_predictor(policy_registry.build_predictor(predictor), runs)
+            found = measure_predictor_accuracy(policy_registry.build_predictor_policy(predictor), runs)
             each = (time.perf_counter() - began) / len(runs) * 1e3
             share = found.right / max(found.asked, 1)
             table.add_row(

@@ -18,11 +18,11 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide.policy_registry import path_policy
-from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.policy_registry import find_path_policy
+from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.replay.replay import replay_jobs
-from fairlead.decide.sim.replay.replay_measures import summarize_jobs
-from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, draw_season
+from fairlead.decide.sim.replay.replay_measures import summarise_replay
+from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, draw_taihulight_season
 
 WANTED_S = 600.0
 RUNS = (("static-map", 0), ("dfra", 0), ("static-map", 16), ("dfra", 16))
@@ -31,15 +31,17 @@ RUNS = (("static-map", 0), ("dfra", 0), ("static-map", 16), ("dfra", 16))
 
 def measured(name: str, spread: int, span_s: float) -> dict[str, float]:
     """One replay in a process of its own, after one of a few hours that compiles the loops."""
-    machine = build_taihulight(servers=200, targets_per_server=2)
+    machine = build_taihulight_platform(servers=200, targets_per_server=2)
     machine = replace(machine, forwarder_counts=tuple(range(1, len(machine.forwarders) + 1)))
-    policy = path_policy(name)
-    replay_jobs(draw_season(2, span_s=DAY_S / 4, machine=machine).jobs, machine, policy, default_targets=spread)
-    jobs = draw_season(1, span_s=span_s, machine=machine).jobs
+    policy = find_path_policy(name)
+    replay_jobs(
+        draw_taihulight_season(2, span_s=DAY_S / 4, machine=machine).jobs, machine, policy, default_targets=spread
+    )
+    jobs = draw_taihulight_season(1, span_s=span_s, machine=machine).jobs
     began, worked = time.perf_counter(), time.process_time()
     out = replay_jobs(jobs, machine, policy, default_targets=spread)
     seconds, worked = time.perf_counter() - began, time.process_time() - worked
-    told = summarize_jobs(jobs, out)
+    told = summarise_replay(jobs, out)
     return {
         "jobs": len(jobs),
         "seconds": round(seconds, 2),

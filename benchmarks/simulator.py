@@ -17,9 +17,9 @@ import _history
 import numpy as np
 import simpy
 
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Window, simulate_cycles
 from fairlead.decide.sim.engine import Engine, Phases
-from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.platform import build_taihulight_platform
 
 TARGET = 1_000_000
 
@@ -59,7 +59,7 @@ def layered(flows: int, seed: int) -> Phases:
     """Chains of three phases of one flow each over 288 forwarders and 864 targets, one of each: most at their own cap,
     as on a machine that is not full."""
     rng = np.random.default_rng(seed)
-    machine = build_taihulight()
+    machine = build_taihulight_platform()
     phases = np.arange(flows)
     crosses = np.stack(
         [
@@ -162,13 +162,17 @@ def main() -> None:
     for applications, resources in ((30, 20), (100, 20), (1000, 20), (30, 200), (100, 200), (1000, 200)):
         cycles, rows, work = study(applications, resources, 1)
         window = Window(until_s=horizon * 30 / applications)
-        took, out = seconds(lambda c=cycles, r=rows, w=work, n=resources, v=window: run(c, r, w, n, v), times)
+        took, out = seconds(
+            lambda c=cycles, r=rows, w=work, n=resources, v=window: simulate_cycles(c, r, w, n, v), times
+        )
         line(f"cycles, K={applications}, N={resources}", out.events, took)
     cycles, rows, work = study(100, 20, 1)
     queues = Sharing(queue=np.arange(100) % 4, weight=10.0 ** -np.arange(4))
-    took, out = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=horizon / 3), sharing=queues), times)
+    took, out = seconds(
+        lambda: simulate_cycles(cycles, rows, work, 20, Window(until_s=horizon / 3), sharing=queues), times
+    )
     line("cycles, K=100, N=20, four weighted queues", out.events, took)
-    machine = build_taihulight()
+    machine = build_taihulight_platform()
     capacity = np.concatenate([machine.forwarders.bandwidth, machine.targets.bandwidth])
 
     def layers(work_of: Phases) -> Engine:
@@ -188,7 +192,7 @@ def main() -> None:
 
     cycles, rows, work = study(30, 20, 1)
     until = 20_000.0  # beyond, rounding grows into other histories: shares of shares amplify a difference
-    took, ours = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=until)), 20)
+    took, ours = seconds(lambda: simulate_cycles(cycles, rows, work, 20, Window(until_s=until)), 20)
     rate = line("the small case: fairlead", ours.events, took)
     begin = time.process_time()
     theirs = in_simpy(cycles, rows, work, 20, until)

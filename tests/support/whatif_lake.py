@@ -22,9 +22,9 @@ from fairlead.store.lake import Lake
 S = 1_000_000_000
 ORIGIN_NS = 1_717_200_000 * S
 SPAN = ("--since", "2024-06-01", "--until", "2024-06-02")
-BLOCKS = platform.build_small(forwarder_bandwidth=400e6)
+BLOCKS = platform.build_small_platform(forwarder_bandwidth=400e6)
 """16 nodes in a row behind each of 4 forwarders, which are what jobs meet at."""
-DEALT = platform.build_small(forwarder_bandwidth=400e6, nodes_per_forwarder=1)
+DEALT = platform.build_small_platform(forwarder_bandwidth=400e6, nodes_per_forwarder=1)
 """The same machine with neighbours behind different forwarders."""
 MIX = replace(SMALL_SEASON, arrivals_per_s=0.09)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from fairlead.decide.policies.requests import discipline
+from fairlead.decide.policies.requests import build_discipline
 from fairlead.steer.forwarding.forwarder.server import Server, Settings
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
@@ -164,7 +164,7 @@ def serving(folder: Path, *addresses: str, order: str = "fifo", tree=None, **set
     """A forwarder of `folder` in this process; yields its addresses and itself."""
     settings.setdefault("workers", 4)
     options = Settings(name="test", **settings)
-    queue = discipline(order, workers=options.workers, seed=1)
+    queue = build_discipline(order, workers=options.workers, seed=1)
     server = Server(Operations(tree or DirectoryTree(folder)), queue, options)
     try:
         bound = [server.listen(parse_address(text)) for text in addresses]

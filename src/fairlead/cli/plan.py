@@ -135,7 +135,7 @@ def plan(
         raise UsageError("--render and --json are two ways to show a plan", remedy="give one of them")
     jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
     from fairlead.core import clock
-    from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound
+    from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound_plans
     from fairlead.explain.questions.span import parse_moment
 
     now_ns = clock.now_ns()
@@ -150,7 +150,7 @@ def plan(
         seed=seed,
         granted=_granted(granted),
     )
-    plans = require_sound(made)
+    plans = require_sound_plans(made)
     if form is not None:
         from fairlead.cli.printing import print_message
         from fairlead.decide.planning.render import render_plans
@@ -185,8 +185,8 @@ def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, f
     from fairlead.core.model.plan import read_plan_document
     from fairlead.core.safe_text import escape_text
     from fairlead.decide.planning.live_site import find_live_site
-    from fairlead.decide.planning.plan_jobs import build_ground, build_refusal
-    from fairlead.decide.policies.paths.checker import check_plans as checked
+    from fairlead.decide.planning.plan_jobs import build_plan_ground, build_unsound_plan_error
+    from fairlead.decide.policies.paths.checker import check_path_plans as checked
     from fairlead.explain.questions.span import parse_moment
 
     plans = read_plan_document(_content(file, "FILE"), str(file))
@@ -195,7 +195,7 @@ def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, f
     systems = {one.file_system for one in plans.plans if one.file_system}
     wanted = file_system or (systems.pop() if len(systems) == 1 else "")
     state = find_live_site(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)
-    violations = checked(plans.plans, build_ground(state, now_ns))
+    violations = checked(plans.plans, build_plan_ground(state, now_ns))
     if as_json:
         told = {
             "schema": "fairlead.plan.check/1",
@@ -220,7 +220,7 @@ def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, f
         for text in state.missing:
             click.echo(f"not known: {escape_text(text)}", err=True)
     if violations:
-        raise build_refusal(violations, str(file))
+        raise build_unsound_plan_error(violations, str(file))
     if not as_json:
         count = len(plans.plans)
         click.echo(f"{count} plan{'' if count == 1 else 's'}: sound")
@@ -299,12 +299,12 @@ def _jobs(
 ) -> Sequence[Arriving]:
     import msgspec
 
-    from fairlead.decide.planning.arriving_jobs import ArrivingJob, read_jobs, resolve_nodes
+    from fairlead.decide.planning.arriving_jobs import ArrivingJob, read_arriving_jobs, resolve_arriving_nodes
 
     if job_file is not None:
         if job_id or user or program or nodes is not None or node_list or cores or processes is not None:
             raise UsageError("--job-file and options of one job both say what arrives", remedy="give one of them")
-        return read_jobs(_content(job_file, "--job-file"), str(job_file))
+        return read_arriving_jobs(_content(job_file, "--job-file"), str(job_file))
     if not job_id:
         raise UsageError("no job to plan for", remedy="give --job ID with --user and --program, or --job-file FILE")
     try:
@@ -322,7 +322,7 @@ def _jobs(
         )
     except msgspec.ValidationError as fault:
         raise UsageError(str(fault), where="--job", remedy="see fairlead plan --help") from fault
-    return [resolve_nodes(one, "--job")]
+    return [resolve_arriving_nodes(one, "--job")]
 
 
 def _content(file: Path, where: str) -> bytes:
@@ -354,9 +354,9 @@ def _lake(root: Path | None) -> Lake:
 def _site(file: Path | None) -> SiteFile | None:
     if file is None:
         return None
-    from fairlead.decide.planning.site_components import read_site
+    from fairlead.decide.planning.site_components import read_site_file
 
-    return read_site(file)
+    return read_site_file(file)
 
 
 def _moment(at_ns: int, now_ns: int) -> int:

@@ -116,9 +116,9 @@ def simulate_spec(
     """An experiment of your own. `fairlead simulate SPEC.toml` is the same."""
     import msgspec
 
-    from fairlead.decide.sim.runs.run_experiments import read_spec
+    from fairlead.decide.sim.runs.run_experiments import read_experiment_file
 
-    experiment = read_spec(spec)
+    experiment = read_experiment_file(spec)
     changed: dict[str, int] = {}
     changed |= {} if sets is None else {"sets": sets}
     changed |= {} if seed is None else {"seed": seed}
@@ -160,13 +160,13 @@ def simulate_scheduling_study(
 
     Says of each conclusion whether it comes out, and the figures it rests on.
     """
-    from fairlead.decide.sim.experiments.experiment_spec import check_experiment
+    from fairlead.decide.sim.experiments.experiment_spec import check_experiment_spec
     from fairlead.decide.sim.experiments.scheduling_study import build_study
 
     windows = ("steady", "study") if window == "both" else (window,)
     experiments = build_study(figure=figure, sets=sets, seed=seed, windows=windows, applications=applications)
     for one in experiments:
-        check_experiment(one, one.name)
+        check_experiment_spec(one, one.name)
     name = STUDY if figure is None else f"figure-{figure}"
     _run(experiments, root, jobs, dask, wait_s, as_json, name, concluding=figure is None)
 
@@ -197,15 +197,15 @@ def simulate_ours(
     """
     import msgspec
 
-    from fairlead.decide.sim.experiments.experiment_spec import check_experiment
-    from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment
+    from fairlead.decide.sim.experiments.experiment_spec import check_experiment_spec
+    from fairlead.decide.sim.experiments.scheduling_study import build_joint_study
 
-    found = build_own_experiment()
+    found = build_joint_study()
     workload = msgspec.structs.replace(found.workload, applications=applications) if applications else found.workload
     found = msgspec.structs.replace(
         found, workload=workload, sets=found.sets if sets is None else sets, seed=found.seed if seed is None else seed
     )
-    check_experiment(found, found.name)
+    check_experiment_spec(found, found.name)
     _run([found], root, jobs, dask, wait_s, as_json, OURS)
 
 
@@ -214,10 +214,12 @@ def _paper(name: str) -> click.Command:
 
     def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
         from fairlead.cli.simulate_results import print_simulate_paper_results
-        from fairlead.decide.sim.runs.run_experiments import compare_paper
+        from fairlead.decide.sim.runs.run_experiments import run_paper_experiment
 
         with _progress(name) as tell:
-            told = compare_paper(name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell)
+            told = run_paper_experiment(
+                name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell
+            )
         if as_json:
             print_json(told)
         else:
@@ -265,11 +267,11 @@ def simulate_trace(
     On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
     """
     from fairlead.cli.simulate_results import print_simulate_paper_results
-    from fairlead.decide.sim.runs.run_experiments import replay_trace
+    from fairlead.decide.sim.runs.run_experiments import run_trace_experiment
 
     chosen = policies or ("static-map", "dfra")
     with _progress(file.name) as tell:
-        told = replay_trace(
+        told = run_trace_experiment(
             file,
             chosen,
             root,
@@ -292,9 +294,9 @@ def list_simulate_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_results import list_simulate_results
     from fairlead.decide.policy_registry import list_policies
-    from fairlead.decide.sim.runs.stored_results import list_results
+    from fairlead.decide.sim.runs.stored_results import list_stored_results
 
-    kept = list_results(root)
+    kept = list_stored_results(root)
     if as_json:
         print_json(
             {
@@ -345,12 +347,12 @@ def _run(
     *,
     concluding: bool = False,
 ) -> None:
-    from fairlead.decide.sim.runs.run_experiments import open_crew, simulate_experiments
-    from fairlead.decide.sim.runs.summary import summarize_experiments
+    from fairlead.decide.sim.runs.run_experiments import open_crew, run_experiments
+    from fairlead.decide.sim.runs.summary import build_experiments_summary
 
     with open_crew(dask, jobs) as workers, _progress(name) as tell:
-        ran = simulate_experiments(experiments, root, workers, wait_s=wait_s, tell=tell)
-    found: SimulationAnswer = summarize_experiments(ran.lake, ran.experiments, concluding=concluding)
+        ran = run_experiments(experiments, root, workers, wait_s=wait_s, tell=tell)
+    found: SimulationAnswer = build_experiments_summary(ran.lake, ran.experiments, concluding=concluding)
     from fairlead.cli.simulate_results import print_simulate_results
 
     if as_json:

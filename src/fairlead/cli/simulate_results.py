@@ -233,12 +233,12 @@ def list_simulate_results(results: Sequence[Mapping[str, Any]]) -> None:
     from fairlead.cli.pictures import build_picture_console
     from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, list_policies
     from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
-    from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment, list_figures
+    from fairlead.decide.sim.experiments.scheduling_study import build_joint_study, list_study_figures
 
     console = build_picture_console()
     rows = [(STUDY, "all figures and the conclusions (Bandet, Boito, Pallez 2024)")]
-    rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in list_figures()]
-    rows += [(OURS, f"{build_own_experiment().title}: slowdown and idle time over the load")]
+    rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in list_study_figures()]
+    rows += [(OURS, f"{build_joint_study().title}: slowdown and idle time over the load")]
     rows += [(name, f"{paper.summary} ({paper.source})") for name, paper in PAPERS.items()]
     columns = [
         Column("experiment", lambda r: r[0], longest=40),

@@ -71,7 +71,7 @@ PATH_POLICIES: dict[str, str] = {
     "dfra": "fairlead.decide.policies.paths.dfra:Dfra",
     "aiot": "fairlead.decide.policies.paths.aiot:Aiot",
 }
-"""The path of an arriving job. Any other policy name `path_policy` takes is an allocation policy, on both layers."""
+"""The path of an arriving job. Any other name `find_path_policy` takes is an allocation policy, on both layers."""
 
 PREDICTORS: dict[str, str] = {
     "last-run": "fairlead.decide.policies.next_run.simple:LastRun",
@@ -82,23 +82,23 @@ PREDICTORS: dict[str, str] = {
 """What the next run of a job is expected to be like."""
 
 
-def list_placements() -> list[str]:
+def list_placement_policies() -> list[str]:
     """Names of all placements: built-ins, then entry points of `fairlead.placements`."""
     return [*PLACEMENTS, *sorted(find_extensions("fairlead.placements").keys() - PLACEMENTS.keys())]
 
 
-def find_placement_class(name: str) -> Callable[[int], Placement]:
+def find_placement_policy(name: str) -> Callable[[int], Placement]:
     """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
     target = PLACEMENTS.get(name)
     return load_extension_object(target) if target else find_extension_maker("fairlead.placements", name)  # type: ignore[return-value]
 
 
-def request_order_names() -> list[str]:
+def list_request_policies() -> list[str]:
     """Names of all orders of requests: built-ins, then entry points of `fairlead.request_orders`."""
     return [*REQUEST_ORDERS, *sorted(find_extensions("fairlead.request_orders").keys() - REQUEST_ORDERS.keys())]
 
 
-def request_order(name: str) -> Callable[[str, int], Order]:
+def find_request_policy(name: str) -> Callable[[str, int], Order]:
     """What makes the order of that name from the text after it and a seed. Raises KeyError for an unknown name."""
     target = REQUEST_ORDERS.get(name)
     return load_extension_object(target) if target else find_extension_maker("fairlead.request_orders", name)  # type: ignore[return-value]
@@ -127,7 +127,7 @@ def list_path_policies() -> list[str]:
     return [*PATH_POLICIES, *sorted(find_extensions("fairlead.path_policies").keys() - PATH_POLICIES.keys())]
 
 
-def path_policy(name: str) -> PathPolicy:
+def find_path_policy(name: str) -> PathPolicy:
     """The path policy of that name; an allocation policy's name gives it on both layers. KeyError for another."""
     if name in PATH_POLICIES:
         return load_extension_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
@@ -138,12 +138,12 @@ def path_policy(name: str) -> PathPolicy:
     return PathFromAllocation(find_policy(name))
 
 
-def list_predictors() -> list[str]:
+def _list_predictors() -> list[str]:
     """Names of all predictors of the next run: built-ins, then entry points of `fairlead.predictors`."""
     return [*PREDICTORS, *sorted(find_extensions("fairlead.predictors").keys() - PREDICTORS.keys())]
 
 
-def build_predictor(name: str) -> Predictor:
+def build_predictor_policy(name: str) -> Predictor:
     """A fresh predictor of that name, which has seen nothing. Raises KeyError for an unknown name."""
     target = PREDICTORS.get(name)
     return load_extension_object(target)() if target else make_extension("fairlead.predictors", name)  # type: ignore[operator, no-any-return]

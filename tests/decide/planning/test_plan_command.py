@@ -18,7 +18,7 @@ from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import MAPPING, build_table_batch
 from fairlead.decide.planning import plan_jobs as planning
 from fairlead.decide.planning.live_site import find_live_site
-from fairlead.decide.planning.site_components import read_site
+from fairlead.decide.planning.site_components import read_site_file
 from fairlead.decide.policies.paths.contract import Grant
 from fairlead.store.lake import Lake
 from planning_lake import FORWARDERS, RATES, SITE, TARGETS, build, incidents, site_file
@@ -182,7 +182,7 @@ def test_an_unsound_plan_is_not_printed(machine: Path, monkeypatch: pytest.Monke
         def grant(self, *_: object) -> Grant:
             return Grant(forwarders=(4, 7), targets=(7,), stripe_bytes=1000, metadata_share=2.0)
 
-    monkeypatch.setattr(planning, "find_path_policy", lambda _: Sloppy())
+    monkeypatch.setattr(planning, "_find_path_policy", lambda _: Sloppy())
     for words in (("--json",), (), ("--render", "lustre")):
         result = run(machine, *ADA, *words)
         assert isinstance(result.exception, UnsoundPlanError)
@@ -191,7 +191,7 @@ def test_an_unsound_plan_is_not_printed(machine: Path, monkeypatch: pytest.Monke
         said = str(result.exception)
         for part in ("fwd05: it is sick", "fwd08: the site bars it", "scratch-OST0007: it is sick", "1000", "2.0"):
             assert part in said
-    monkeypatch.setattr(planning, "find_path_policy", lambda _: Careless())
+    monkeypatch.setattr(planning, "_find_path_policy", lambda _: Careless())
     assert isinstance(run(machine, *ADA).exception, IndexError), "a broken policy is a defect, not a message"
 
 
@@ -326,7 +326,7 @@ def test_plans_of_one_program_in_another_folder_share_its_history(machine: Path)
 
 def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=120, sick=False)
-    site = read_site(site_file(tmp_path, SITE))
+    site = read_site_file(site_file(tmp_path, SITE))
     over = [msgspec.structs.replace(one, to_ns=NOW - DAY // 2) for one in incidents()]
     put(lake, build_incident_rows(over, NOW), stream="past")
     assert not find_live_site(lake, site, NOW, NOW).site.forwarders.sick.any()
@@ -341,7 +341,7 @@ def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
 def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
     """Loads are shares of the peak; who runs is where it was counted; silence is not idleness."""
     lake = build(tmp_path / "lake", seconds=360)
-    site = read_site(site_file(tmp_path))
+    site = read_site_file(site_file(tmp_path))
     seen = find_live_site(lake, site, NOW, NOW)
     forwarders = dict(zip(seen.site.forwarders.names, seen.site.forwarders.load.tolist(), strict=True))
     for name in FORWARDERS:

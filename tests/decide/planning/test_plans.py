@@ -16,10 +16,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
 from fairlead.core.model.plan import Plans
-from fairlead.decide.planning.arriving_jobs import read_jobs
-from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound
+from fairlead.decide.planning.arriving_jobs import read_arriving_jobs
+from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound_plans
 from fairlead.decide.planning.render import FORMS, render_plans
-from fairlead.decide.planning.site_components import read_site
+from fairlead.decide.planning.site_components import read_site_file
 from planning_lake import build, site_file
 from questions_site import NOW
 
@@ -40,10 +40,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plans]:
 
 
 def _made(folder: Path) -> dict[str, Plans]:
-    lake, site = build(folder / "lake", seconds=360), read_site(site_file(folder))
-    jobs = read_jobs(JOBS, "jobs.json")
+    lake, site = build(folder / "lake", seconds=360), read_site_file(site_file(folder))
+    jobs = read_arriving_jobs(JOBS, "jobs.json")
     return {
-        policy: require_sound(plan_jobs(lake, site, jobs, policy=policy, at_ns=NOW, now_ns=NOW + S))
+        policy: require_sound_plans(plan_jobs(lake, site, jobs, policy=policy, at_ns=NOW, now_ns=NOW + S))
         for policy in POLICIES
     }
 

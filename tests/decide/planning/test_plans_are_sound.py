@@ -18,10 +18,10 @@ from fairlead.core.model.plan import Plan, Plans, read_plan_document
 from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.planning.expectations import Arriving
 from fairlead.decide.planning.live_site import Live, RunningJob
-from fairlead.decide.planning.plan_jobs import plan_on_state
+from fairlead.decide.planning.plan_jobs import plan_jobs_on_state
 from fairlead.decide.planning.render import FORMS, render_plans
 from fairlead.decide.policies.next_run.expectation import Past
-from fairlead.decide.policies.paths.checker import Reservation, check_plans
+from fairlead.decide.policies.paths.checker import Reservation, check_path_plans
 from plan_building import FORWARDERS, NOW, TARGETS, ground, plan
 
 POLICIES = ("aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant", "best-bandwidth+random", "mckp-direct+straw")
@@ -168,9 +168,9 @@ def test_every_policy_makes_sound_plans(policy: str, state: Live, runs: Past, se
 
 
 def holds(state: Live, runs: Past, seed: int, policy: str) -> None:
-    made = plan_on_state(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)
+    made = plan_jobs_on_state(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)
     assert [str(one) for one in made.violations] == []
-    again = plan_on_state(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)
+    again = plan_jobs_on_state(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)
     assert again.plans == made.plans, "the same question has the same answer, and nothing was changed by it"
     content = msgspec.json.encode(made.plans)
     assert read_plan_document(content, "here") == made.plans
@@ -192,7 +192,7 @@ def test_documents_from_elsewhere_end_in_words_or_in_violations(changes: dict[st
     except FairleadError:
         return
     [one] = found.plans
-    violations = check_plans(found.plans, ground())
+    violations = check_path_plans(found.plans, ground())
     bad = {"fwd4", "fwd5", "fwd6", "lfs-OST0007", "nope", "", "-x"} & {*one.forwarders, *one.targets}
     assert bool(violations) or not bad
     for form in FORMS:

@@ -13,7 +13,7 @@ from diagnosed_lake import fill, later, look
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
-from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest, evaluate_whatif, format_span
+from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest, evaluate_whatif, format_whatif_span
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.show.report.whatif.whatif_page import build_whatif_page
@@ -275,9 +275,9 @@ def _add(lake: Lake, table: str, spec: object, rows: list[dict[str, object]]) ->
 
 def test_a_span_is_named_as_people_do() -> None:
     october = 1_790_812_800 * S  # 2026-10-01
-    assert format_span(Span(october, october + 31 * DAY_NS)) == "in October 2026"
-    assert format_span(Span(october, october + DAY_NS)) == "on 2026-10-01"
-    assert format_span(Span(october, october + 7 * DAY_NS)) == "from 2026-10-01 to 2026-10-07"
+    assert format_whatif_span(Span(october, october + 31 * DAY_NS)) == "in October 2026"
+    assert format_whatif_span(Span(october, october + DAY_NS)) == "on 2026-10-01"
+    assert format_whatif_span(Span(october, october + 7 * DAY_NS)) == "from 2026-10-01 to 2026-10-07"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from fairlead.cli.main import cli
 from fairlead.core import clock
 from fairlead.core.errors import UsageError
 from fairlead.decide import policy_registry
-from fairlead.decide.whatif.whatif_policies import ALLOCATIONS, PLACEMENTS, list_policies
+from fairlead.decide.whatif.whatif_policies import ALLOCATIONS, PLACEMENTS, list_whatif_policies
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun
 from fairlead.run.whatif import routes as whatif_routes
 from fairlead.run.whatif.queue import CrowdedError, Place, Runs
@@ -201,14 +201,14 @@ def test_limits_of_time_memory_and_how_many_are_kept(
 
 
 def test_every_policy_has_a_sentence() -> None:
-    told = list_policies()
+    told = list_whatif_policies()
     assert set(ALLOCATIONS) == set(policy_registry.ALLOCATIONS)
     assert set(PLACEMENTS) == set(policy_registry.PLACINGS)
     names = {one.name for one in told.policies}
     assert names >= {*policy_registry.list_path_policies(), *policy_registry.JOINT_POLICIES}
     assert all(one.about.endswith(".") for one in [*told.policies, *told.allocations, *told.placements])
     for name in told.usual:
-        policy_registry.path_policy(name)
+        policy_registry.find_path_policy(name)
 
 
 class _Door:

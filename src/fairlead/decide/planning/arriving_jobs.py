@@ -33,7 +33,7 @@ class ArrivingJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     processes: _Processes | None = None
 
 
-def read_jobs(content: bytes, where: str) -> list[Arriving]:
+def read_arriving_jobs(content: bytes, where: str) -> list[Arriving]:
     """Jobs of a JSON list (or one object). Raises InputError naming the field, OversizeError."""
     if len(content) > MOST_BYTES:
         raise OversizeError(f"longer than {MOST_BYTES >> 20} MiB", where=where, remedy="plan fewer jobs at once")
@@ -49,7 +49,7 @@ def read_jobs(content: bytes, where: str) -> list[Arriving]:
         raise OversizeError(f"{len(jobs)} jobs", where=where, remedy=f"plan at most {MOST_JOBS} at once")
     if not jobs:
         raise InputError("no job in it", where=where, remedy=remedy)
-    made = [resolve_nodes(job, f"{where}[{at}]") for at, job in enumerate(jobs)]
+    made = [resolve_arriving_nodes(job, f"{where}[{at}]") for at, job in enumerate(jobs)]
     numbers = [job.job_id for job in made]
     if len(set(numbers)) != len(numbers):
         twice = next(one for one in numbers if numbers.count(one) > 1)
@@ -57,7 +57,7 @@ def read_jobs(content: bytes, where: str) -> list[Arriving]:
     return made
 
 
-def resolve_nodes(job: ArrivingJob, where: str) -> Arriving:
+def resolve_arriving_nodes(job: ArrivingJob, where: str) -> Arriving:
     """A job with its nodes by name. Raises UsageError naming the field."""
     nodes = _names(job.nodes, f"{where}.nodes") if isinstance(job.nodes, str) else list(job.nodes)
     if len(nodes) > MOST_NODES:

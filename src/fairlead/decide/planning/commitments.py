@@ -12,12 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.core.model.site import Layer, Site
-from fairlead.decide.planning.expectations import Arriving, predict_job
+from fairlead.decide.planning.expectations import Arriving, build_job_expectation
 from fairlead.decide.planning.live_site import Live
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
-from fairlead.decide.policies.paths.path_from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
+from fairlead.decide.policies.paths.path_from_allocation import (
+    FORWARDERS,
+    TARGETS,
+    build_allocation_entry,
+    list_allocation_counts,
+)
 
 MOST_ENTERED = 2000
 """So many running jobs are told of one by one; of more, only the sums."""
@@ -30,11 +35,11 @@ class Course:
     site: Site
 
 
-def build_course(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
+def add_running_commitments(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
     """The machine with what its running jobs are expected to keep busy, and what is not known of them."""
     site = state.site
     rows = {
-        layer: Running(len(parts), list_counts(site, layer))
+        layer: Running(len(parts), list_allocation_counts(site, layer))
         for layer, parts in ((FORWARDERS, site.forwarders), (TARGETS, site.targets))
     }
     unknown = 0
@@ -47,7 +52,7 @@ def build_course(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]
             cores=job.cores,
             processes=job.processes,
         )
-        expected = predict_job(arriving, runs, (), at_ns)
+        expected = build_job_expectation(arriving, runs, (), at_ns)
         unknown += not expected.runs_known
         _enter(rows, site, expected, {FORWARDERS: job.forwarders, TARGETS: job.targets})
     told = []
@@ -61,7 +66,7 @@ def build_course(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]
     return Course(replace(site, forwarders=forwarders, targets=targets)), told
 
 
-def add_grant(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
+def add_grant_commitment(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
     """The machine once a job has what it was granted: one job more on each component, its rate and its share of time;
     forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
     before = course.site
@@ -77,7 +82,7 @@ def add_grant(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
     )
 
 
-def reserve_forwarders(course: Course, forwarders: Sequence[int]) -> Course:
+def add_forwarder_commitment(course: Course, forwarders: Sequence[int]) -> Course:
     """The machine with these forwarders kept for one job."""
     layer = course.site.forwarders
     reserved = layer.reserved.copy()
@@ -90,7 +95,7 @@ def _enter(
 ) -> None:
     for layer, running in rows.items():
         if isinstance(running, Running) and places[layer]:
-            entry = build_entry(expected, site, layer, places[layer])
+            entry = build_allocation_entry(expected, site, layer, places[layer])
             if entry is not None:
                 running.enter(*entry)
 

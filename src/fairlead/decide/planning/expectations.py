@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fairlead.decide.policies.next_run.expectation import LISTS, NUMBERS, WORDS, Job, Past
-from fairlead.decide.policies.next_run.expectation import predict_runs as expected_of_runs
+from fairlead.decide.policies.next_run.expectation import build_next_run_expectation as expected_of_runs
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
@@ -37,12 +37,12 @@ class Arriving:
     processes: int | None = None
 
 
-def strip_program(program: str) -> str:
+def _strip_program(program: str) -> str:
     """A program without its folder and arguments: what runs of it have in common."""
     return program.strip().split(" ")[0].rsplit("/", 1)[-1]
 
 
-def find_earlier_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> Past:
+def find_expectation_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> Past:
     """Runs that ended before `at_ns`, programs by their own names: the latest of these programs, and the latest of all
     that moved anything. One query. Raises LakeError."""
     span = Span(max(at_ns - REACH_NS, 0), at_ns)
@@ -56,18 +56,18 @@ def find_earlier_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> Past
         f" (PARTITION BY"
         f' program, "user" ORDER BY start_ns DESC, job_id) <= {MOST_RUNS}) OR row_number() OVER (ORDER BY'
         f" coalesce(read_bytes, 0) + coalesce(write_bytes, 0) > 0 DESC, start_ns DESC, job_id) <= {MOST_OTHERS}",
-        {"programs": sorted({strip_program(program) for program in programs})},
+        {"programs": sorted({_strip_program(program) for program in programs})},
         within=span,
     )
     return Past.of(found)
 
 
-def predict_job(job: Arriving, runs: Past, node_ids: Sequence[int], at_ns: int) -> ExpectedJob:
-    """What is expected of a job, of runs as `find_earlier_runs` gives them."""
+def build_job_expectation(job: Arriving, runs: Past, node_ids: Sequence[int], at_ns: int) -> ExpectedJob:
+    """What is expected of a job, of runs as `find_expectation_runs` gives them."""
     asked = Job(
         job_id=job.job_id,
         user=job.user,
-        program=strip_program(job.program),
+        program=_strip_program(job.program),
         node_count=job.node_count,
         node_ids=tuple(node_ids),
         cores=job.cores,

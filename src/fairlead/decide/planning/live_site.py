@@ -1,7 +1,7 @@
 """The live machine as path policies see it: load of the last minutes, sick components, who runs where, what is kept.
 
 Of the lake and the site file; what nobody tells is NaN or false, and said. Not here: which components there are
-(`describe_site`), what jobs are expected to do (`expected`).
+(`describe_site_components`), what jobs are expected to do (`expected`).
 """
 # ruff: noqa: S608  (conditions are numbers of ours; what others say goes in as parameters)
 
@@ -16,7 +16,12 @@ import numpy as np
 from fairlead.core.model.plan import Plan
 from fairlead.core.model.site import F64, Layer, Site
 from fairlead.core.model.site_file import SiteFile
-from fairlead.decide.planning.site_components import NO_FILE, describe_site, expand_barred, list_mounts
+from fairlead.decide.planning.site_components import (
+    NO_FILE,
+    describe_site_components,
+    expand_barred_components,
+    list_site_mounts,
+)
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.questions.component_health import describe_component_health
@@ -67,7 +72,7 @@ class Live:
 def find_live_site(lake: Tables, file: SiteFile | None, at_ns: int, now_ns: int, *, file_system: str = "") -> Live:
     """The machine at `at_ns`. Raises LakeError, ConfigError, UsageError for a file system that is not there."""
     told, missing = file or NO_FILE, list[str]()
-    site, nodes, reserved = describe_site(lake, told, at_ns, file_system, missing)
+    site, nodes, reserved = describe_site_components(lake, told, at_ns, file_system, missing)
     span = shift_to_rollup_end(lake, Span(at_ns - LOOK_NS, at_ns, live=at_ns >= now_ns), now_ns)
     moved = _moved(lake, span)
     forwarders, targets = _peaks(lake, at_ns, (site.forwarders, site.targets), missing)
@@ -85,13 +90,13 @@ def find_live_site(lake: Tables, file: SiteFile | None, at_ns: int, now_ns: int,
         running=running,
         state_ns=min(span.to_ns, at_ns),
         missing=tuple(missing),
-        barred=expand_barred(told.planning.barred) if told.planning else (),
+        barred=expand_barred_components(told.planning.barred) if told.planning else (),
         reserved_for=reserved,
-        mounts=list_mounts(told),
+        mounts=list_site_mounts(told),
     )
 
 
-def select_plans_in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
+def select_live_plans(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
     """Those of plans made before whose jobs have not ended since. Raises LakeError."""
     if not plans:
         return []

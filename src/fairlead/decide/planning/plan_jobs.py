@@ -18,11 +18,16 @@ from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason, 
 from fairlead.core.model.site import Site
 from fairlead.core.model.site_file import SiteFile
 from fairlead.decide import policy_registry
-from fairlead.decide.planning.commitments import Course, add_grant, build_course, reserve_forwarders
-from fairlead.decide.planning.expectations import Arriving, find_earlier_runs, predict_job
-from fairlead.decide.planning.live_site import Live, find_live_site, select_plans_in_force
+from fairlead.decide.planning.commitments import (
+    Course,
+    add_forwarder_commitment,
+    add_grant_commitment,
+    add_running_commitments,
+)
+from fairlead.decide.planning.expectations import Arriving, build_job_expectation, find_expectation_runs
+from fairlead.decide.planning.live_site import Live, find_live_site, select_live_plans
 from fairlead.decide.policies.next_run.expectation import Past
-from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check_plans
+from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check_path_plans
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
 from fairlead.explain.questions.lake_queries import Tables
 
@@ -39,10 +44,10 @@ class PlanOutcome:
     violations: tuple[Violation, ...] = ()
 
 
-def find_path_policy(name: str) -> PathPolicy:
+def _find_path_policy(name: str) -> PathPolicy:
     """The path policy of a name. Raises UsageError for an unknown one."""
     try:
-        return policy_registry.path_policy(name)
+        return policy_registry.find_path_policy(name)
     except KeyError:
         from fairlead.explain.questions.lake_queries import find_similar_names
 
@@ -68,11 +73,11 @@ def plan_jobs(
 ) -> PlanOutcome:
     """Plans of `jobs` in their order, of a lake. `granted`: plans made before whose jobs may not be seen running yet.
     Raises LakeError, ConfigError, UsageError."""
-    find_path_policy(policy)
+    _find_path_policy(policy)
     state = find_live_site(lake, site, at_ns, now_ns, file_system=file_system)
     programs = [*(job.program for job in jobs), *(job.program for job in state.running)]
-    runs = find_earlier_runs(lake, programs, at_ns)
-    return plan_on_state(
+    runs = find_expectation_runs(lake, programs, at_ns)
+    return plan_jobs_on_state(
         state,
         runs,
         jobs,
@@ -80,11 +85,11 @@ def plan_jobs(
         at_ns=at_ns,
         now_ns=now_ns,
         seed=seed,
-        granted=select_plans_in_force(lake, granted, at_ns),
+        granted=select_live_plans(lake, granted, at_ns),
     )
 
 
-def plan_on_state(
+def plan_jobs_on_state(
     state: Live,
     runs: Past,
     jobs: Sequence[Arriving],
@@ -96,10 +101,10 @@ def plan_on_state(
     granted: Sequence[Plan] = (),
 ) -> PlanOutcome:
     """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
-    asked = find_path_policy(policy)
-    course, untold = build_course(state, runs, at_ns)
+    asked = _find_path_policy(policy)
+    course, untold = add_running_commitments(state, runs, at_ns)
     course = _with_granted(course, state, granted, {job.job_id for job in jobs})
-    ground = replace(build_ground(state, now_ns, granted), site=course.site)
+    ground = replace(build_plan_ground(state, now_ns, granted), site=course.site)
     rng = np.random.default_rng(seed)
     plans = []
     for job in jobs:
@@ -108,17 +113,17 @@ def plan_on_state(
     document = Plans(
         policy=policy, state_ns=state.state_ns, made_ns=now_ns, plans=plans, missing=[*state.missing, *untold]
     )
-    return PlanOutcome(plans=document, ground=ground, violations=tuple(check_plans(plans, ground)))
+    return PlanOutcome(plans=document, ground=ground, violations=tuple(check_path_plans(plans, ground)))
 
 
-def require_sound(made: PlanOutcome) -> Plans:
+def require_sound_plans(made: PlanOutcome) -> Plans:
     """The plans. Raises UnsoundPlanError where anything is wrong with one."""
     if made.violations:
-        raise build_refusal(made.violations, f"policy {made.plans.policy}")
+        raise build_unsound_plan_error(made.violations, f"policy {made.plans.policy}")
     return made.plans
 
 
-def build_refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
+def build_unsound_plan_error(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
     """The error that says what is wrong."""
     told = "; ".join(str(one) for one in violations[:_SHOWN])
     more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
@@ -127,7 +132,7 @@ def build_refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanErr
     )
 
 
-def build_ground(state: Live, now_ns: int, granted: Sequence[Plan] = ()) -> Ground:
+def build_plan_ground(state: Live, now_ns: int, granted: Sequence[Plan] = ()) -> Ground:
     """What plans are checked against: the machine now, what the site bars, what is kept for whom."""
     kept = dict(state.reserved_for)
     kept |= {name: plan.job.job_id for plan in granted if plan.isolated for name in plan.forwarders}
@@ -147,7 +152,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             continue
         held = tuple(places["f"][name] for name in plan.forwarders if name in places["f"])
         if plan.job.job_id in seen:
-            course = reserve_forwarders(course, held) if plan.isolated else course
+            course = add_forwarder_commitment(course, held) if plan.isolated else course
             continue
         told = plan.expected
         expected = ExpectedJob(
@@ -163,7 +168,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             bandwidth_bytes_per_s=told.bandwidth_bytes_per_s,
             io_processes=told.io_processes,
         )
-        course = add_grant(
+        course = add_grant_commitment(
             course,
             expected,
             Grant(
@@ -193,12 +198,12 @@ def _plan(
     elif len(ids) < len(job.nodes):
         lost = [name for name in job.nodes if name not in state.nodes]
         missing.append(f"nodes: {len(lost)} of {len(job.nodes)} are in no map, as {lost[0]}")
-    expected = predict_job(job, runs, ids, at_ns)
+    expected = build_job_expectation(job, runs, ids, at_ns)
     if not expected.runs_known:
         missing.append(f"history: {'no program was named' if not job.program else 'no earlier run of it is known'}")
     sight = _as_seen(course.site, job, ground)
     grant = asked.grant(expected, sight, rng)
-    return _named(job, policy, state, sight, expected, grant, missing), add_grant(course, expected, grant)
+    return _named(job, policy, state, sight, expected, grant, missing), add_grant_commitment(course, expected, grant)
 
 
 def _as_seen(site: Site, job: Arriving, ground: Ground) -> Site:

@@ -34,7 +34,7 @@ def render_plans(plans: Plans, how: str, *, folder: str = "") -> str:
     return "".join(line + "\n" for plan in plans.plans for line in FORMS[how](plan, folder))
 
 
-def render_lustre(plan: Plan, folder: str) -> list[str]:
+def _render_lustre(plan: Plan, folder: str) -> list[str]:
     """`lctl` and `lfs` commands: a pool, the layout of new files, and a limit of metadata requests."""
     where = _folder(folder, "FOLDER")
     lines = [f"# job {_word(plan.job.job_id, 'job.job_id')}: {_what(plan)}"]
@@ -61,7 +61,7 @@ def render_lustre(plan: Plan, folder: str) -> list[str]:
     return [*lines, *([] if len(lines) > 1 else ["# nothing to change"]), *_release(plan, system)]
 
 
-def render_slurm(plan: Plan, _: str) -> list[str]:
+def _render_slurm(plan: Plan, _: str) -> list[str]:
     """What a batch script, job_submit.lua and PrologSlurmctld would say (Slurm 22.05 and later)."""
     job = _word(plan.job.job_id, "job.job_id")
     forwarders, targets = _words(plan.forwarders, "forwarders"), _words(plan.targets, "targets")
@@ -93,13 +93,13 @@ def render_slurm(plan: Plan, _: str) -> list[str]:
     return lines
 
 
-def render_forwarding_map(plan: Plan, _: str) -> list[str]:
+def _render_forwarding_map(plan: Plan, _: str) -> list[str]:
     """Lines `host forwarder`, as GekkoFWD reads them: nodes in equal blocks, in the order of both lists; of a job whose
     way is not changed none. Raises UsageError where the nodes are not known."""
     return [f"{node} {forwarder}" for node, forwarder in _ways(plan)]
 
 
-def render_remap(plan: Plan, folder: str) -> list[str]:
+def _render_remap(plan: Plan, folder: str) -> list[str]:
     """`fairlead remap` for the nodes of the job, a line for those with the same way: their own forwarder first, the
     others behind it should that be lost. `$PORT` is the forwarders'."""
     forwarders = _words(plan.forwarders, "forwarders")
@@ -115,10 +115,10 @@ def render_remap(plan: Plan, folder: str) -> list[str]:
 
 
 FORMS: dict[str, Callable[[Plan, str], list[str]]] = {
-    "lustre": render_lustre,
-    "slurm": render_slurm,
-    "map": render_forwarding_map,
-    "remap": render_remap,
+    "lustre": _render_lustre,
+    "slurm": _render_slurm,
+    "map": _render_forwarding_map,
+    "remap": _render_remap,
 }
 """What a plan can be written as."""
 

@@ -35,7 +35,7 @@ _Peaks = tuple[float | None, float | None, float | None]
 _UNKNOWN: _Peaks = (None, None, None)
 
 
-def read_site(file: Path) -> SiteFile:
+def read_site_file(file: Path) -> SiteFile:
     """The site of a file. Raises InputError, ConfigError. Whether its parts fit together says `fairlead site check`."""
     try:
         content = file.read_bytes()
@@ -44,7 +44,7 @@ def read_site(file: Path) -> SiteFile:
     return parse_site_file(content, str(file))
 
 
-def describe_site(
+def describe_site_components(
     lake: Tables, told: SiteFile, at_ns: int, file_system: str, missing: list[str]
 ) -> tuple[Site, Mapping[str, int], Mapping[str, str]]:
     """The site at a time, without its load, of its file and the lake; places of nodes in its map; component → job it is
@@ -115,7 +115,7 @@ def _pools(planning: SitePlanning, places: Mapping[str, int]) -> dict[str, tuple
     return {name: held for name, held in pools.items() if held}
 
 
-def list_mounts(told: SiteFile) -> dict[str, str]:
+def list_site_mounts(told: SiteFile) -> dict[str, str]:
     """Where file systems are mounted, by name."""
     return {system.name: system.mount for system in told.file_systems if system.mount}
 
@@ -229,7 +229,7 @@ def _expanded(text: str, where: str) -> list[str]:
     return expand_site_file_list(text, where, expand_hostlist)
 
 
-def expand_barred(barred: Iterable[Exclusion]) -> tuple[Reservation, ...]:
+def expand_barred_components(barred: Iterable[Exclusion]) -> tuple[Reservation, ...]:
     """Return exclusions of a site file as reservations, host lists expanded. Raises ConfigError for a broken list."""
     return tuple(
         Reservation(

@@ -57,7 +57,7 @@ class Phases:
     cost: F64
 
 
-def join_phases(parts: Sequence[Phases]) -> Phases:
+def join_engine_phases(parts: Sequence[Phases]) -> Phases:
     """Phases that were given in several calls with `after_within`, with the numbers one engine gave them in turn."""
     counts = np.array([len(part.after) for part in parts], np.int64)
     first = np.cumsum(counts) - counts
@@ -181,7 +181,9 @@ class Engine:
         s.open_flows[own] = np.diff(bounds)
         s.delay[own] = phases.delay_s
         after = np.asarray(phases.after, np.int64)
-        self._kernel.chain(s, first_phase, np.where(after >= 0, after + first_phase, -1) if after_within else after)
+        self._kernel.chain_engine_phases(
+            s, first_phase, np.where(after >= 0, after + first_phase, -1) if after_within else after
+        )
         return first_phase, first_flow
 
     def open(self, phases: int, flows: int) -> tuple[int, int]:
@@ -215,18 +217,18 @@ class Engine:
     def forget_ended(self) -> I64:
         """Drops phases that ended, with their flows, and renumbers the rest in order: what follows is the same to the
         bit. The new number of each phase, -1 of those dropped. Nothing may be added after one of those."""
-        from fairlead.decide.sim.renumber import drop_ended
+        from fairlead.decide.sim.renumber import renumber_state
 
         old, flows, phases = self._state, self._flows, self._phases
         self._state = old._replace(**{name: getattr(old, name)[:0] for name in _SIZED})
         self._grow(len(old.delay), len(old.weight))
-        self._state, self._flows, phase_at = drop_ended(old, self._state, flows, phases)
+        self._state, self._flows, phase_at = renumber_state(old, self._state, flows, phases)
         self._phases = int((phase_at >= 0).sum())
         return phase_at
 
     def advance(self, until_s: float) -> None:
         """`run` to a time that is finite, with nothing written down: cheap enough to be called at every arrival."""
-        self._kernel.advance(self._state, until_s, self._unwritten, False)
+        self._kernel.advance_engine(self._state, until_s, self._unwritten, False)
 
     def run(self, until_s: float = np.inf, *, record: bool = False) -> Segments:
         """Run to `until_s`, or to the end. With `record`, the rates on the way (of flows still running: up to the last
@@ -243,13 +245,13 @@ class Engine:
                 np.empty(room, np.int32), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32)
             )
             before = self.events
-            written = int(kernel.advance(s, stop, out, record))
+            written = int(kernel.advance_engine(s, stop, out, record))
             if written:
                 kept.append(Segments(*(column[:written].copy() for column in out)))  # type: ignore[arg-type]
             if record and s.now[0] < stop:
                 continue
             if not np.isinf(until_s) or (self.events == before and np.isinf(self._next_event())):
-                return join_segments(kept)
+                return join_engine_segments(kept)
 
     def _next_event(self) -> float:
         s = self._state
@@ -406,7 +408,7 @@ def _check_changes(changes: Changes, resources: int) -> None:
         raise UsageError("capacity changes out of order or of no resource", remedy="sort them by time")
 
 
-def join_segments(parts: Sequence[Segments]) -> Segments:
+def join_engine_segments(parts: Sequence[Segments]) -> Segments:
     """Segments of several runs as one."""
     if len(parts) == 1:
         return parts[0]

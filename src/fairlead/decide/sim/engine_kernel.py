@@ -92,7 +92,7 @@ def _pop(key: F64, heap: I32, at: I32, size: int) -> int:
 
 
 @compile_jit_function
-def wake_later(s: State, phase: int, when: float) -> None:
+def wake_engine_phase(s: State, phase: int, when: float) -> None:
     """Puts a phase among those that begin at a known time."""
     size = s.counts[WAKE]
     s.wake_key[phase] = when
@@ -103,14 +103,14 @@ def wake_later(s: State, phase: int, when: float) -> None:
 
 
 @compile_jit_function
-def chain(s: State, first: int, after: I64) -> None:
+def chain_engine_phases(s: State, first: int, after: I64) -> None:
     """Puts new phases, `first` on, behind those they follow (-1: none); `delay` is laid down already."""
     for number in range(len(after)):
         phase, before = first + number, after[number]
         if before < 0:
-            wake_later(s, phase, s.delay[phase])
+            wake_engine_phase(s, phase, s.delay[phase])
         elif not np.isnan(s.phase_ended[before]):
-            wake_later(s, phase, max(s.phase_ended[before] + s.delay[phase], s.now[0]))
+            wake_engine_phase(s, phase, max(s.phase_ended[before] + s.delay[phase], s.now[0]))
         else:
             s.next_after[phase] = s.first_after[before]
             s.first_after[before] = phase
@@ -355,12 +355,12 @@ def _end_phase(s: State, phase: int) -> None:
     s.phase_ended[phase] = s.now[0]
     after = s.first_after[phase]
     while after >= 0:
-        wake_later(s, after, s.now[0] + s.delay[after])
+        wake_engine_phase(s, after, s.now[0] + s.delay[after])
         after = s.next_after[after]
 
 
 @compile_jit_function
-def advance(s: State, until: float, out: Segments, recording: bool) -> int:
+def advance_engine(s: State, until: float, out: Segments, recording: bool) -> int:
     """Run to `until` (inclusive). Returns the segments written; fewer than asked for when `out` is nearly full: then
     `now` is short of `until` and the call is to be repeated with an empty `out`."""
     written = 0

@@ -58,7 +58,7 @@ class Fault:
         return [*steps, (self.to_s, 1.0)]
 
 
-def build_changes(machine: Site, faults: Sequence[Fault], capacity: F64) -> Changes:
+def build_fault_changes(machine: Site, faults: Sequence[Fault], capacity: F64) -> Changes:
     """The faults as capacity changes. Faults of one component multiply where they overlap. Raises UsageError."""
     for fault in faults:
         layer = {

@@ -7,7 +7,7 @@ from typing import Any
 from fairlead.core.model.site import Site, build_uniform_site
 
 
-def build_taihulight(**changes: Any) -> Site:
+def build_taihulight_platform(**changes: Any) -> Site:
     """Sunway TaihuLight as Beacon watches it: 40,960 nodes, 288 forwarders (2.5 GB/s, 512:1), 288 storage nodes of 3
     OSTs, 2 MDS (Beacon, TOS 2023, section 2). Rates of servers, targets and MDS are ours. `changes`: as
     `build_uniform_site` takes them, here and below."""
@@ -15,7 +15,7 @@ def build_taihulight(**changes: Any) -> Site:
     return build_uniform_site(**figures | {"targets_per_server": 3, "mds": 2} | changes)
 
 
-def build_small(**changes: Any) -> Site:
+def build_small_platform(**changes: Any) -> Site:
     """A site that fits a test: 64 nodes, 4 forwarders (16:1), 4 storage nodes of 2 OSTs, 1 MDS."""
     figures: dict[str, Any] = {
         "name": "small",
@@ -33,7 +33,7 @@ def build_small(**changes: Any) -> Site:
     return build_uniform_site(**figures | changes)
 
 
-def build_two_layer(**changes: Any) -> Site:
+def build_two_layer_platform(**changes: Any) -> Site:
     """A site without forwarders: 128 nodes that mount Lustre themselves, 8 storage nodes of 2 OSTs, 2 MDS."""
     figures: dict[str, Any] = {
         "name": "two_layer",
@@ -51,4 +51,8 @@ def build_two_layer(**changes: Any) -> Site:
     return build_uniform_site(**figures | changes)
 
 
-MACHINES = {"taihulight": build_taihulight, "small": build_small, "two_layer": build_two_layer}
+MACHINES = {
+    "taihulight": build_taihulight_platform,
+    "small": build_small_platform,
+    "two_layer": build_two_layer_platform,
+}

@@ -15,7 +15,7 @@ from fairlead.decide.sim.state import WIDTH, State
 I64 = NDArray[np.int64]
 
 
-def drop_ended(s: State, blank: State, flows: int, phases: int) -> tuple[State, int, I64]:
+def renumber_state(s: State, blank: State, flows: int, phases: int) -> tuple[State, int, I64]:
     """`s` of so many flows and phases moved into `blank`, which has room. The new state, the flows it has, and the new
     number of each phase (phases,), -1 of those that ended. Order is kept, so what follows is the same to the bit."""
     phase_stays = np.isnan(s.phase_ended[:phases])

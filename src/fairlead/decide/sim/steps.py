@@ -75,7 +75,7 @@ class Laid:
     stride: I64
 
 
-def lay_out(machine: Site, step: Step, nodes: I32, forwarder_of: I32, targets: I32, lock: int) -> Laid:
+def lay_out_step(machine: Site, step: Step, nodes: I32, forwarder_of: I32, targets: I32, lock: int) -> Laid:
     """Flows and lanes of a step of a job on `nodes` (one process a core, in order). `forwarder_of`: by node of the
     machine. `targets`: (files, stripes) of a data step, (1, 1) the MDS of a metadata step. `lock`: the resource for a
     contested file."""
@@ -154,7 +154,7 @@ def lay_out(machine: Site, step: Step, nodes: I32, forwarder_of: I32, targets: I
     )
 
 
-def slow_step(laid: Laid, share: float) -> Laid:
+def stretch_step(laid: Laid, share: float) -> Laid:
     """A step that goes at `share` of its usual rate: it asks for less and takes more of what it crosses for as much."""
     if share == 1.0:
         return laid

@@ -11,11 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.unit_formats import NS_PER_S, format_time
-from fairlead.decide.sim.workloads.history import Bursts, History, Phases, Runs, Sound, build_jobs, build_phases
+from fairlead.decide.sim.workloads.history import (
+    Bursts,
+    History,
+    Phases,
+    Runs,
+    Sound,
+    build_history_jobs,
+    build_history_phases,
+)
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.past_jobs import Past
-from fairlead.decide.whatif.past_replays import AS_IT_WAS, NamedReplay, build_recorded, replay_past
-from fairlead.decide.whatif.past_site import build_past_site, find_known_site
+from fairlead.decide.whatif.past_replays import AS_IT_WAS, NamedReplay, build_recorded_replay, replay_past
+from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.questions.answers_whatif import Check, HeldOut
 from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.span import Span
@@ -29,7 +37,7 @@ LEAST_NODES = 0.1
 """A change of the map is one of this share of the nodes, or more, at once."""
 
 
-def check_replay(name: str, history: History, runs: Runs, one: NamedReplay) -> Check:
+def check_whatif_replay(name: str, history: History, runs: Runs, one: NamedReplay) -> Check:
     """A replay against what was measured of the same jobs."""
     measured, replayed = history.io_s, one.replayed.io_s
     usable = (measured >= LEAST_S) & np.isfinite(replayed)
@@ -59,7 +67,7 @@ def _quantile(values: F64, share: float) -> float | None:
     return float(np.quantile(values, share)) if len(values) else None
 
 
-def check_held_out(
+def check_held_out_change(
     lake: Tables, span: Span, past: Past, fit: Sound, peaks: Mapping[str, float], *, seed: int
 ) -> tuple[HeldOut | None, str]:
     """The largest change of the map in the span, foreseen from what came before it; else why there is none. Raises
@@ -76,7 +84,7 @@ def check_held_out(
             f"the change of the map at {format_time(at_ns)} was not foreseen: {len(before)} jobs before it and"
             f" {len(after)} after it, {LEAST_JOBS} are needed on either side"
         )
-    known, defaults = find_known_site(lake, Span(span.from_ns, at_ns), past, peaks)
+    known, defaults = find_known_past_site(lake, Span(span.from_ns, at_ns), past, peaks)
     runs, phases = _part(fit, before)
     curves = learn_curves(runs, phases, defaults)
     then, later = _part(fit, after)
@@ -87,7 +95,7 @@ def check_held_out(
         replay_past(
             AS_IT_WAS,
             AS_IT_WAS,
-            build_recorded(past, rows, site, targets=False, mapped_at=when),
+            build_recorded_replay(past, rows, site, targets=False, mapped_at=when),
             past,
             rows,
             then,
@@ -102,7 +110,7 @@ def check_held_out(
         nodes_changed=changed,
         nodes=len(past.node_names),
         learnt=len(before),
-        check=check_replay("foreseen", history, then, foreseen),
+        check=check_whatif_replay("foreseen", history, then, foreseen),
         as_before_core_hours=float(np.nansum(history.jobs.cores * unchanged.replayed.io_s) / 3600.0),
     ), ""
 
@@ -131,7 +139,7 @@ def _part(fit: Sound, rows: NDArray[np.int64]) -> tuple[Runs, Phases]:
     place[rows] = np.arange(len(rows))
     bursts = fit.bursts.only(place[fit.bursts.job] >= 0)
     mine = Bursts(**{name: getattr(bursts, name) for name in _NAMES}, job=place[bursts.job])
-    return runs, build_phases(runs, mine)
+    return runs, build_history_phases(runs, mine)
 
 
 _NAMES = ("kind", "start_s", "end_s", "active_s", "amount", "request_bytes")
@@ -142,4 +150,4 @@ def _unseen(runs: Runs, phases: Phases, curves: Curves) -> History:
     from dataclasses import replace
 
     blind = replace(runs, targets=np.full(len(runs), np.nan), forwarders=np.full(len(runs), np.nan))
-    return build_jobs(blind, phases, curves)
+    return build_history_jobs(blind, phases, curves)

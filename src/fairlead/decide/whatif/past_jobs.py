@@ -1,6 +1,6 @@
 """A site's past as the lake has it, in the columns `sim.workloads.history` takes: jobs, their phases, who served them.
 
-Not here: cleaning it (`sim.workloads.history.drop_unsound`), what the machine is (`site`).
+Not here: cleaning it (`sim.workloads.history.drop_unsound_history`), what the machine is (`site`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 
@@ -105,7 +105,7 @@ class Past:
         return [tuple(dict.fromkeys(name for name in part if name is not None)) for part in parts]
 
 
-def read_past(lake: Tables, span: Span) -> Past:
+def read_past_jobs(lake: Tables, span: Span) -> Past:
     """What the lake knows of jobs that began in the span and have ended. Raises UsageError where there is none, naming
     what is missing; LakeError."""
     every = _summaries(lake, span)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
-from fairlead.decide.sim.replay.perfect_prediction import true_figures
+from fairlead.decide.sim.replay.perfect_prediction import build_perfect_prediction
 from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.workloads.history import MODES, History, Runs
 from fairlead.decide.whatif.past_jobs import Names, Past
@@ -49,7 +49,7 @@ class OnLayer:
         return replace(mine, forwarders=was.forwarders, isolated=False)
 
 
-def build_recorded(
+def build_recorded_replay(
     past: Past,
     rows: I64,
     site: Site,
@@ -105,13 +105,13 @@ def replay_past(
     progress: Progress | None = None,
 ) -> NamedReplay:
     """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
-    jobs = fit_jobs(history.jobs, site)
+    jobs = _fit_jobs(history.jobs, site)
     told = _told(past, rows, runs, jobs, site)
     found = replay_jobs(jobs, site, policy, seed=seed, expected_of=told, progress=progress)
     return NamedReplay(name=label, policy=name, site=site, replayed=found)
 
 
-def fit_jobs(jobs: Jobs, site: Site) -> Jobs:
+def _fit_jobs(jobs: Jobs, site: Site) -> Jobs:
     """The jobs on this machine: nodes that are not in a row on it are not known."""
     most = site.nodes
     first = np.where(jobs.first_node + jobs.nodes > most, -1, jobs.first_node)
@@ -121,7 +121,7 @@ def fit_jobs(jobs: Jobs, site: Site) -> Jobs:
 def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, site: Site) -> Callable[[int], ExpectedJob]:
     drawn = np.random.default_rng([0, 0]).random(len(jobs))
     place = np.floor(drawn * (site.nodes - jobs.nodes + 1)).astype(np.int64)
-    known = true_figures(jobs, site, np.where(jobs.first_node >= 0, jobs.first_node, place))
+    known = build_perfect_prediction(jobs, site, np.where(jobs.first_node >= 0, jobs.first_node, place))
 
     def expected(j: int) -> ExpectedJob:
         row = int(rows[j])
@@ -148,7 +148,7 @@ class Figures:
     slowdown: F64
 
 
-def compute_figures(jobs: Jobs, found: ReplayResult) -> Figures:
+def compute_replay_figures(jobs: Jobs, found: ReplayResult) -> Figures:
     """Core-hours and slowdowns by job."""
     with np.errstate(divide="ignore", invalid="ignore"):
         slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)

@@ -15,7 +15,7 @@ from fairlead.core.model.site import Layer, Site, build_site_layer, build_unifor
 from fairlead.core.model.site_file import SERVED
 from fairlead.decide.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.decide.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
-from fairlead.decide.sim.workloads.history_peaks import find_highest
+from fairlead.decide.sim.workloads.history_peaks import find_highest_peak
 from fairlead.decide.whatif.past_jobs import Past
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import INTERVALS, Span
@@ -26,7 +26,7 @@ above it are late counts."""
 _MDOPS = 40_000.0
 
 
-def find_known_site(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -> tuple[Site, Defaults]:
+def find_known_past_site(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -> tuple[Site, Defaults]:
     """Components that served the past and what they can do; `peaks` are told by the site's description (bytes/s by
     kind, `mds` operations/s), and count over what was seen. The peaks are told apart too: a layer nobody saw has one
     all the same. Raises LakeError."""
@@ -73,7 +73,7 @@ def _added_up(past: Past, kind: str) -> float:
     entry = np.repeat(sound, counts)
     component = np.array([one for some in where for one in some], np.int64)
     rate = b.amount[entry] / b.active_s[entry] / np.repeat(counts, counts)
-    return find_highest(component, b.start_s[entry], b.end_s[entry], rate)
+    return find_highest_peak(component, b.start_s[entry], b.end_s[entry], rate)
 
 
 def _seen(lake: Tables, span: Span) -> tuple[dict[str, float], dict[str, set[str]]]:

@@ -18,20 +18,26 @@ from fairlead.core.model.unit_formats import NS_PER_S, format_percent
 from fairlead.decide import policy_registry
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim.replay.jobs import Progress
-from fairlead.decide.sim.workloads.history import History, Sound, build_jobs, build_phases, drop_unsound
+from fairlead.decide.sim.workloads.history import (
+    History,
+    Sound,
+    build_history_jobs,
+    build_history_phases,
+    drop_unsound_history,
+)
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
-from fairlead.decide.whatif.checks import check_held_out, check_replay, find_largest_change
-from fairlead.decide.whatif.past_jobs import Past, read_past
+from fairlead.decide.whatif.checks import check_held_out_change, check_whatif_replay, find_largest_change
+from fairlead.decide.whatif.past_jobs import Past, read_past_jobs
 from fairlead.decide.whatif.past_replays import (
     AS_IT_WAS,
     Figures,
     NamedReplay,
     OnLayer,
-    build_recorded,
-    compute_figures,
+    build_recorded_replay,
+    compute_replay_figures,
     replay_past,
 )
-from fairlead.decide.whatif.past_site import build_past_site, find_known_site
+from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.questions.answers_whatif import (
     BasisLine,
     ChangedCost,
@@ -104,25 +110,25 @@ def evaluate_whatif(
     named that user's jobs only; sums are of all. `telling` hears which replay begins, `following` how far it is. Raises
     UsageError for an unknown policy or an empty history, LakeError."""
     tell, follow = telling or (lambda _text: None), following or (lambda _stage: None)
-    policies = find_policies(asked)
+    policies = find_whatif_policies(asked)
     tell("reading the past")
     follow(Stage(step="reading", text="reading the past", share=0.0))
-    past = read_past(lake, span)
-    fit = drop_unsound(past.runs, past.bursts)
-    known, defaults = find_known_site(lake, span, past, peaks or {})
+    past = read_past_jobs(lake, span)
+    fit = drop_unsound_history(past.runs, past.bursts)
+    known, defaults = find_known_past_site(lake, span, past, peaks or {})
     follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
-    phases = build_phases(fit.runs, fit.bursts)
+    phases = build_history_phases(fit.runs, fit.bursts)
     curves = learn_curves(fit.runs, phases, defaults)
-    history = build_jobs(fit.runs, phases, curves)
+    history = build_history_jobs(fit.runs, phases, curves)
     now = build_past_site(known, past, curves)
     if asked.forwarders is not None and not len(now.forwarders):
         raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")
     other = asked.forwarders is not None or asked.targets is not None
     if not other and find_largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
-        policies = [(STATIC, policy_registry.path_policy(STATIC)), *policies]
+        policies = [(STATIC, policy_registry.find_path_policy(STATIC)), *policies]
     wanted = [
-        (AS_IT_WAS, AS_IT_WAS, build_recorded(past, fit.row, now), now),
+        (AS_IT_WAS, AS_IT_WAS, build_recorded_replay(past, fit.row, now), now),
         *_wanted(asked, policies, known, past, fit, curves, now),
     ]
     runs: list[NamedReplay] = []
@@ -133,9 +139,9 @@ def evaluate_whatif(
     base = runs[0]
     tell("checking")
     follow(Stage(step="checking", text="checking against what was measured", share=_REPLAYED, jobs=len(fit.runs)))
-    checks = [check_replay(AS_IT_WAS, history, fit.runs, base)]
-    foreseen, why = check_held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
-    told = [compute_figures(history.jobs, one.replayed) for one in runs]
+    checks = [check_whatif_replay(AS_IT_WAS, history, fit.runs, base)]
+    foreseen, why = check_held_out_change(lake, span, past, fit, peaks or {}, seed=asked.seed)
+    told = [compute_replay_figures(history.jobs, one.replayed) for one in runs]
     scenarios = [
         _scenario(one, mine, told[0], history, past, fit, sight, asked) for one, mine in zip(runs, told, strict=True)
     ]
@@ -144,7 +150,7 @@ def evaluate_whatif(
     return WhatIf(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
-        headline=format_headline(scenarios, best, span, asked),
+        headline=_format_headline(scenarios, best, span, asked),
         jobs=len(fit.runs),
         quiet_jobs=fit.quiet,
         running_jobs=past.running,
@@ -172,7 +178,7 @@ def _heard(follow: Following, shown: str, number: int, replays: int, jobs: int) 
     return progress
 
 
-def find_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
+def find_whatif_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
     """Policies by name; None is the site's own way. Raises UsageError for one that is not known."""
     names = list(dict.fromkeys(asked.policies))
     other = asked.forwarders is not None or asked.targets is not None
@@ -184,7 +190,7 @@ def find_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | None]]:
             found.append((name, None))
             continue
         try:
-            found.append((name, policy_registry.path_policy(name)))
+            found.append((name, policy_registry.find_path_policy(name)))
         except KeyError:
             known = [AS_IT_WAS, *policy_registry.list_path_policies(), *policy_registry.list_policies()]
             like = find_similar_names(name, known) or policy_registry.list_path_policies()
@@ -209,7 +215,9 @@ def _wanted(
     counts = (asked.forwarders, "forwarder"), (asked.targets, "OST")
     parts = [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
     with_ = f" with {' and '.join(parts)}" if other else ""
-    rest = build_recorded(past, fit.row, site, forwarders=asked.forwarders is None, targets=asked.targets is None)
+    rest = build_recorded_replay(
+        past, fit.row, site, forwarders=asked.forwarders is None, targets=asked.targets is None
+    )
     layer = asked.layer or ("forwarders" if len(now.forwarders) else "targets")
     made: list[tuple[str, str, PathPolicy, Site]] = []
     for name, policy in policies:
@@ -218,11 +226,11 @@ def _wanted(
                 made.append((f"the present map{with_}", name, rest, site))
         else:
             own = policy if layer == "both" else OnLayer(policy, rest, layer)
-            made.append((f"{format_policy(name)}{with_}", name, own, site))
+            made.append((f"{_format_policy(name)}{with_}", name, own, site))
     return made
 
 
-def format_policy(name: str) -> str:
+def _format_policy(name: str) -> str:
     """A policy's name as people write it."""
     if name == STATIC:
         return "the present map throughout"
@@ -349,10 +357,10 @@ def _best(scenarios: Sequence[Scenario]) -> int | None:
     return -max(others)[1] if others else None
 
 
-def format_headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: WhatIfRequest) -> str:
+def _format_headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: WhatIfRequest) -> str:
     """The answer in one line."""
     was = scenarios[0].io_core_hours
-    lost = f"{_hours(was)} core-hours lost to I/O {format_span(span)}"
+    lost = f"{_hours(was)} core-hours lost to I/O {format_whatif_span(span)}"
     if best is None:
         return f"{lost[0].upper()}{lost[1:]}"
     one = scenarios[best]
@@ -371,7 +379,7 @@ def format_headline(scenarios: Sequence[Scenario], best: int | None, span: Span,
     return f"Nothing asked for would have made a difference to the {lost}; nearest is {name} ({format_percent(share)})"
 
 
-def format_span(span: Span) -> str:
+def format_whatif_span(span: Span) -> str:
     """`in October 2026`, `on 2026-10-03`, `from 2026-10-03 to 2026-10-09`; UTC."""
     first, last = (datetime.fromtimestamp(at // NS_PER_S, UTC) for at in (span.from_ns, span.to_ns - 1))
     after = datetime.fromtimestamp(span.to_ns // NS_PER_S, UTC)

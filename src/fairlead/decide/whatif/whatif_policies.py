@@ -42,7 +42,7 @@ PLACEMENTS = {
 }
 
 
-def list_policies() -> WhatIfPolicies:
+def list_whatif_policies() -> WhatIfPolicies:
     """All there are, ours before those of the site."""
     pairs = {f"{a}+{p}" for a in policy_registry.ALLOCATIONS for p in policy_registry.PLACINGS}
     whole = [
@@ -50,7 +50,9 @@ def list_policies() -> WhatIfPolicies:
         *(name for name in policy_registry.list_policies() if name not in pairs),
     ]
     return WhatIfPolicies(
-        policies=[_line(name, WHOLE, lambda one: policy_registry.path_policy(one)) for name in dict.fromkeys(whole)],
+        policies=[
+            _line(name, WHOLE, lambda one: policy_registry.find_path_policy(one)) for name in dict.fromkeys(whole)
+        ],
         allocations=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in ALLOCATIONS.items()],
         placements=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in PLACEMENTS.items()],
         usual=list(DEFAULT_POLICIES),

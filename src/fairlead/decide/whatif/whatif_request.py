@@ -10,23 +10,23 @@ from datetime import UTC, datetime
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest, find_policies
+from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest, find_whatif_policies
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked
 from fairlead.explain.questions.span import Span, parse_span
 
 DEFAULT = "30d"
 
 
-def is_age(text: str) -> bool:
+def _is_age(text: str) -> bool:
     """Whether it is written as a length of time: `30d`."""
     return bool(text) and text[0].isdigit() and text[-1].isalpha() and text.isalnum()
 
 
-def check_request(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
+def check_whatif_request(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
     """The span and the question. Raises UsageError for a time that is none, an unknown policy."""
     if asked.last and asked.since:
         raise UsageError("'since' and 'last' both say when it begins", remedy="give one of them")
-    since = "" if is_age(asked.since) else asked.since
+    since = "" if _is_age(asked.since) else asked.since
     last = asked.last or ("" if since else asked.since)
     span = parse_span(now_ns=now_ns, default=DEFAULT, last=last, from_=since, to=asked.until)
     found = WhatIfRequest(
@@ -38,11 +38,11 @@ def check_request(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]
         limit=asked.limit,
         seed=asked.seed,
     )
-    find_policies(found)
+    find_whatif_policies(found)
     return Span(span.from_ns, span.to_ns), found
 
 
-def format_command(asked: WhatIfAsked, span: Span, *, lake: str = "", site: str = "") -> str:
+def format_whatif_command(asked: WhatIfAsked, span: Span, *, lake: str = "", site: str = "") -> str:
     """The command line that answers the same."""
     words = ["fairlead", "whatif", "--since", _moment(span.from_ns), "--until", _moment(span.to_ns)]
     for name in asked.policies:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.core.model.site import F64, I32, Site
-from fairlead.decide.sim.platform import build_small
+from fairlead.decide.sim.platform import build_small_platform
 from fairlead.kit.sample.people import MIX, bounded, draw_people_programs
 from fairlead.kit.sample.story import (
     CULPRIT,
@@ -59,7 +59,7 @@ class Month:
 
 def _build_machine() -> Site:
     """64 nodes, 4 forwarders, 4 storage servers of 2 targets, 2 metadata servers."""
-    return build_small(
+    return build_small_platform(
         name="sample",
         mds=2,
         cores_per_node=2,

@@ -74,13 +74,13 @@ class Timing:
 
 def parse_device_timing(text: str) -> Timing:
     """From `metadata=2ms,read=8ms,write=8ms,sync=20ms,bandwidth=100M`. ConfigError names the part that is wrong."""
-    from fairlead.decide.policies.requests.discipline_spec import parse_rate
+    from fairlead.decide.policies.requests.discipline_spec import parse_discipline_rate
 
     values: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
         if name == "bandwidth":
-            values[name] = parse_rate(value, f"{part!r} in {text!r}").per_s
+            values[name] = parse_discipline_rate(value, f"{part!r} in {text!r}").per_s
             continue
         match = _DURATION.fullmatch(value)
         if name not in ("metadata", "read", "write", "sync") or match is None:

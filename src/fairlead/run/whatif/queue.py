@@ -23,7 +23,7 @@ import msgspec
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError, UsageError
-from fairlead.decide.whatif.whatif_request import check_request, format_command
+from fairlead.decide.whatif.whatif_request import check_whatif_request, format_whatif_command
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun, WhatIfRuns
 from fairlead.run.config import Config
 from fairlead.run.whatif.run_files import RunFolder
@@ -101,7 +101,7 @@ class Runs:
     def ask(self, owner: str, asked: WhatIfAsked) -> WhatIfRun:
         """Puts a run into the queue. Raises UsageError for what cannot be asked, CrowdedError, LakeError."""
         now = self._now_ns()
-        span, _ = check_request(asked, now)
+        span, _ = check_whatif_request(asked, now)
         run = WhatIfRun(
             id=secrets.token_hex(8),
             owner=owner,
@@ -110,7 +110,7 @@ class Runs:
             from_ns=span.from_ns,
             to_ns=span.to_ns,
             asked_ns=now,
-            command=format_command(asked, span, lake=str(self._place.root), site=self._place.site),
+            command=format_whatif_command(asked, span, lake=str(self._place.root), site=self._place.site),
         )
         with self._turn:
             mine = [one for one in self._all.values() if one.owner == owner and one.state in ("queued", "running")]

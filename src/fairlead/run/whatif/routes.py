@@ -134,9 +134,9 @@ class _Web:
     async def policies(self, request: Request, person: Person) -> Response:
         """What there is to choose."""
         del request, person
-        from fairlead.decide.whatif.whatif_policies import list_policies
+        from fairlead.decide.whatif.whatif_policies import list_whatif_policies
 
-        return _json(await run_in_threadpool(list_policies))
+        return _json(await run_in_threadpool(list_whatif_policies))
 
     async def begin(self, request: Request, person: Person) -> Response:
         """A new run."""

@@ -71,7 +71,7 @@ def run_whatif_worker() -> int:
 def _run(task: Task) -> None:
     from fairlead.core.safe_text import escape_undecodable_text
     from fairlead.decide.whatif.whatif_evaluation import Stage, evaluate_whatif
-    from fairlead.decide.whatif.whatif_request import check_request
+    from fairlead.decide.whatif.whatif_request import check_whatif_request
     from fairlead.explain.diagnosing.site_file import read_site_file_facts
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import Span
@@ -98,7 +98,7 @@ def _run(task: Task) -> None:
         )
 
     facts = read_site_file_facts(task.site)
-    _, asked = check_request(task.asked, task.to_ns)
+    _, asked = check_whatif_request(task.asked, task.to_ns)
     answer = evaluate_whatif(
         Lake.open(Path(task.root), memory=task.memory),
         Span(task.from_ns, task.to_ns),

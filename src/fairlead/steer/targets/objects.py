@@ -15,7 +15,7 @@ from random import getrandbits
 
 from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.core.errors import ConfigError
-from fairlead.decide.policies.placement.files import TargetState, find_placement
+from fairlead.decide.policies.placement.files import TargetState, find_file_placement
 from fairlead.steer.fs.trees import identity
 from fairlead.steer.targets import config as configured
 from fairlead.steer.targets.config import Striping, TargetsFile
@@ -186,7 +186,7 @@ class TargetSet:
         self.by_name = {described.name: Target(described) for described in config.targets}
         self.default = configured.build_striping(config)
         self.pools = configured.list_pools(config)
-        self._placement = find_placement(config.layout.placement)
+        self._placement = find_file_placement(config.layout.placement)
         self._turns = config.layout.placement == "least-open"
         self._turn = 0
         self.paced_outside = False

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Running, build_pool
-from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_slowdowns
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Running, build_resource_pool
+from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_joint_slowdowns
 
 QUICK = Tuning(trials=5, least_trials=200)
 COUNTS = np.array([1, 2, 4, 8])
@@ -27,7 +27,7 @@ def asked(draw: st.DrawFn) -> tuple[Applications, Layer, int]:
     )
     available = rng.random(n) < 0.8
     available[rng.integers(n)] = True
-    pool = replace(build_pool(n, 100), sick=~available, bandwidth=rng.uniform(0.2, 1.0, n))
+    pool = replace(build_resource_pool(n, 100), sick=~available, bandwidth=rng.uniform(0.2, 1.0, n))
     return applications, pool, seed
 
 
@@ -62,8 +62,8 @@ def test_a_search_is_never_worse_than_where_it_began(case: tuple[Applications, L
         applications, pool, np.random.default_rng(seed)
     )
     ended = Joint(only_slowdown).decide(applications, pool, np.random.default_rng(seed))
-    before = estimate_slowdowns(applications, start, pool, only_slowdown).mean()
-    assert estimate_slowdowns(applications, ended, pool, only_slowdown).mean() <= before * (1 + 1e-9)
+    before = estimate_joint_slowdowns(applications, start, pool, only_slowdown).mean()
+    assert estimate_joint_slowdowns(applications, ended, pool, only_slowdown).mean() <= before * (1 + 1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -76,8 +76,8 @@ def test_other_numbers_of_resources_change_no_estimate(case: tuple[Applications,
     performance = np.empty(len(pool))
     performance[other] = pool.performance
     renamed = replace(pool, bandwidth=performance, sick=np.zeros(len(pool), np.bool_))
-    same = estimate_slowdowns(applications, Decision(decision.choice, moved), renamed)
-    plain = estimate_slowdowns(applications, decision, replace(pool, sick=np.zeros(len(pool), np.bool_)))
+    same = estimate_joint_slowdowns(applications, Decision(decision.choice, moved), renamed)
+    plain = estimate_joint_slowdowns(applications, decision, replace(pool, sick=np.zeros(len(pool), np.bool_)))
     np.testing.assert_allclose(same, plain, rtol=1e-6)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY, build_table_batch
-from fairlead.decide.policies.next_run.expectation import Job, Past, predict_runs
+from fairlead.decide.policies.next_run.expectation import Job, Past, build_next_run_expectation
 from fairlead.decide.policies.paths.contract import ExpectedJob
 
 GB = 10**9
@@ -54,7 +54,7 @@ def job(**more: Any) -> Job:
 
 
 def test_of_its_own_category_medians_are_expected() -> None:
-    found = predict_runs(table(run(1), run(2, write_bytes=9 * GB), run(3, write_bytes=10 * GB)), job())
+    found = build_next_run_expectation(table(run(1), run(2, write_bytes=9 * GB), run(3, write_bytes=10 * GB)), job())
     assert found.write_bytes == 9 * GB
     assert (found.mode, found.io_processes, found.files, found.mdops) == ("N-N", 64, 64, 20.0)
     assert found.compute_s == pytest.approx(100 - 9 / 0.4)
@@ -67,42 +67,42 @@ def test_of_its_own_category_medians_are_expected() -> None:
 
 def test_only_runs_of_the_predicted_behaviour_count() -> None:
     pattern = [run(n, write_bytes=(8 if n % 2 else 800) * GB) for n in range(1, 14)]
-    after_small = predict_runs(table(*pattern), job())
+    after_small = build_next_run_expectation(table(*pattern), job())
     assert after_small.write_bytes == 800 * GB
     assert "behaviour 1" in after_small.basis
-    assert predict_runs(table(*pattern[:-1]), job()).write_bytes == 8 * GB
+    assert build_next_run_expectation(table(*pattern[:-1]), job()).write_bytes == 8 * GB
 
 
 def test_only_runs_that_had_ended_count() -> None:
     runs = table(run(1), run(2, write_bytes=900 * GB))
-    assert predict_runs(runs, job(start_ns=2050 * S)).write_bytes == 8 * GB
-    assert predict_runs(runs, job(start_ns=1050 * S)) == ExpectedJob(
+    assert build_next_run_expectation(runs, job(start_ns=2050 * S)).write_bytes == 8 * GB
+    assert build_next_run_expectation(runs, job(start_ns=1050 * S)) == ExpectedJob(
         job_id="x", user="ada", program="wrf", node_count=16
     )  # the first still ran
-    told = predict_runs(runs, job(start_ns=1100 * S + 2 * 86_400 * S))
+    told = build_next_run_expectation(runs, job(start_ns=1100 * S + 2 * 86_400 * S))
     assert "the last 2.0 days ago" in told.basis
 
 
 def test_another_scale_is_scaled_in_proportion_or_as_seen() -> None:
-    one = predict_runs(table(run(1)), job(node_count=64))
+    one = build_next_run_expectation(table(run(1)), job(node_count=64))
     assert one.write_bytes == 32 * GB
     assert (one.io_processes, one.processes, one.files) == (256, 256, 256)
     assert one.file_bytes == pytest.approx(8 * GB / 64)
     assert "in proportion to nodes" in one.basis
     # 16 and 32 nodes moved the same: 64 will too.
-    flat = predict_runs(table(run(1), run(2, nodes_count=32)), job(node_count=64))
+    flat = build_next_run_expectation(table(run(1), run(2, nodes_count=32)), job(node_count=64))
     assert flat.write_bytes == pytest.approx(8 * GB)
     assert "nodes^0.00, as seen" in flat.basis
-    alone = predict_runs(table(run(1, write_mode="1-1", io_processes=1, files=1)), job(node_count=64))
+    alone = build_next_run_expectation(table(run(1, write_mode="1-1", io_processes=1, files=1)), job(node_count=64))
     assert (alone.write_bytes, alone.io_processes, alone.files) == (8 * GB, 1, 1)
 
 
 def test_who_was_never_seen_is_like_others_of_its_size_or_nothing() -> None:
-    found = predict_runs(table(run(1), run(2)), job(user="eve", program="new"))
+    found = build_next_run_expectation(table(run(1), run(2)), job(user="eve", program="new"))
     assert found.write_bytes == 8 * GB
     assert found.runs_known == 0
     assert found.basis == "never seen; as 2 runs of others on about 16 nodes"
-    nothing = predict_runs(table(run(1)), job(user="eve", node_count=512))
+    nothing = build_next_run_expectation(table(run(1)), job(user="eve", node_count=512))
     assert (nothing.write_bytes, nothing.mode, nothing.basis) == (None, "", "never seen")
 
 
@@ -117,7 +117,7 @@ def test_what_is_not_known_stays_unknown() -> None:
         "made_ns": 1,
         "analysis_version": 1,
     }
-    found = predict_runs(table(bare), job())
+    found = build_next_run_expectation(table(bare), job())
     assert found.runs_known == 1
     for name in ("read_bytes", "write_bytes", "io_processes", "mdops", "bandwidth_bytes_per_s", "compute_s", "files"):
         assert getattr(found, name) is None, name
@@ -125,8 +125,8 @@ def test_what_is_not_known_stays_unknown() -> None:
 
 def test_a_table_of_few_columns_will_do() -> None:
     few = pa.table({"user": ["ada"], "program": ["wrf"], "nodes_count": [16], "end_ns": [5], "write_bytes": [7 * GB]})
-    assert predict_runs(few, job()).write_bytes == 7 * GB
-    assert predict_runs(few.slice(0, 0), job()).basis == "never seen"
+    assert build_next_run_expectation(few, job()).write_bytes == 7 * GB
+    assert build_next_run_expectation(few.slice(0, 0), job()).basis == "never seen"
 
 
 def test_of_rows_of_one_run_the_last_made_counts_and_one_without_an_end_does_not() -> None:
@@ -134,21 +134,21 @@ def test_of_rows_of_one_run_the_last_made_counts_and_one_without_an_end_does_not
     running = run(2, end_ns=None, write_bytes=99 * GB)
     past = Past.of(table(run(1), again, running))
     assert len(past) == 1
-    assert predict_runs(past, job()).write_bytes == 8 * GB
+    assert build_next_run_expectation(past, job()).write_bytes == 8 * GB
 
 
 def test_figures_that_cannot_be_are_not_known() -> None:
     broken = run(1, write_bytes=-5, files=-1, mdops_in_phases=float("inf"), write_bandwidth_bytes_per_s=float("nan"))
-    found = predict_runs(table(broken), job())
+    found = build_next_run_expectation(table(broken), job())
     assert (found.write_bytes, found.files, found.mdops, found.bandwidth_bytes_per_s) == (None, None, None, None)
     late = run(2, start_ns=9_000 * S)  # ends before it began
-    assert predict_runs(table(late), job()).compute_s in (None, 0.0)
+    assert build_next_run_expectation(table(late), job()).compute_s in (None, 0.0)
 
 
 def test_a_curve_is_told_where_different_numbers_were_seen() -> None:
     def had(number: int, targets: int, rate: float) -> dict[str, Any]:
         return run(number, targets=[f"ost{i}" for i in range(targets)], write_bandwidth_bytes_per_s=rate)
 
-    found = predict_runs(table(had(1, 1, 0.4 * GB), had(2, 4, 1.2 * GB), had(3, 4, 1.2 * GB)), job())
+    found = build_next_run_expectation(table(had(1, 1, 0.4 * GB), had(2, 4, 1.2 * GB), had(3, 4, 1.2 * GB)), job())
     assert found.target_curve == ((1, pytest.approx(0.4 * GB)), (4, pytest.approx(1.2 * GB)))
-    assert predict_runs(table(had(1, 4, GB), had(2, 4, GB)), job()).target_curve == ()
+    assert build_next_run_expectation(table(had(1, 4, GB), had(2, 4, GB)), job()).target_curve == ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.decide.policies.next_run.accuracy import score_predictor
-from fairlead.decide.policies.next_run.behaviours import Behaviours, classify_behaviours, compute_figures
+from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
+from fairlead.decide.policies.next_run.behaviours import Behaviours, classify_run_behaviours, compute_behaviour_figures
 from fairlead.decide.policies.next_run.contract import Category, Prediction, Predictor, Run
 from fairlead.decide.policies.next_run.learned import LearnedPredictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.next_run.simple import LastRun, MostFrequent
-from fairlead.decide.policy_registry import PREDICTORS, build_predictor
+from fairlead.decide.policy_registry import PREDICTORS, build_predictor_policy
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)
@@ -24,21 +24,21 @@ def in_a_row(behaviours: list[int], category: Category = A, first: int = 0) -> l
 
 
 def accuracy(what: Predictor, runs: list[Run], skip: int = 0) -> float:
-    found = score_predictor(what, runs, skip).accuracy
+    found = measure_predictor_accuracy(what, runs, skip).accuracy
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_of_what_was_never_seen_nothing_is_predicted(name: str) -> None:
-    one = build_predictor(name)
+    one = build_predictor_policy(name)
     one.observe(B, (3, 3))
     assert one.predict(A) == Prediction(None, 0.0, "never seen")
 
 
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_a_single_run_and_a_constant_sequence(name: str) -> None:
-    one = build_predictor(name)
+    one = build_predictor_policy(name)
     one.observe(A, (4,))
     assert one.predict(A).behaviour == 4
     one.observe(A, [4] * 30)
@@ -49,7 +49,7 @@ def test_a_single_run_and_a_constant_sequence(name: str) -> None:
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_predicting_changes_nothing_and_is_the_same_again(name: str) -> None:
     rng = np.random.default_rng(5)
-    first, second = build_predictor(name), build_predictor(name)
+    first, second = build_predictor_policy(name), build_predictor_policy(name)
     for number in range(200):
         category = A if rng.random() < 0.6 else B
         behaviour = int(rng.choice([0, 0, 1, 2]))
@@ -98,10 +98,10 @@ def test_what_is_learned_from_one_category_serves_another() -> None:
 def test_a_run_is_known_only_once_it_has_ended() -> None:
     # The second begins while the first still runs: nobody is asked about it.
     overlapping = [Run(A, 1, 0.0, 10.0), Run(A, 1, 5.0, 20.0), Run(A, 1, 15.0, 30.0)]
-    found = score_predictor(LastRun(), overlapping)
+    found = measure_predictor_accuracy(LastRun(), overlapping)
     assert (found.runs, found.asked, found.right, found.possible) == (3, 1, 1, 1)
     # One that begins at the instant another ends does not know it.
-    assert score_predictor(LastRun(), [Run(A, 1, 0.0, 5.0), Run(A, 1, 5.0, 6.0)]).asked == 0
+    assert measure_predictor_accuracy(LastRun(), [Run(A, 1, 0.0, 5.0), Run(A, 1, 5.0, 6.0)]).asked == 0
 
 
 def test_nothing_is_learned_from_what_comes_later() -> None:
@@ -128,7 +128,7 @@ def test_nothing_is_learned_from_what_comes_later() -> None:
     place = np.argsort(np.argsort(end))
     runs = [Run(A, int(p), s, e) for p, s, e in zip(place, start, end, strict=True)]
     spy = Spy()
-    found = score_predictor(spy, [runs[i] for i in rng.permutation(60)])
+    found = measure_predictor_accuracy(spy, [runs[i] for i in rng.permutation(60)])
     assert spy.heard == list(range(60))  # in the order of their ends
     assert found.right == 0
     assert found.asked > 30
@@ -136,26 +136,29 @@ def test_nothing_is_learned_from_what_comes_later() -> None:
 
 def test_shares_are_of_who_was_asked() -> None:
     runs = [*in_a_row([0, 0, 1, 1]), *in_a_row([5], B, 10)]
-    found = score_predictor(LastRun(), runs)
+    found = measure_predictor_accuracy(LastRun(), runs)
     assert (found.runs, found.asked, found.right, found.possible) == (5, 3, 2, 2)
-    assert score_predictor(LastRun(), []).accuracy is None
+    assert measure_predictor_accuracy(LastRun(), []).accuracy is None
 
 
 def test_behaviours_are_classes_within_a_factor_of_two() -> None:
-    runs = compute_figures([1 * GB, 1.9 * GB, 2.1 * GB, 1 * GB], [10 * GB, 10 * GB, 10 * GB, 200 * GB])
-    assert classify_behaviours([A] * 4, runs, np.arange(4.0)).tolist() == [0, 0, 1, 2]
+    runs = compute_behaviour_figures([1 * GB, 1.9 * GB, 2.1 * GB, 1 * GB], [10 * GB, 10 * GB, 10 * GB, 200 * GB])
+    assert classify_run_behaviours([A] * 4, runs, np.arange(4.0)).tolist() == [0, 0, 1, 2]
 
 
 def test_what_is_not_known_does_not_tell_runs_apart() -> None:
-    runs = compute_figures([1 * GB, np.nan, 1 * GB], [np.nan, 50 * GB, 50 * GB])
-    assert classify_behaviours([A] * 3, runs, np.arange(3.0)).tolist() == [0, 0, 0]
-    assert compute_figures([0.0], [3.0])[0, :2].tolist() == [20.0, 20.0]  # nothing and next to nothing are the same
+    runs = compute_behaviour_figures([1 * GB, np.nan, 1 * GB], [np.nan, 50 * GB, 50 * GB])
+    assert classify_run_behaviours([A] * 3, runs, np.arange(3.0)).tolist() == [0, 0, 0]
+    assert compute_behaviour_figures([0.0], [3.0])[0, :2].tolist() == [
+        20.0,
+        20.0,
+    ]  # nothing and next to nothing are the same
 
 
 def test_behaviours_never_change_as_runs_are_added() -> None:
     rng = np.random.default_rng(2)
-    runs = compute_figures(rng.lognormal(22, 3, 200), rng.lognormal(22, 3, 200))
-    whole = classify_behaviours([A] * 200, runs, np.arange(200.0))
-    assert classify_behaviours([A] * 80, runs[:80], np.arange(80.0)).tolist() == whole[:80].tolist()
+    runs = compute_behaviour_figures(rng.lognormal(22, 3, 200), rng.lognormal(22, 3, 200))
+    whole = classify_run_behaviours([A] * 200, runs, np.arange(200.0))
+    assert classify_run_behaviours([A] * 80, runs[:80], np.arange(80.0)).tolist() == whole[:80].tolist()
     state = Behaviours()
     assert [state.place(A, run) for run in runs] == whole.tolist()

@@ -13,17 +13,17 @@ from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.aiot import Aiot
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
 from fairlead.decide.policies.paths.dfra import Dfra
-from fairlead.decide.policies.paths.flow import find_bucket
+from fairlead.decide.policies.paths.flow import find_flow_bucket
 from fairlead.decide.policies.paths.path_from_allocation import (
     FORWARDERS,
     TARGETS,
     PathFromAllocation,
-    build_application,
-    build_entry,
-    list_counts,
+    build_allocation_application,
+    build_allocation_entry,
+    list_allocation_counts,
 )
 from fairlead.decide.policies.paths.static_map import StaticMap
-from fairlead.decide.policy_registry import path_policy
+from fairlead.decide.policy_registry import find_path_policy
 
 RNG = np.random.default_rng(0)
 GB = 1e9
@@ -130,14 +130,18 @@ def test_an_allocation_policy_is_asked_for_both_layers() -> None:
 
 
 def test_a_seen_curve_goes_before_peaks() -> None:
-    application, told = build_application(job(forwarder_curve=((1, 1 * GB), (4, 2.5 * GB))), land(), FORWARDERS)
+    application, told = build_allocation_application(
+        job(forwarder_curve=((1, 1 * GB), (4, 2.5 * GB))), land(), FORWARDERS
+    )
     assert application is not None
     assert application.bandwidth[0, :3].tolist() == [1 * GB, 1.5 * GB, 2.5 * GB]
     assert "seen at 2 counts" in told
 
 
 def test_what_is_not_known_is_said() -> None:
-    application, told = build_application(job(compute_s=None, bandwidth_bytes_per_s=None), land(), FORWARDERS)
+    application, told = build_allocation_application(
+        job(compute_s=None, bandwidth_bytes_per_s=None), land(), FORWARDERS
+    )
     assert application is not None
     assert application.bandwidth[0, 2] == pytest.approx(64 * 90e6)
     assert "64 clients" in told
@@ -163,16 +167,16 @@ def test_ours_sees_who_runs_in_the_sums_of_components() -> None:
     here.forwarders.occupancy[:] = 0.6, 0.6, 0.1, 0.6
     here.forwarders.jobs[:] = 3, 3, 1, 3
     narrow = job(bandwidth_bytes_per_s=1 * GB)
-    assert path_policy("joint").grant(narrow, here, RNG).forwarders == (2,)
-    assert path_policy("joint-light").grant(narrow, here, RNG).forwarders == (2,)
+    assert find_path_policy("joint").grant(narrow, here, RNG).forwarders == (2,)
+    assert find_path_policy("joint-light").grant(narrow, here, RNG).forwarders == (2,)
 
 
 def test_a_caller_that_keeps_rows_is_given_them_back() -> None:
     policy = Widest()
     here = land()
-    running = Running(4, list_counts(here, FORWARDERS))
+    running = Running(4, list_allocation_counts(here, FORWARDERS))
     here = replace(here, forwarders=replace(here.forwarders, running=running))
-    entered = build_entry(job(), here, FORWARDERS, (1, 3))
+    entered = build_allocation_entry(job(), here, FORWARDERS, (1, 3))
     assert entered is not None
     row = running.enter(*entered)
     share = 15.0 / 115.0  # 60 GB at 4 GB/s beside 100 s of computing
@@ -182,7 +186,7 @@ def test_a_caller_that_keeps_rows_is_given_them_back() -> None:
     assert len(running) == 1
     running.leave(row)
     assert running.stress == pytest.approx(0)
-    assert build_entry(job(), here, TARGETS, ()) is None
+    assert build_allocation_entry(job(), here, TARGETS, ()) is None
 
 
 def test_a_policy_that_grants_a_sick_component_does_not_pass() -> None:
@@ -199,10 +203,10 @@ def test_a_policy_that_grants_a_sick_component_does_not_pass() -> None:
 
 
 def test_names_of_allocation_policies_are_path_policies() -> None:
-    assert isinstance(path_policy("dfra"), Dfra)
-    assert isinstance(path_policy("best-bandwidth+greedy-clairvoyant"), PathFromAllocation)
+    assert isinstance(find_path_policy("dfra"), Dfra)
+    assert isinstance(find_path_policy("best-bandwidth+greedy-clairvoyant"), PathFromAllocation)
     with pytest.raises(KeyError):
-        path_policy("nothing-of-the-kind")
+        find_path_policy("nothing-of-the-kind")
 
 
 def test_dfra_isolates_where_its_own_forwarder_is_crowded() -> None:
@@ -220,7 +224,7 @@ def test_dfra_isolates_where_its_own_forwarder_is_crowded() -> None:
 
 def test_six_buckets_of_load() -> None:
     loads = np.array([0.0, 0.01, 0.2, 0.21, 0.6, 0.61, 0.8, 1.0])
-    assert find_bucket(loads).tolist() == [0, 1, 1, 2, 3, 4, 4, 5]
+    assert find_flow_bucket(loads).tolist() == [0, 1, 1, 2, 3, 4, 4, 5]
 
 
 def test_aiot_uses_no_target_below_a_sick_server() -> None:
@@ -244,11 +248,11 @@ def test_where_one_layer_has_no_room_the_other_still_carries_the_job() -> None:
 
 def test_prefetch_is_the_share_of_a_file() -> None:
     reads = job(read_bytes=10 * GB, files=1024, request_bytes=64e3)
-    assert tunings.choose_prefetch(reads, land(), (0, 1))[0] == 500_000  # 256 MB x 2 / 1024
-    assert tunings.choose_prefetch(replace(reads, request_bytes=1e6), land(), (0, 1))[0] is None
+    assert tunings.tune_prefetch(reads, land(), (0, 1))[0] == 500_000  # 256 MB x 2 / 1024
+    assert tunings.tune_prefetch(replace(reads, request_bytes=1e6), land(), (0, 1))[0] is None
     crowded = land()
     crowded.forwarders.load[1] = 0.7
-    value, reason = tunings.choose_prefetch(reads, crowded, (0, 1))
+    value, reason = tunings.tune_prefetch(reads, crowded, (0, 1))
     assert value is None
     assert "70% used" in reason.why
 
@@ -256,29 +260,29 @@ def test_prefetch_is_the_share_of_a_file() -> None:
 def test_metadata_share_only_for_who_is_heavy_and_shares() -> None:
     shared = land()
     shared.forwarders.jobs[0] = 2
-    assert tunings.choose_metadata_share(job(mdops=500.0), shared, (0,))[0] == 0.5
-    assert tunings.choose_metadata_share(job(mdops=500.0), shared, (1,))[0] is None
-    assert tunings.choose_metadata_share(job(mdops=200.0), shared, (0,))[0] is None
+    assert tunings.tune_metadata_share(job(mdops=500.0), shared, (0,))[0] == 0.5
+    assert tunings.tune_metadata_share(job(mdops=500.0), shared, (1,))[0] is None
+    assert tunings.tune_metadata_share(job(mdops=200.0), shared, (0,))[0] is None
 
 
 def test_stripes_of_a_shared_file_and_of_many() -> None:
     # 5 GB/s in all against 1 GB/s a target: 5, and 8 may be granted; 64 MiB apart between 64 processes: 1 MiB.
-    count, stripe, _ = tunings.choose_stripes(job(mode="N-1", files=1, offset_difference_bytes=64 * 2.0**20), land())
+    count, stripe, _ = tunings.tune_stripes(job(mode="N-1", files=1, offset_difference_bytes=64 * 2.0**20), land())
     assert (count, stripe) == (8, 1 << 20)
-    assert tunings.choose_stripes(job(files=64), land())[:2] == (1, None)
-    assert tunings.choose_stripes(job(mode=""), land())[:2] == (None, None)
+    assert tunings.tune_stripes(job(files=64), land())[:2] == (1, None)
+    assert tunings.tune_stripes(job(mode=""), land())[:2] == (None, None)
 
 
 def test_a_stripe_is_whole_64_kib_and_not_less() -> None:
     odd = job(mode="N-1", files=1, offset_difference_bytes=64 * 100_000.0)
-    assert tunings.choose_stripes(odd, land())[1] == 65_536
-    assert tunings.choose_stripes(replace(odd, offset_difference_bytes=64.0), land())[1] == 65_536
+    assert tunings.tune_stripes(odd, land())[1] == 65_536
+    assert tunings.tune_stripes(replace(odd, offset_difference_bytes=64.0), land())[1] == 65_536
 
 
 def test_small_files_lie_on_the_metadata_target() -> None:
-    assert tunings.choose_dom(job(files=5000, file_bytes=100_000.0))[0] == 131_072
-    assert tunings.choose_dom(job(files=5000, file_bytes=2e6))[0] is None
-    assert tunings.choose_dom(job(files=3, file_bytes=1000.0))[0] is None
+    assert tunings.tune_dom(job(files=5000, file_bytes=100_000.0))[0] == 131_072
+    assert tunings.tune_dom(job(files=5000, file_bytes=2e6))[0] is None
+    assert tunings.tune_dom(job(files=3, file_bytes=1000.0))[0] is None
 
 
 def test_a_shared_file_gets_as_many_targets_as_stripes() -> None:

@@ -13,11 +13,11 @@ from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths.aiot import Aiot
 from fairlead.decide.policies.paths.contract import ExpectedJob, PathPolicy
 from fairlead.decide.policies.paths.dfra import Dfra
-from fairlead.decide.policies.paths.flow import Weights, compute_capacity, find_flow
+from fairlead.decide.policies.paths.flow import Weights, compute_flow_capacity, find_flow
 from fairlead.decide.policies.paths.static_map import StaticMap
-from fairlead.decide.policy_registry import path_policy
+from fairlead.decide.policy_registry import find_path_policy
 
-POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), path_policy("best-bandwidth+greedy-clairvoyant"))
+POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), find_path_policy("best-bandwidth+greedy-clairvoyant"))
 
 
 def components(rng: np.random.Generator, kind: str, count: int) -> Layer:
@@ -137,7 +137,7 @@ def test_the_flow_carries_no_more_than_capacities_and_all_it_can(seed: int, aske
     rooms = []
     for layer, taken in ((here.forwarders, found.forwarders), (here.targets, found.targets)):
         if len(layer):
-            room = compute_capacity(layer, weights)
+            room = compute_flow_capacity(layer, weights)
             assert carried <= room[list(taken)].sum() + 1e-6 if taken else carried == pytest.approx(0)
             rooms.append(np.where(layer.sick | layer.reserved, 0.0, room))
     if not len(here.servers):
@@ -149,6 +149,6 @@ def test_the_flow_carries_no_more_than_capacities_and_all_it_can(seed: int, aske
         for target, owner in enumerate(here.server_of):
             below[int(owner)] += float(rooms[-1][target])
         fit = ~(here.servers.sick | here.servers.reserved)
-        through = np.minimum(below, np.where(fit, compute_capacity(here.servers, weights), 0.0)).sum()
+        through = np.minimum(below, np.where(fit, compute_flow_capacity(here.servers, weights), 0.0)).sum()
         most = min([weights.demand, float(through), *(float(room.sum()) for room in rooms[:-1])])
         assert carried == pytest.approx(most, rel=1e-6, abs=1e-6)

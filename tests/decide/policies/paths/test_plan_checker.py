@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.model.plan import Plan
 from fairlead.core.model.site import build_site_layer
-from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Reservation, check_plans
+from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Reservation, check_path_plans
 from plan_building import NOW, TARGETS, ground, of_job, plan
 
 T4, T5, T6, T7 = TARGETS[4:]
@@ -71,21 +71,21 @@ NAMES = [f"{rule}: {where} {k}" for k, (rule, where, _, _) in enumerate(BROKEN)]
 
 
 def test_a_sound_plan_is_sound() -> None:
-    assert check_plans([plan()], ground()) == []
-    assert check_plans([], ground()) == []
-    assert check_plans([plan(forwarders=[], targets=[], pool=None, stripe_count=None)], ground()) == []
+    assert check_path_plans([plan()], ground()) == []
+    assert check_path_plans([], ground()) == []
+    assert check_path_plans([plan(forwarders=[], targets=[], pool=None, stripe_count=None)], ground()) == []
 
 
 @pytest.mark.parametrize(("rule", "where", "component", "broken"), BROKEN, ids=NAMES)
 def test_each_rule_finds_what_it_is_for_and_no_other_does(rule: str, where: str, component: str, broken: Plan) -> None:
-    found = check_plans([broken], ground())
+    found = check_path_plans([broken], ground())
     assert found, "unsound, and nothing says so"
     assert {one.rule for one in found} == {rule}
     assert where in {one.field for one in found}
     assert any(component in one.component for one in found)
     assert all(one.reason and one.job_id == broken.job.job_id for one in found)
     # With the rule taken out the plan passes: were it ever removed, this test would fail.
-    assert check_plans([broken], ground(), rules={name: one for name, one in RULES.items() if name != rule}) == []
+    assert check_path_plans([broken], ground(), rules={name: one for name, one in RULES.items() if name != rule}) == []
 
 
 def test_every_rule_has_a_case() -> None:
@@ -95,54 +95,54 @@ def test_every_rule_has_a_case() -> None:
 def test_jobs_that_arrive_together_do_not_meet_on_isolated_forwarders() -> None:
     alone = plan(isolated=True, forwarders=["fwd1", "fwd2"])
     other = plan(job=of_job(job_id="43").job, forwarders=["fwd2"], pool="f43")
-    [found] = check_plans([alone, other], ground())
+    [found] = check_path_plans([alone, other], ground())
     assert (found.rule, found.job_id, found.field, found.component) == ("alone", "43", "forwarders", "fwd2")
     both = plan(job=of_job(job_id="43").job, forwarders=["fwd2"], isolated=True, pool="f43")
-    assert [one.rule for one in check_plans([alone, both], ground())] == ["alone"]
+    assert [one.rule for one in check_path_plans([alone, both], ground())] == ["alone"]
     left = {name: one for name, one in TOGETHER.items() if name != "alone"}
-    assert check_plans([alone, other], ground(), together=left) == []
+    assert check_path_plans([alone, other], ground(), together=left) == []
 
 
 def test_a_job_is_planned_once() -> None:
-    found = check_plans([plan(), plan()], ground())
+    found = check_path_plans([plan(), plan()], ground())
     assert [(one.rule, one.job_id) for one in found] == [("one plan each", "42")]
     left = {name: one for name, one in TOGETHER.items() if name != "one plan each"}
-    assert check_plans([plan(), plan()], ground(), together=left) == []
+    assert check_path_plans([plan(), plan()], ground(), together=left) == []
 
 
 def test_isolated_jobs_leave_a_forwarder_to_the_others() -> None:
     two = build_site_layer("forwarder", ("fwd1", "fwd2"), 2.5e9)
     here = ground()
     here = replace(here, barred=(), reserved_for={}, site=replace(here.site, forwarders=two))
-    found = check_plans([plan(isolated=True)], here)
+    found = check_path_plans([plan(isolated=True)], here)
     assert [(one.rule, one.field) for one in found] == [("room left", "isolated")]
     left = {name: one for name, one in TOGETHER.items() if name != "room left"}
-    assert check_plans([plan(isolated=True)], here, together=left) == []
-    assert check_plans([plan(isolated=True, forwarders=["fwd1"])], here) == []
+    assert check_path_plans([plan(isolated=True)], here, together=left) == []
+    assert check_path_plans([plan(isolated=True, forwarders=["fwd1"])], here) == []
 
 
 def test_what_is_kept_for_a_job_is_its_own() -> None:
     job = of_job(job_id="77").job
-    assert check_plans([plan(job=job, forwarders=["fwd1", "fwd4"], pool="f77")], ground()) == []
+    assert check_path_plans([plan(job=job, forwarders=["fwd1", "fwd4"], pool="f77")], ground()) == []
     ops = plan(job=of_job(user="ops").job, forwarders=["fwd1", "fwd6"])
-    assert check_plans([ops], ground()) == []
+    assert check_path_plans([ops], ground()) == []
 
 
 def test_counts_beside_the_allowed_ones_that_are_sound_all_the_same() -> None:
     """The default forwarders of the job's own nodes, and all that are sound where fewer are than the least count."""
     many = plan(job=of_job(node_count=4, nodes=["n1", "n2", "n3", "n4"]).job, forwarders=["fwd1", "fwd2", "fwd3"])
-    assert check_plans([many], ground()) == []
+    assert check_path_plans([many], ground()) == []
     here = ground()
     few = replace(here, site=replace(here.site, forwarder_counts=(4, 8)))
-    assert check_plans([plan()], few), "three could be granted to it"
-    assert check_plans([plan(forwarders=["fwd1", "fwd2", "fwd3"])], few) == []
+    assert check_path_plans([plan()], few), "three could be granted to it"
+    assert check_path_plans([plan(forwarders=["fwd1", "fwd2", "fwd3"])], few) == []
     five = replace(few.site.forwarders, sick=np.array([False, False, True, False, True, True]))
     few = replace(few, site=replace(few.site, forwarders=five))
-    assert check_plans([plan()], few) == []
+    assert check_path_plans([plan()], few) == []
 
 
 def test_what_is_kept_for_nobody_named_is_nobodys() -> None:
-    [found] = check_plans([plan(forwarders=["fwd1", "fwd4"])], replace(ground(), reserved_for={}))
+    [found] = check_path_plans([plan(forwarders=["fwd1", "fwd4"])], replace(ground(), reserved_for={}))
     assert (found.rule, found.component) == ("reserved", "fwd4")
 
 
@@ -150,7 +150,7 @@ def test_targets_are_of_one_file_system_though_none_is_named() -> None:
     here = ground()
     two = build_site_layer("target", (*TARGETS, "xfs-OST0000"), 1e9)
     here = replace(here, site=replace(here.site, targets=two))
-    [found] = check_plans([plan(file_system=None, targets=[T4, "xfs-OST0000"])], here)
+    [found] = check_path_plans([plan(file_system=None, targets=[T4, "xfs-OST0000"])], here)
     assert (found.rule, found.component) == ("file system", "lfs, xfs")
 
 
@@ -158,12 +158,12 @@ def test_more_than_exist_is_said() -> None:
     here = ground()
     none = build_site_layer("forwarder", (), 1.0)
     empty = replace(here, site=replace(here.site, forwarders=none))
-    reasons = {one.reason for one in check_plans([plan()], empty)}
+    reasons = {one.reason for one in check_path_plans([plan()], empty)}
     assert "2 are granted, 0 exist" in reasons
     assert "no such component is known" in reasons
     no_targets = build_site_layer("target", (), 1.0)
     bare = replace(here, site=replace(here.site, targets=no_targets, pools={}))
-    assert any(one.rule == "capacity" and one.field == "targets" for one in check_plans([plan()], bare))
+    assert any(one.rule == "capacity" and one.field == "targets" for one in check_path_plans([plan()], bare))
 
 
 def test_a_bar_names_its_reason() -> None:
@@ -173,5 +173,5 @@ def test_a_bar_names_its_reason() -> None:
             Reservation(components=frozenset({"fwd1"}), pools=frozenset(), why="it is new", concerns=lambda *_: True),
         ),
     )
-    [found] = check_plans([plan()], here)
+    [found] = check_path_plans([plan()], here)
     assert str(found) == "job 42: forwarders fwd1: the site bars it: it is new"

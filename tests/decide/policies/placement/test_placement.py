@@ -11,7 +11,7 @@ from fairlead.decide.policies.placement.files import (
     RoundRobin,
     TargetState,
     WeightedRandom,
-    find_placement,
+    find_file_placement,
 )
 from fairlead.decide.policy_registry import PLACEMENTS
 
@@ -59,7 +59,7 @@ def test_least_open_counts_what_closed() -> None:
 def test_stripes_are_on_different_targets_and_no_more_than_there_are() -> None:
     targets = [TargetState(speed) for speed in PERFORMANCE]
     for name in PLACEMENTS:
-        rule = find_placement(name, seed=3)
+        rule = find_file_placement(name, seed=3)
         for stripes in (1, 3, 8, 20):
             chosen = rule.place(stripes, targets)
             assert len(chosen) == len(set(chosen)) == min(stripes, 8), name
@@ -68,7 +68,7 @@ def test_stripes_are_on_different_targets_and_no_more_than_there_are() -> None:
 def test_full_and_unavailable_targets_get_nothing() -> None:
     targets = [TargetState(9, available=False), TargetState(9, free_bytes=5), TargetState(1), TargetState(1)]
     for name in PLACEMENTS:
-        rule = find_placement(name)
+        rule = find_file_placement(name)
         chosen = [index for _ in range(50) for index in rule.place(1, targets)]
         assert set(chosen) == {2, 3} or (name == "least-open" and set(chosen) == {2})
         assert rule.place(2, targets[:2]) == []
@@ -77,7 +77,7 @@ def test_full_and_unavailable_targets_get_nothing() -> None:
 def test_a_pool_limits_the_choice() -> None:
     targets = [TargetState(speed) for speed in PERFORMANCE]
     for name in PLACEMENTS:
-        assert set(find_placement(name).place(8, targets, pool={3, 1, 6})) == {1, 3, 6}
+        assert set(find_file_placement(name).place(8, targets, pool={3, 1, 6})) == {1, 3, 6}
 
 
 def test_round_robin_goes_round() -> None:
@@ -105,4 +105,4 @@ def test_overload_counts_as_slowness() -> None:
 
 def test_an_unknown_placement_is_named() -> None:
     with pytest.raises(ConfigError, match="no placement 'best'"):
-        find_placement("best")
+        find_file_placement("best")

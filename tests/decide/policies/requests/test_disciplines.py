@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.decide.policies.requests import METADATA, Running, Waiting, discipline
+from fairlead.decide.policies.requests import METADATA, Running, Waiting, build_discipline
 from fairlead.decide.policies.requests.limits import FREE, JOB_AT_MOST
 
 MS, S = 1_000_000, 1_000_000_000
@@ -32,7 +32,7 @@ class Model:
     """Requests in order of arrival, and the rules read off the page."""
 
     def __init__(self, spec: str, workers: int) -> None:
-        self.queue = discipline(spec, workers=workers, seed=1)
+        self.queue = build_discipline(spec, workers=workers, seed=1)
         self.workers = workers
         self.running = Running()
         self.waiting: list[Waiting] = []
@@ -140,7 +140,7 @@ def test_fifo_takes_the_first_that_may_run(calls: list[tuple], limits: str, work
     st.floats(0.5e6, 50e6),
 )
 def test_a_rate_is_kept_over_any_time(arrivals: list[tuple[int, int]], per_s: float) -> None:
-    queue = discipline(f"fifo,rate-job:{per_s:.0f}", workers=4, seed=1)
+    queue = build_discipline(f"fifo,rate-job:{per_s:.0f}", workers=4, seed=1)
     now, passed = 0, []
 
     def take_all() -> None:

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policies.requests import METADATA, WRITE, Running, Waiting, discipline
-from fairlead.decide.policies.requests.fluid_limits import Streams, build_limited, build_sharing, compute_flow_weights
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, run
+from fairlead.decide.policies.requests import METADATA, WRITE, Running, Waiting, build_discipline
+from fairlead.decide.policies.requests.fluid_limits import (
+    Streams,
+    build_fluid_limits,
+    build_fluid_sharing,
+    compute_fluid_weights,
+)
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, simulate_cycles
 from fairlead.decide.sim.engine import Engine, Phases
 
 S = 1_000_000_000
@@ -33,7 +38,7 @@ class App:
 def closed_loop(spec: str, apps: list[App], workers: int = 1) -> list[list[tuple[float, float]]]:
     """Beginning and end of each I/O phase of each application, seconds. A device that serves `workers`
     requests at a time, each in its time; a worker waits for nothing but the discipline."""
-    queue, running = discipline(spec, workers=workers, seed=1), Running()
+    queue, running = build_discipline(spec, workers=workers, seed=1), Running()
     events: list[tuple[int, int, str, object]] = []
     left, missing, begun = [0] * len(apps), [0] * len(apps), [0] * len(apps)
     out: list[list[tuple[float, float]]] = [[] for _ in apps]
@@ -92,13 +97,13 @@ def streams(apps: list[App]) -> Streams:
 
 def fluid(order: str, apps: list[App], window: Window, *, repeat: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean seconds of an I/O phase, and the time of the end, of each application."""
-    outcome = run(
+    outcome = simulate_cycles(
         Cycles.equal([1] * len(apps), [a.compute_s for a in apps], repeat=repeat),
         np.zeros((len(apps), 1), np.int64),
         np.array([a.requests * a.request_s for a in apps]),
         1,
         window,
-        sharing=build_sharing(order, streams(apps)),
+        sharing=build_fluid_sharing(order, streams(apps)),
     )
     with np.errstate(invalid="ignore"):
         return outcome.io_s / outcome.io_share, outcome.end_s
@@ -158,7 +163,7 @@ def test_rates_are_caps_of_flows() -> None:
     apps = [App(2, 0.010, 10**6, 0.0, 100), App(4, 0.010, 10**6, 0.0, 600)]
     spec = "job-fair,rate-job:0=20M" + NO_CAPS
     seen = [phases[0][1] for phases in closed_loop(spec, apps)]
-    held = build_limited(spec, streams(apps))
+    held = build_fluid_limits(spec, streams(apps))
     assert held.cap.tolist() == [20e6, np.inf]
     engine = Engine([100e6])
     engine.add(
@@ -167,7 +172,7 @@ def test_rates_are_caps_of_flows() -> None:
             delay_s=np.zeros(2),
             phase=np.arange(2, dtype=np.int32),
             amount=np.array([100e6, 600e6]),
-            weight=compute_flow_weights("job-fair", streams(apps)),
+            weight=compute_fluid_weights("job-fair", streams(apps)),
             cap=held.cap,
             crosses=np.zeros((2, 1), np.int32),
             cost=np.ones((2, 1)),
@@ -186,7 +191,7 @@ def test_rates_of_targets_and_pools_are_resources_more() -> None:
         job=("a", "b", "m"),
         target="ost3",
     )
-    held = build_limited(
+    held = build_fluid_limits(
         "fifo,rate-target:ost3=50M,rate-job:b=10ops,rate-pool:climate@ost3=5ops,pool:a=climate,pool:m=climate", both
     )
     assert held.cap.tolist() == [np.inf, 20e6, np.inf]
@@ -195,16 +200,16 @@ def test_rates_of_targets_and_pools_are_resources_more() -> None:
 
 
 def test_sets_are_orders_of_magnitude() -> None:
-    shared = build_sharing("set-10", Streams.alike([0.1, 5.0, 20.0, 400.0]))  # 10^0, 10^1, 10^1, 10^3
+    shared = build_fluid_sharing("set-10", Streams.alike([0.1, 5.0, 20.0, 400.0]))  # 10^0, 10^1, 10^1, 10^3
     assert shared.queue.tolist() == [0, 1, 1, 2]
     assert shared.weight.tolist() == pytest.approx([1.0, 0.1, 0.001])
 
 
 def test_what_has_no_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="no fluid limit"):
-        build_sharing("lottery", Streams.alike([1.0]))
+        build_fluid_sharing("lottery", Streams.alike([1.0]))
     for order in ("share", "share:all", "share:1.5", "share:-1", "share:nan"):
         with pytest.raises(UsageError, match="no share"):
-            build_sharing(order, Streams.alike([1.0]))
+            build_fluid_sharing(order, Streams.alike([1.0]))
     with pytest.raises(UsageError, match="one application after the other"):
-        compute_flow_weights("exclusive", Streams.alike([1.0, 2.0]))
+        compute_fluid_weights("exclusive", Streams.alike([1.0, 2.0]))

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from fairlead.decide.policies.requests import METADATA, READ, WRITE, Running, Waiting, discipline
+from fairlead.decide.policies.requests import METADATA, READ, WRITE, Running, Waiting, build_discipline
 
 MS, S = 1_000_000, 1_000_000_000
 KIB, MIB = 1 << 10, 1 << 20
@@ -42,7 +42,7 @@ class Job:
 
 def simulate(spec: str, jobs: list[Job], seconds: float, *, workers: int = WORKERS, seed: int = 1) -> dict[str, Job]:
     """Runs the jobs beside each other; at every moment checks that no worker idles while something may run."""
-    queue, running, random = discipline(spec, workers=workers, seed=seed), Running(), Random(seed)
+    queue, running, random = build_discipline(spec, workers=workers, seed=seed), Running(), Random(seed)
     events: list[tuple[int, int, str, Waiting]] = []
     number = 0
 

@@ -15,8 +15,8 @@ from fairlead.decide.policies.requests import (
     Rate,
     Running,
     Waiting,
-    discipline,
-    parse_rate,
+    build_discipline,
+    parse_discipline_rate,
 )
 
 MIB = 1 << 20
@@ -46,7 +46,7 @@ def served(queue: Discipline, workers: int = 1, now_ns: int = 0) -> list[Waiting
 
 
 def filled(spec: str, requests: list[Waiting], workers: int = 1, seed: int = 1) -> Discipline:
-    queue = discipline(spec, workers=workers, seed=seed)
+    queue = build_discipline(spec, workers=workers, seed=seed)
     for request in requests:
         queue.add(request, 0)
     return queue
@@ -140,7 +140,7 @@ def test_idle_time_is_no_credit() -> None:
 
 
 def test_set_ten_prefers_short_iterations_ten_to_one() -> None:
-    queue = discipline("set-10", workers=1, seed=1)
+    queue = build_discipline("set-10", workers=1, seed=1)
     for begin in range(0, 100, 10):  # one phase every 10 s: set 1
         queue.add(waiting("often"), begin * S)
         queue.take(begin * S, Running())
@@ -158,7 +158,7 @@ def test_set_ten_prefers_short_iterations_ten_to_one() -> None:
 
 
 def test_set_ten_takes_long_requests_for_no_pause() -> None:
-    queue = discipline("set-10", workers=1, seed=1)
+    queue = build_discipline("set-10", workers=1, seed=1)
     now = 0
     for _ in range(10):  # one client, every request takes 20 s
         queue.add(waiting("slow"), now)
@@ -170,7 +170,7 @@ def test_set_ten_takes_long_requests_for_no_pause() -> None:
 
 
 def test_set_ten_lets_one_job_of_a_set_finish_first() -> None:
-    queue = discipline("set-10", workers=1, seed=1)
+    queue = build_discipline("set-10", workers=1, seed=1)
     for job in ("first", "second"):
         for _ in range(5):
             queue.add(waiting(job), S if job == "first" else S + 1)
@@ -247,10 +247,10 @@ def test_a_rate_holds_without_a_worker_and_wakes_in_time() -> None:
 
 def test_rates_count_operations_targets_and_pools() -> None:
     spec = "fifo,rate-job:50ops,rate-target:t=20ops,rate-pool:p@u=10ops,pool:b=p"
-    queue = discipline(spec, workers=4, seed=1)
+    queue = build_discipline(spec, workers=4, seed=1)
     lanes = {("a", "v"): 50, ("a", "t"): 20, ("b", "u"): 10}
     for (job, target), per_s in lanes.items():
-        alone = discipline(spec, workers=4, seed=1)
+        alone = build_discipline(spec, workers=4, seed=1)
         for _ in range(500):
             alone.add(waiting(job, target=target), 0)
         now, count = 0, 0
@@ -272,7 +272,7 @@ def test_a_rate_in_bytes_does_not_hold_metadata() -> None:
 
 
 def test_a_changed_rate_counts_at_once() -> None:
-    queue = discipline("fifo,rate-job:1ops", workers=4, seed=1)
+    queue = build_discipline("fifo,rate-job:1ops", workers=4, seed=1)
     for _ in range(50):
         queue.add(waiting(), 0)
     while queue.take(0, Running()) is not None:
@@ -330,17 +330,17 @@ def test_dropped_requests_are_not_served(spec: str) -> None:
 )
 def test_a_wrong_spec_names_its_part(text: str, part: str) -> None:
     with pytest.raises(ConfigError) as error:
-        discipline(text, workers=16, seed=1)
+        build_discipline(text, workers=16, seed=1)
     assert part in str(error.value)
     assert error.value.remedy
 
 
 def test_rates_are_read() -> None:
-    assert parse_rate("100M") == Rate(100e6)
-    assert parse_rate("1.5GiB/s") == Rate(1.5 * (1 << 30))
-    assert parse_rate("200ops") == parse_rate("200 ops/s") == Rate(200, operations=True)
-    assert parse_rate("4096") == Rate(4096)
-    assert parse_rate("4096B") == Rate(4096)
+    assert parse_discipline_rate("100M") == Rate(100e6)
+    assert parse_discipline_rate("1.5GiB/s") == Rate(1.5 * (1 << 30))
+    assert parse_discipline_rate("200ops") == parse_discipline_rate("200 ops/s") == Rate(200, operations=True)
+    assert parse_discipline_rate("4096") == Rate(4096)
+    assert parse_discipline_rate("4096B") == Rate(4096)
 
 
 def test_kinds() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Speeds, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Speeds, Window, simulate_cycles
 from fairlead.decide.sim.engine import Changes, Engine, Phases
 from stepped_reference import stepped
 
@@ -31,7 +31,7 @@ class Case:
     speeds: Speeds
 
     def run(self, window: Window = TO_THE_END, *, logged: bool = False) -> Outcome:
-        return run(
+        return simulate_cycles(
             self.cycles,
             self.resources,
             self.work_s,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.cycles.cycle_measures import compute_measures
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Speeds, Window, run
+from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, Sharing, Speeds, Window, simulate_cycles
 
 EXACT = {"rtol": 1e-9, "atol": 0.0}
 TO_THE_END = Window(until_s=np.inf)
@@ -38,12 +38,12 @@ def on_one(k: int) -> np.ndarray:
 def ends(cycles: Cycles, work_s: object, resources: np.ndarray | None = None, count: int = 1, **more: object) -> object:
     work = np.asarray(work_s, float)
     rows = on_one(len(work)) if resources is None else resources
-    return run(cycles, rows, work, count, TO_THE_END, **more).end_s  # type: ignore[arg-type]
+    return simulate_cycles(cycles, rows, work, count, TO_THE_END, **more).end_s  # type: ignore[arg-type]
 
 
 def test_one_application_alone_takes_its_own_time() -> None:
     cycles = Cycles.equal([3], [6.0], skip_s=[0.5], repeat=False)
-    out = run(cycles, np.array([[1, 0]]), np.array([4.5]), 2, TO_THE_END, logged=True)
+    out = simulate_cycles(cycles, np.array([[1, 0]]), np.array([4.5]), 2, TO_THE_END, logged=True)
     # 2 s of computing less the half already over, then 1.5 s of I/O, three times.
     np.testing.assert_allclose(out.log, [[0, 0, 1.5, 3.0], [0, 1, 5.0, 6.5], [0, 2, 8.5, 10.0]], **EXACT)
     np.testing.assert_allclose([out.io_s[0], out.waiting_s[0], *out.busy_s], [4.5, 4.5, 4.5, 4.5], **EXACT)
@@ -80,7 +80,7 @@ def test_weights_decades_apart_stay_exact() -> None:
         repeat=False,
     )
     sharing = Sharing(queue=np.array([0, 1]), weight=np.array([light, 1e3]))
-    out = run(cycles, on_one(2), np.array([1e5, float(turns)]), 1, TO_THE_END, sharing=sharing)
+    out = simulate_cycles(cycles, on_one(2), np.array([1e5, float(turns)]), 1, TO_THE_END, sharing=sharing)
     # Each of the heavy one's seconds of I/O takes 1 + light / 1e3; the light one waits for all of them.
     np.testing.assert_allclose(out.end_s, [1e5 + turns, turns * (2.0 + light / 1e3)], **EXACT)
 
@@ -104,14 +104,14 @@ def test_speeds_that_change_and_what_is_busy_meanwhile() -> None:
         resource=np.zeros(3, np.int64),
         speed=np.array([0.0, 0.5, 1.0]),
     )
-    out = run(once([0.0]), on_one(1), np.array([4.0]), 1, TO_THE_END, speeds=speeds)
+    out = simulate_cycles(once([0.0]), on_one(1), np.array([4.0]), 1, TO_THE_END, speeds=speeds)
     # 2 until 1, nothing until 3, half a second's work until 4, the last 1.5 by 5.5: busy, dead or not, all the while.
     np.testing.assert_allclose([out.end_s[0], out.busy_s[0], out.io_s[0]], [5.5, 5.5, 5.5], **EXACT)
 
 
 def test_a_subphase_ends_with_its_last_transfer() -> None:
     # Application 0 on both resources, 1 on the second only: 0 waits for the shared one.
-    found = run(once([0.0, 0.0]), np.array([[0, 1], [1, -1]]), np.array([2.0, 3.0]), 2, TO_THE_END)
+    found = simulate_cycles(once([0.0, 0.0]), np.array([[0, 1], [1, -1]]), np.array([2.0, 3.0]), 2, TO_THE_END)
     np.testing.assert_allclose(found.end_s, [4.0, 5.0], **EXACT)
     np.testing.assert_allclose(found.busy_s, [2.0, 5.0], **EXACT)
 
@@ -123,22 +123,22 @@ def test_an_application_without_resources_meets_nobody() -> None:
 
 def test_a_dead_resource_holds_its_own_and_is_measured_to_the_last_event() -> None:
     speeds = Speeds(initial=np.array([0.0, 1.0]))
-    out = run(once([1.0, 0.0]), np.array([[0], [1]]), np.array([1.0, 5.0]), 2, TO_THE_END, speeds=speeds)
+    out = simulate_cycles(once([1.0, 0.0]), np.array([[0], [1]]), np.array([1.0, 5.0]), 2, TO_THE_END, speeds=speeds)
     assert np.isnan(out.end_s[0])
     np.testing.assert_allclose([out.end_s[1], out.until_s, out.waiting_s[0], out.busy_s[0]], [5.0, 5.0, 4.0, 4.0])
 
 
 def test_zero_work_takes_no_time() -> None:
     cycles = Cycles.equal([2, 2], [4.0, 4.0], repeat=False)
-    out = run(cycles, on_one(2), np.array([0.0, 2.0]), 1, TO_THE_END)
+    out = simulate_cycles(cycles, on_one(2), np.array([0.0, 2.0]), 1, TO_THE_END)
     assert out.end_s.tolist() == [4.0, 6.0]
     assert out.phases.tolist() == [2, 2]
 
 
 def test_nobody_at_all() -> None:
-    out = run(Cycles.equal([], []), np.zeros((0, 4), np.int64), np.zeros(0), 3, Window(until_s=10.0))
+    out = simulate_cycles(Cycles.equal([], []), np.zeros((0, 4), np.int64), np.zeros(0), 3, Window(until_s=10.0))
     assert (out.events, out.busy_s.tolist(), out.window_s) == (0, [0.0] * 3, 10.0)
-    nothing = compute_measures(out, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 480.0)
+    nothing = compute_cycle_measures(out, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 480.0)
     assert (nothing.idle, nothing.spread, nothing.unfinished) == (0.0, 0.0, 0)
     assert np.isnan(nothing.mean)
 
@@ -153,7 +153,7 @@ def test_long_after_the_origin() -> None:
 def two_beside(window: Window, *, repeat: bool) -> Outcome:
     """Each computes 2 s and moves 1 s of work, twice; both on one resource, the second 0.5 s later."""
     cycles = replace(Cycles.equal([2, 2], [4.0, 4.0], repeat=repeat), start_s=np.array([0.0, 0.5]))
-    return run(cycles, on_one(2), np.array([2.0, 2.0]), 1, window)
+    return simulate_cycles(cycles, on_one(2), np.array([2.0, 2.0]), 1, window)
 
 
 def test_the_window_cuts_what_it_counts() -> None:
@@ -183,14 +183,14 @@ def test_a_window_that_never_opens_measures_nothing() -> None:
             0,
         )
     one = np.ones(2)
-    told = compute_measures(out, one, one, one, one, 2.0)
+    told = compute_cycle_measures(out, one, one, one, one, 2.0)
     assert told.unfinished == 2
     assert np.isnan([told.mean, told.idle, told.fairness, *told.occupancy]).all()
 
 
 def test_the_study_s_measures_of_a_small_case() -> None:
     out = two_beside(Window(until_s=12.0, from_s=0.0), repeat=True)
-    got = compute_measures(
+    got = compute_cycle_measures(
         out, np.array([1.0, 2.0]), np.array([2.0, 2.0]), np.array([4.0, 4.0]), np.array([1.0, 3.0]), 8.0
     )
     # Each phase of 1 s takes 1.5: 3 over 2 phases; application 0 could have had 1 s in all with more resources.
@@ -252,7 +252,7 @@ def test_what_fits_no_run_is_refused_by_name(field: str, change: dict[str, objec
         "count": 2,
         "window": Window(until_s=9.0),
     }
-    run(**given)  # type: ignore[arg-type]
+    simulate_cycles(**given)  # type: ignore[arg-type]
     with pytest.raises(UsageError) as told:
-        run(**(given | change))  # type: ignore[arg-type]
+        simulate_cycles(**(given | change))  # type: ignore[arg-type]
     assert told.value.where == field

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.decide.sim.experiments import experiment_spec, pieces
-from fairlead.decide.sim.workloads.profiles import count_best, read_forge
+from fairlead.decide.sim.workloads.profiles import count_best_profiles, read_forge_profiles
 
 SPEC = """
 name = "golden"
@@ -34,8 +34,8 @@ KNOWN = {
 def test_a_small_experiment_gives_the_known_rows() -> None:
     made = [
         row
-        for one in pieces.cut_pieces(pieces.list_keys([experiment_spec.read_experiment(SPEC, "x")]))
-        for row in pieces.work_piece(one)
+        for one in pieces.cut_pieces(pieces.list_piece_keys([experiment_spec.read_experiment_spec(SPEC, "x")]))
+        for row in pieces.simulate_piece(one)
     ]
     found = {
         (row.policy.partition("+")[0], row.load): (row.load_sys, row.slowdown_mean, row.idle, row.spread, row.events)
@@ -47,4 +47,4 @@ def test_a_small_experiment_gives_the_known_rows() -> None:
 
 
 def test_forges_best_counts_are_the_published_ones_with_the_largest_of_repetitions() -> None:
-    assert count_best(read_forge("max")) == {0: 62, 1: 12, 2: 83, 4: 15, 8: 17}
+    assert count_best_profiles(read_forge_profiles("max")) == {0: 62, 1: 12, 2: 83, 4: 15, 8: 17}

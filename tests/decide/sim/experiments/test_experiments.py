@@ -25,8 +25,8 @@ from fairlead.decide.sim.experiments import (
 from fairlead.decide.sim.experiments import (
     scheduling_study as study,
 )
-from fairlead.decide.sim.experiments.cases import MEASURES, Row, build_case, build_rows, prepare_set
-from fairlead.decide.sim.experiments.disturbances import compute_speeds
+from fairlead.decide.sim.experiments.cases import MEASURES, Row, build_case, build_case_rows, prepare_case_set
+from fairlead.decide.sim.experiments.disturbances import compute_disturbance_speeds
 from fairlead.decide.sim.experiments.summary import Results
 from fairlead.show.report.simulation.pictures import draw_picture
 from fairlead.show.report.simulation.simulation_page import build_paper_page, build_simulation_page
@@ -65,7 +65,7 @@ bandwidth_bytes_per_s = [1e9, 1.5e9, 1.4e9]
 
 
 def experiment(text: str = DRAWN) -> experiment_spec.Experiment:
-    return experiment_spec.read_experiment(text, "test.toml")
+    return experiment_spec.read_experiment_spec(text, "test.toml")
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def experiment(text: str = DRAWN) -> experiment_spec.Experiment:
 def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, str], named: str | None) -> None:
     changed = text.replace(*change)
     if named is None:
-        assert experiment_spec.read_experiment(changed, "test.toml").chosen
+        assert experiment_spec.read_experiment_spec(changed, "test.toml").chosen
         return
     with pytest.raises(ConfigError) as refusal:
-        experiment_spec.read_experiment(changed, "test.toml")
+        experiment_spec.read_experiment_spec(changed, "test.toml")
     assert re.search(named, str(refusal.value), re.DOTALL), str(refusal.value)
     assert refusal.value.where == "test.toml"
 
@@ -132,13 +132,13 @@ def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, st
 def test_an_empty_history_is_refused() -> None:
     text = LISTED.partition("[[workload.rows]]")[0] + "rows = []\n"
     with pytest.raises(ConfigError, match=r"workload\.rows: no application: the history is empty"):
-        experiment_spec.read_experiment(text, "test.toml")
+        experiment_spec.read_experiment_spec(text, "test.toml")
 
 
 def test_the_studys_figures_are_sound_and_share_their_runs() -> None:
-    figures = study.list_figures()
+    figures = study.list_study_figures()
     assert [one.figure for one in figures] == [5, 6, 7, 8, 9, 10, 12, 13]
-    together = len(pieces.list_keys(figures))
+    together = len(pieces.list_piece_keys(figures))
     apart = sum(len(one.points) * one.sets * len(one.chosen) * len(one.information) for one in figures)
     assert together < 0.6 * apart
     with pytest.raises(UsageError, match="no figure 11"):
@@ -146,11 +146,11 @@ def test_the_studys_figures_are_sound_and_share_their_runs() -> None:
 
 
 def test_pieces_hold_what_is_left_once_each() -> None:
-    wanted = pieces.list_keys([experiment()])
+    wanted = pieces.list_piece_keys([experiment()])
     assert len(wanted) == 2 * 2 * 2
     keys = list(wanted)
     left = pieces.cut_pieces(wanted, keys[:3])
-    rows = [pieces.build_key(row) for one in left for row in pieces.work_piece(one)]
+    rows = [pieces.build_piece_key(row) for one in left for row in pieces.simulate_piece(one)]
     assert sorted(rows, key=str) == sorted(keys[3:], key=str)
     assert pieces.cut_pieces(wanted, keys) == []
 
@@ -160,9 +160,9 @@ def test_a_row_depends_on_nothing_else_that_is_run() -> None:
 
     case = build_case(experiment())
     both = [(name, "exact", find_policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
-    together = list(build_rows(case, 10, 0.5, 1, both))
-    assert [next(build_rows(case, 10, 0.5, 1, [one])) for one in both] == together
-    assert next(build_rows(case, 10, 0.5, 1, reversed(both))) == together[1]
+    together = list(build_case_rows(case, 10, 0.5, 1, both))
+    assert [next(build_case_rows(case, 10, 0.5, 1, [one])) for one in both] == together
+    assert next(build_case_rows(case, 10, 0.5, 1, reversed(both))) == together[1]
 
 
 def test_written_down_applications_run_and_disturbances_slow_them() -> None:
@@ -175,7 +175,7 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
     )
 
     def slowdown(one: experiment_spec.Experiment) -> float:
-        row = next(build_rows(build_case(one), 2, None, 0, [(name, "exact", find_policy(name))]))
+        row = next(build_case_rows(build_case(one), 2, None, 0, [(name, "exact", find_policy(name))]))
         assert row.slowdown_mean is not None
         return row.slowdown_mean
 
@@ -190,7 +190,7 @@ def test_who_is_granted_nothing_does_no_io_for_free() -> None:
             return Decision(np.full(k, NONE), np.full((k, 1), NONE))
 
     with pytest.raises(UsageError, match="application 0 is granted nothing"):
-        list(build_rows(build_case(experiment(LISTED)), 2, None, 0, [("nothing", "exact", Nothing())]))
+        list(build_case_rows(build_case(experiment(LISTED)), 2, None, 0, [("nothing", "exact", Nothing())]))
 
 
 def test_disturbances_multiply_and_end() -> None:
@@ -198,7 +198,7 @@ def test_disturbances_multiply_and_end() -> None:
         experiment_spec.Degradation(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
         experiment_spec.Degradation(resource=1, speed=0.5, from_s=20.0),
     ]
-    found = compute_speeds(2, 100.0, experiment_spec.Noise(), experiment_spec.Faults(), slow, (1,))
+    found = compute_disturbance_speeds(2, 100.0, experiment_spec.Noise(), experiment_spec.Faults(), slow, (1,))
     assert found is not None
     assert found.initial.tolist() == [1.0, 1.0]
     assert list(zip(found.time_s, found.resource, found.speed, strict=True)) == [
@@ -206,7 +206,7 @@ def test_disturbances_multiply_and_end() -> None:
         (20.0, 1, 0.25),
         (30.0, 1, 0.5),
     ]
-    assert compute_speeds(2, 100.0, experiment_spec.Noise(), experiment_spec.Faults(), [], (1,)) is None
+    assert compute_disturbance_speeds(2, 100.0, experiment_spec.Noise(), experiment_spec.Faults(), [], (1,)) is None
 
 
 def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
@@ -216,7 +216,7 @@ def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
     found = {}
     for more in ("", '[sharing]\nkind = "exclusive"', '[sharing]\nkind = "set-10"', '[window]\nkind = "study"'):
         case = build_case(experiment(DRAWN + more))
-        row = next(build_rows(case, 10, 1.0, 0, [(name, "exact", find_policy(name))]))
+        row = next(build_case_rows(case, 10, 1.0, 0, [(name, "exact", find_policy(name))]))
         found[more] = (row.slowdown_mean, row.window_s)
         assert row.slowdown_mean is not None
         assert row.slowdown_mean > 1
@@ -225,7 +225,7 @@ def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
 
 
 def test_class_mean_curves_are_told_and_true_ones_are_run() -> None:
-    one = prepare_set(build_case(experiment()), 10, 0.5, 0)
+    one = prepare_case_set(build_case(experiment()), 10, 0.5, 0)
     assert np.array_equal(one.known["exact"].bandwidth, one.true.bandwidth)
     assert not np.array_equal(one.known["class-mean"].bandwidth, one.true.bandwidth)
     assert np.array_equal(one.known["class-mean"].bandwidth[:, 0], one.true.bandwidth[:, 0])
@@ -344,7 +344,7 @@ def test_a_papers_line_holds_when_it_is_near_enough() -> None:
 
 def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
     one = msgspec.structs.replace(experiment(), title="<i>small</i>")
-    rows = [row for piece in pieces.cut_pieces(pieces.list_keys([one])) for row in pieces.work_piece(piece)]
+    rows = [row for piece in pieces.cut_pieces(pieces.list_piece_keys([one])) for row in pieces.simulate_piece(piece)]
     told = answer.draw_results(one, Results.of_rows(rows))
     drawn = [draw_picture(each) for each in told.pictures]
     assert len(drawn) == 2
@@ -358,9 +358,9 @@ def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
 
 
 def test_labels_leave_out_what_all_share() -> None:
-    assert answer.shorten_labels([("tcpu+random", "exact"), ("mckp+random", "exact")]) == ["TCPU", "MCKP"]
-    assert answer.shorten_labels([("tcpu+random", "exact"), ("tcpu+straw", "exact")]) == ["random", "straw"]
-    assert answer.shorten_labels([("tcpu+random", "exact"), ("tcpu+random", "class-mean")]) == [
+    assert answer.shorten_result_labels([("tcpu+random", "exact"), ("mckp+random", "exact")]) == ["TCPU", "MCKP"]
+    assert answer.shorten_result_labels([("tcpu+random", "exact"), ("tcpu+straw", "exact")]) == ["random", "straw"]
+    assert answer.shorten_result_labels([("tcpu+random", "exact"), ("tcpu+random", "class-mean")]) == [
         "TCPU, exact",
         "TCPU, class-mean",
     ]

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site, build_uniform_site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, run
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Window, simulate_cycles
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import build_small
-from fairlead.decide.sim.replay.disturbances import find_sickness
+from fairlead.decide.sim.platform import build_small_platform
+from fairlead.decide.sim.replay.disturbances import find_disturbance_sickness
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.replay.noise import build_background
+from fairlead.decide.sim.replay.noise import build_background_noise
 from fairlead.decide.sim.replay.replay import replay_jobs
 
-MACHINE = build_small()
+MACHINE = build_small_platform()
 """64 nodes, 16 to each of 4 forwarders, 8 targets, 1 metadata server of 8,000 operations/s."""
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -200,7 +200,7 @@ def test_operations_share_the_metadata_server() -> None:
 
 def test_operations_hold_the_forwarder_against_data() -> None:
     """16 workers, half of 0.5 ms an operation: 64,000/s; with no slower server a storm takes half of the forwarder."""
-    machine = build_small(mdops=1e9)
+    machine = build_small_platform(mdops=1e9)
     jobs = made([0.0, 0.0], [[0.0], [100.0]], operations=[320_000.0, 0.0], nodes=[16, 1])
     grants = {0: Grant(forwarders=(0,)), 1: Grant(forwarders=(0,))}
     beside = replay_jobs(jobs, machine, Given(grants))
@@ -209,7 +209,7 @@ def test_operations_hold_the_forwarder_against_data() -> None:
 
 
 def test_servers_limit_their_targets_when_asked_to() -> None:
-    machine = build_small(server_bandwidth=10.0)
+    machine = build_small_platform(server_bandwidth=10.0)
     jobs, grants = made([0.0], [[40.0]], most_targets=[2]), {0: Grant(targets=(0, 1))}
     assert replay_jobs(jobs, machine, Given(grants)).io_s == pytest.approx([0.4])
     assert replay_jobs(jobs, machine, Given(grants), servers=True).io_s == pytest.approx([4.0])
@@ -219,7 +219,7 @@ def test_servers_limit_their_targets_when_asked_to() -> None:
 def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     """Without forwarders and without limits of their own, jobs do what `sim.cycles` says (rates share equally)."""
     rng = np.random.default_rng(seed)
-    machine = build_small(forwarders=0)
+    machine = build_small_platform(forwarders=0)
     k, phases = 12, rng.integers(1, 6, 12)
     start, cost, volume = np.sort(rng.uniform(0, 30, k)), rng.uniform(0.01, 0.1, k), rng.uniform(50, 500, k)
     compute, granted = rng.uniform(5, 40, k), rng.integers(1, 9, k)
@@ -235,7 +235,7 @@ def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
         places[i, : granted[i]] = rng.permutation(8)[: granted[i]]
     grants = {i: Grant(targets=tuple(places[i, : granted[i]].tolist())) for i in range(k)}
     cycles = replace(Cycles.equal(phases, compute, repeat=False), start_s=start)
-    wanted = run(cycles, places, volume * cost / granted, 8, Window(until_s=1e6))
+    wanted = simulate_cycles(cycles, places, volume * cost / granted, 8, Window(until_s=1e6))
     out = replay_jobs(jobs, machine, Given(grants))
     np.testing.assert_allclose(out.end_s, wanted.end_s, **TIGHT)
 
@@ -411,7 +411,7 @@ def test_a_sick_server_makes_its_targets_sick_and_spans_join() -> None:
         Fault(component="server", number=1, from_s=1.0, to_s=4.0),
         Fault(component="target", number=2, from_s=3.0, to_s=6.0),
     ]
-    told = find_sickness(MACHINE, faults, 0.0)
+    told = find_disturbance_sickness(MACHINE, faults, 0.0)
     of_second = [
         (t, s)
         for t, layer, n, s in zip(told.time_s, told.layer, told.number, told.sick, strict=True)
@@ -494,13 +494,13 @@ def test_nobody_and_nothing() -> None:
 
 def test_background_load_takes_its_share_of_every_target() -> None:
     """Hundreds of draws: a target-bound job is slower by the mean taken; the draws of one target are its own."""
-    noise = build_background(MACHINE, 1000.0, share=0.2, every_s=1.0, seed=3)
+    noise = build_background_noise(MACHINE, 1000.0, share=0.2, every_s=1.0, seed=3)
     jobs = made([0.0], [[500.0]], forwarder_cost=[0.0], target_cost=[1.0])
     out = replay_jobs(jobs, MACHINE, Given({0: Grant(targets=(5,))}), noise=noise)
     assert out.io_s[0] == pytest.approx(500.0 / 0.8, rel=0.03)
-    fewer = build_background(build_small(servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
-    here, there = build_small(servers=1).at.target, MACHINE.at.target
+    fewer = build_background_noise(build_small_platform(servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
+    here, there = build_small_platform(servers=1).at.target, MACHINE.at.target
     np.testing.assert_array_equal(fewer.capacity[fewer.resource == here], noise.capacity[noise.resource == there])
     for wrong in ({"share": 0.6}, {"share": 0.1, "component": "cable"}, {"share": 0.1, "every_s": 0.0}):
         with pytest.raises(UsageError):
-            build_background(MACHINE, 10.0, **wrong)  # type: ignore[arg-type]
+            build_background_noise(MACHINE, 10.0, **wrong)  # type: ignore[arg-type]

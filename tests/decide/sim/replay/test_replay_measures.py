@@ -10,16 +10,16 @@ import pytest
 from fairlead.decide.sim.experiments import dfra
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.replay_measures import (
-    compute_change,
-    compute_granted_part,
-    compute_jain,
+    compute_granted_slowdown,
     compute_lost_core_hours,
+    compute_replay_change,
     compute_slowdown,
     compute_stretch,
-    summarize_by_class,
-    summarize_jobs,
+    measure_cycle_fairness,
+    summarise_replay,
+    summarise_replay_by_class,
 )
-from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_taihulight_season
 
 
 def jobs() -> Jobs:
@@ -63,31 +63,31 @@ def outcome() -> ReplayResult:
 def test_slowdown_its_part_stretch_and_what_is_lost() -> None:
     nan = np.nan
     np.testing.assert_array_equal(compute_slowdown(outcome()), [2.0, nan, 1.0])
-    np.testing.assert_array_equal(compute_granted_part(outcome()), [1.5, nan, 1.0])
+    np.testing.assert_array_equal(compute_granted_slowdown(outcome()), [1.5, nan, 1.0])
     np.testing.assert_array_equal(compute_stretch(jobs(), outcome()), [25.0 / 15.0, nan, 1.0])
     np.testing.assert_array_equal(compute_lost_core_hours(jobs(), outcome()), [10.0, nan, 0.0])
 
 
 def test_a_summary_counts_who_has_not_ended_and_takes_him_for_nothing() -> None:
-    whole = summarize_jobs(jobs(), outcome())
+    whole = summarise_replay(jobs(), outcome())
     assert (whole.jobs, whole.ended, whole.mean, whole.lost_core_hours) == (3, 2, 1.5, 10.0)
     assert whole.waiting_core_hours == 20.0
-    rows = summarize_by_class(jobs(), outcome(), jobs().basis)
+    rows = summarise_replay_by_class(jobs(), outcome(), jobs().basis)
     assert (rows[0].ended, rows[2].ended) == (2, 0)
     assert np.isnan([rows[2].mean, rows[2].lost_core_hours, rows[2].fairness]).all()
 
 
 def test_fairness_is_jains() -> None:
-    assert compute_jain(np.array([2.0, 2.0, 2.0])) == pytest.approx(1.0)
-    assert compute_jain(np.array([1.0, 0.0, 0.0, np.nan])) == pytest.approx(1 / 3)
-    assert np.isnan(compute_jain(np.zeros(0)))
+    assert measure_cycle_fairness(np.array([2.0, 2.0, 2.0])) == pytest.approx(1.0)
+    assert measure_cycle_fairness(np.array([1.0, 0.0, 0.0, np.nan])) == pytest.approx(1 / 3)
+    assert np.isnan(measure_cycle_fairness(np.zeros(0)))
 
 
 def test_a_change_says_who_wins_and_who_loses() -> None:
     before = outcome()
     before = replace(before, end_s=np.full(3, 50.0), io_s=np.array([20.0, 10.0, 5.0]))
     after = replace(before, io_s=np.array([10.0, 11.0, 5.01]))
-    told = compute_change(jobs(), before, after)
+    told = compute_replay_change(jobs(), before, after)
     assert (told.faster, told.slower, told.alike) == (1, 1, 1)
     assert (told.gained_core_hours, told.paid_core_hours) == (pytest.approx(10.0), pytest.approx(2.0, abs=1e-5))
     assert told.saved_core_hours == pytest.approx(told.gained_core_hours - told.paid_core_hours)
@@ -95,17 +95,17 @@ def test_a_change_says_who_wins_and_who_loses() -> None:
 
 def test_an_application_alone_gains_what_its_nodes_reach_over_what_one_forwarder_moves() -> None:
     """512 x 90 MB/s / 2.5 GB/s; the paper has 16 to 18.9 for some."""
-    assert dfra.measure_one_forwarder(1) == pytest.approx(512 * 90e6 / 2.5e9)
+    assert dfra.measure_dfra_forwarder(1) == pytest.approx(512 * 90e6 / 2.5e9)
 
 
 def test_dfra_foresees_a_job_by_its_programs_last_run() -> None:
-    drawn = draw_season(5, span_s=5 * DAY_S, programs=50, machine=dfra.build_machine())
-    last = dfra.find_last_runs(drawn)
+    drawn = draw_taihulight_season(5, span_s=5 * DAY_S, programs=50, machine=dfra.build_dfra_machine())
+    last = dfra.find_last_dfra_runs(drawn)
     assert 0 < (last < 0).sum() < len(last) / 2
     known = np.flatnonzero(last >= 0)
     assert (drawn.program[last[known]] == drawn.program[known]).all()
     assert (drawn.jobs.start_s[last[known]] < drawn.jobs.start_s[known]).all()
-    expected = dfra.predict_by_last_run(drawn)
+    expected = dfra.predict_dfra_jobs(drawn)
     j = int(known[-1])
     assert expected(j).write_bytes == pytest.approx((drawn.read + drawn.written)[last[j]])
     assert (expected(j).job_id, expected(j).node_count) == (str(j), int(drawn.jobs.nodes[j]))

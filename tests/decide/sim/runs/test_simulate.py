@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.decide.sim.experiments.scheduling_study import build_own_experiment
-from fairlead.decide.sim.runs.run_experiments import read_spec, simulate_experiments
-from fairlead.decide.sim.runs.stored_results import read_rows
+from fairlead.decide.sim.experiments.scheduling_study import build_joint_study
+from fairlead.decide.sim.runs.run_experiments import read_experiment_file, run_experiments
+from fairlead.decide.sim.runs.stored_results import read_stored_rows
 from fairlead.explain.batch.workers import LocalWorkers
 from fairlead.store.lake import Lake
 
@@ -68,25 +68,25 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
 
 def test_what_is_there_is_not_simulated_again(spec: Path, tmp_path: Path) -> None:
-    experiments = [read_spec(spec)]
-    first = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
-    again = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
+    experiments = [read_experiment_file(spec)]
+    first = run_experiments(experiments, tmp_path / "lake", LocalWorkers())
+    again = run_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert (first.made, first.before, again.made, again.before) == (40, 0, 0, 40)
 
 
 def test_a_run_that_is_broken_off_goes_on_and_gives_the_rows_of_a_whole_one(spec: Path, tmp_path: Path) -> None:
-    experiments = [read_spec(spec)]
+    experiments = [read_experiment_file(spec)]
 
     def tell(done: int, _whole: int) -> None:
         if done >= 20:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulate_experiments(experiments, tmp_path / "lake", LocalWorkers(), tell=tell)
-    rest = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
+        run_experiments(experiments, tmp_path / "lake", LocalWorkers(), tell=tell)
+    rest = run_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert (rest.before, rest.made) == (20, 20)
-    whole = simulate_experiments(experiments, tmp_path / "whole", LocalWorkers())
-    assert read_rows(rest.lake, experiments).equals(read_rows(whole.lake, experiments))
+    whole = run_experiments(experiments, tmp_path / "whole", LocalWorkers())
+    assert read_stored_rows(rest.lake, experiments).equals(read_stored_rows(whole.lake, experiments))
 
 
 @pytest.mark.slow
@@ -117,13 +117,13 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     told, *children = map(int, killed.stdout.split())
     assert len(children) == 2
-    experiments = [read_spec(spec)]
-    rest = simulate_experiments(experiments, tmp_path / "lake", LocalWorkers())
+    experiments = [read_experiment_file(spec)]
+    rest = run_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert rest.before >= told
     assert rest.made == 40 - rest.before
     assert rest.made > 0
-    whole = simulate_experiments(experiments, tmp_path / "whole", LocalWorkers())
-    assert read_rows(rest.lake, experiments).equals(read_rows(whole.lake, experiments))
+    whole = run_experiments(experiments, tmp_path / "whole", LocalWorkers())
+    assert read_stored_rows(rest.lake, experiments).equals(read_stored_rows(whole.lake, experiments))
 
 
 def test_a_spec_is_run_told_and_drawn(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
@@ -243,11 +243,11 @@ def test_bad_replays_are_refused_naming_the_field(
 
 
 def test_ours_stands_beside_the_published(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
-    experiment = build_own_experiment()
+    experiment = build_joint_study()
     small = msgspec.structs.replace(
         experiment, sets=1, workload=msgspec.structs.replace(experiment.workload, applications=(30,), loads=(0.6,))
     )
-    simulate_experiments([small], tmp_path / "lake", LocalWorkers())
+    run_experiments([small], tmp_path / "lake", LocalWorkers())
     code, out, _ = run("simulate", "plot", "ours", "--lake", tmp_path / "lake", "--out", tmp_path / "drawn")
     assert code == 0
     page = Path(out.strip()).read_text()

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.workloads.history import Bursts, Runs, build_jobs, build_phases, drop_unsound
+from fairlead.decide.sim.workloads.history import (
+    Bursts,
+    Runs,
+    build_history_jobs,
+    build_history_phases,
+    drop_unsound_history,
+)
 from fairlead.decide.sim.workloads.history_curves import Defaults, learn_curves
 
 ODD = st.sampled_from([0.0, -1.0, 1.0, 7.0, 512.0, 4e9, 1e18, 1e300, -1e300, np.nan, np.inf, -np.inf])
@@ -69,12 +75,12 @@ def histories(draw: st.DrawFn) -> tuple[Runs, Bursts, Defaults]:
 def test_any_rows_are_refused_by_name_or_can_be_replayed(made: tuple[Runs, Bursts, Defaults]) -> None:
     runs, bursts, defaults = made
     try:
-        fit = drop_unsound(runs, bursts)
+        fit = drop_unsound_history(runs, bursts)
     except UsageError as refused:
         assert refused.where in ("phase", "job_summary")  # noqa: PT017 (either way is right)
         return
-    phases = build_phases(fit.runs, fit.bursts)
-    history = build_jobs(fit.runs, phases, learn_curves(fit.runs, phases, defaults))
+    phases = build_history_phases(fit.runs, fit.bursts)
+    history = build_history_jobs(fit.runs, phases, learn_curves(fit.runs, phases, defaults))
     jobs = history.jobs
     jobs.check()
     assert len(jobs) == len(fit.row)

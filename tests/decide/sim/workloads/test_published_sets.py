@@ -9,11 +9,11 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.decide import policy_registry
-from fairlead.decide.policies.allocation.contract import build_pool
-from fairlead.decide.sim.cycles.cycle_measures import compute_measures
-from fairlead.decide.sim.cycles.cycle_model import Window, run
-from fairlead.decide.sim.workloads.profiles import read_forge
-from fairlead.decide.sim.workloads.published_sets import CYCLE_S, DrawnSet, compute_ratio_bound, draw_set
+from fairlead.decide.policies.allocation.contract import build_resource_pool
+from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
+from fairlead.decide.sim.cycles.cycle_model import Window, simulate_cycles
+from fairlead.decide.sim.workloads.profiles import read_forge_profiles
+from fairlead.decide.sim.workloads.published_sets import CYCLE_S, DrawnSet, compute_published_ratio, draw_published_set
 
 
 def io_share(drawn: DrawnSet) -> np.ndarray:
@@ -23,15 +23,21 @@ def io_share(drawn: DrawnSet) -> np.ndarray:
 
 
 def test_more_applications_do_not_move_those_there_were() -> None:
-    few, many = draw_set(read_forge(), 0.5, 30, (4, 2)), draw_set(read_forge(), 0.5, 100, (4, 2))
+    few, many = (
+        draw_published_set(read_forge_profiles(), 0.5, 30, (4, 2)),
+        draw_published_set(read_forge_profiles(), 0.5, 100, (4, 2)),
+    )
     np.testing.assert_array_equal(few.scenario, many.scenario[:30])
     np.testing.assert_array_equal(np.diff(few.cycles.first_phase), np.diff(many.cycles.first_phase)[:30])
-    ratio = [(1.0 / io_share(d) - 1.0) / compute_ratio_bound(0.5, 20, k) for d, k in ((few, 30), (many, 100))]
+    ratio = [(1.0 / io_share(d) - 1.0) / compute_published_ratio(0.5, 20, k) for d, k in ((few, 30), (many, 100))]
     np.testing.assert_allclose(ratio[0], ratio[1][:30])
 
 
 def test_another_load_moves_nothing_but_the_load() -> None:
-    low, high = draw_set(read_forge(), 0.2, 30, 7), draw_set(read_forge(), 0.9, 30, 7)
+    low, high = (
+        draw_published_set(read_forge_profiles(), 0.2, 30, 7),
+        draw_published_set(read_forge_profiles(), 0.9, 30, 7),
+    )
     np.testing.assert_array_equal(low.scenario, high.scenario)
     np.testing.assert_array_equal(low.applications.cores, high.applications.cores)
     np.testing.assert_array_equal(low.cycles.first_phase, high.cycles.first_phase)
@@ -40,28 +46,34 @@ def test_another_load_moves_nothing_but_the_load() -> None:
 
 
 def test_other_profiles_move_no_other_draw() -> None:
-    median, longest = draw_set(read_forge(), 0.5, 30, 7), draw_set(read_forge("max"), 0.5, 30, 7)
+    median, longest = (
+        draw_published_set(read_forge_profiles(), 0.5, 30, 7),
+        draw_published_set(read_forge_profiles("max"), 0.5, 30, 7),
+    )
     np.testing.assert_array_equal(median.applications.compute_s, longest.applications.compute_s)
     np.testing.assert_array_equal(median.cycles.skip_s, longest.cycles.skip_s)
 
 
 @pytest.mark.parametrize(("theta", "applications"), [(0.15, 30), (0.8, 30), (1.2, 30), (0.8, 100), (2.0, 60)])
 def test_load_on_one_resource_each_is_theta_in_the_mean(theta: float, applications: int) -> None:
-    loads = [io_share(draw_set(read_forge(), theta, applications, (theta > 1, i))).sum() / 20 for i in range(400)]
+    loads = [
+        io_share(draw_published_set(read_forge_profiles(), theta, applications, (theta > 1, i))).sum() / 20
+        for i in range(400)
+    ]
     error = np.std(loads) / np.sqrt(len(loads))
     assert abs(np.mean(loads) - theta) < 4 * error
     assert error < 0.02 * theta + 0.005
 
 
 def test_cores_are_held_as_published() -> None:
-    held = np.sort(draw_set(read_forge(), 0.5, 100, 1).applications.cores)[::-1]
+    held = np.sort(draw_published_set(read_forge_profiles(), 0.5, 100, 1).applications.cores)[::-1]
     np.testing.assert_allclose([held[:10].sum(), held[10:40].sum(), held[40:].sum()], [360.0, 96.0, 24.0])
 
 
 @pytest.mark.parametrize("theta", [0.0, 1.5, -1.0, np.nan])
 def test_a_load_no_set_can_have_is_refused(theta: float) -> None:
     with pytest.raises(UsageError) as told:
-        draw_set(read_forge(), theta, 30, 1)
+        draw_published_set(read_forge_profiles(), theta, 30, 1)
     assert told.value.where == "load"
 
 
@@ -92,7 +104,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
     while len(sets) < 40:
         seed += 1
         theta = np.random.default_rng((7, seed)).uniform(0.05, 1.4)
-        drawn = draw_set(read_forge(), theta, 30, (11, seed))
+        drawn = draw_published_set(read_forge_profiles(), theta, 30, (11, seed))
         if band[0] <= drawn.load < band[1]:
             sets.append(drawn)
     window = Window(from_s=CYCLE_S, until_s=6 * CYCLE_S)
@@ -101,24 +113,26 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
         found = []
         for number, drawn in enumerate(sets):
             a = drawn.applications
-            decision = policy.decide(a, build_pool(20, drawn.cores), np.random.default_rng((5, number)))
+            decision = policy.decide(a, build_resource_pool(20, drawn.cores), np.random.default_rng((5, number)))
             work = a.time_s[np.arange(30), decision.choice]
-            out = run(drawn.cycles, decision.resources, work, 20, window)
-            told = compute_measures(out, a.time_s.min(axis=1), work, a.compute_s, a.cores, drawn.cores)
+            out = simulate_cycles(drawn.cycles, decision.resources, work, 20, window)
+            told = compute_cycle_measures(out, a.time_s.min(axis=1), work, a.compute_s, a.cores, drawn.cores)
             found.append((told.mean, told.idle))
         error = np.std(found, axis=0, ddof=1) * np.sqrt(1 / 25 + 1 / 40)
         assert (np.abs(np.mean(found, axis=0) - known) < 3 * error).all(), (name, np.mean(found, axis=0), known, error)
 
 
 def test_the_study_s_own_window_is_measured_where_there_is_one() -> None:
-    drawn = draw_set(read_forge(), 0.2, 30, (1, 3))
+    drawn = draw_published_set(read_forge_profiles(), 0.2, 30, (1, 3))
     a = drawn.applications
     decision = policy_registry.find_policy("best-bandwidth+greedy-non-clairvoyant").decide(
-        a, build_pool(20, drawn.cores), np.random.default_rng(1)
+        a, build_resource_pool(20, drawn.cores), np.random.default_rng(1)
     )
     work = a.time_s[np.arange(30), decision.choice]
     cycles = replace(drawn.cycles, repeat=False)
-    out = run(cycles, decision.resources, work, 20, Window(until_s=np.inf, settled=True, undisturbed=True), logged=True)
+    out = simulate_cycles(
+        cycles, decision.resources, work, 20, Window(until_s=np.inf, settled=True, undisturbed=True), logged=True
+    )
     first = [out.log[out.log[:, 0] == i, 3].min() for i in range(30)]
     assert out.from_s == max(first)
     assert out.until_s == np.nanmin(out.end_s) > out.from_s

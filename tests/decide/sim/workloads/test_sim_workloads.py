@@ -11,11 +11,11 @@ import pytest
 
 from fairlead.core.errors import InputError, UsageError
 from fairlead.core.model.site import build_uniform_site
-from fairlead.decide.sim.platform import build_two_layer
+from fairlead.decide.sim.platform import build_two_layer_platform
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.workloads import sunway, swf, tables
 from fairlead.decide.sim.workloads.io_rules import LONGEST_IO_S, STORM, TRIVIAL, Season
-from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_taihulight_season
 
 SHARED = Path(__file__).resolve().parents[5] / "shared" / "data"
 SUMMIT = build_uniform_site(name="summit-like", nodes=4608, servers=77, targets_per_server=2, node_bandwidth=10e9)
@@ -27,7 +27,7 @@ def same(one: Season, other: Season) -> bool:
 
 @pytest.fixture(scope="module")
 def year() -> Season:
-    return draw_season(5)
+    return draw_taihulight_season(5)
 
 
 def test_a_year_holds_enough_jobs_and_they_are_sound(year: Season) -> None:
@@ -70,10 +70,14 @@ def test_a_file_all_write_holds_a_forwarder_while_it_waits_for_its_lock(year: Se
 
 
 def test_the_same_seed_gives_the_same_and_volumes_move_nothing_else() -> None:
-    one, again, other = draw_season(3, span_s=DAY_S), draw_season(3, span_s=DAY_S), draw_season(4, span_s=DAY_S)
+    one, again, other = (
+        draw_taihulight_season(3, span_s=DAY_S),
+        draw_taihulight_season(3, span_s=DAY_S),
+        draw_taihulight_season(4, span_s=DAY_S),
+    )
     assert same(one, again)
     assert not same(one, other)
-    more = draw_season(3, span_s=DAY_S, volume_scale=2.0)
+    more = draw_taihulight_season(3, span_s=DAY_S, volume_scale=2.0)
     np.testing.assert_array_equal(one.jobs.start_s, more.jobs.start_s)
     np.testing.assert_array_equal(one.program, more.program)
     assert (more.read >= one.read).all()
@@ -90,7 +94,7 @@ def test_the_same_seed_gives_the_same_and_volumes_move_nothing_else() -> None:
 )
 def test_a_season_that_cannot_be_is_refused(field: str, bad: dict[str, object]) -> None:
     with pytest.raises(UsageError) as told:
-        draw_season(1, **bad)  # type: ignore[arg-type]
+        draw_taihulight_season(1, **bad)  # type: ignore[arg-type]
     assert told.value.where == field
 
 
@@ -157,7 +161,7 @@ def test_numbers_no_job_has_are_dropped_and_told() -> None:
         "a,1000,1100,84,1e18,8e9,50,840\n",
         "a,1000,1100,84,2e9,8e9,1e20,840\n",
     ]
-    table = tables.read_table((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
+    table = tables.read_job_table((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
     assert table.dropped == {"with numbers that cannot be": 4, "longer than a year": 1}
     # Its I/O took no longer than it ran.
     assert table.season.jobs.client_rate.tolist() == [1e10 / 100]
@@ -181,7 +185,7 @@ COLUMNS = "app,start_time,end_time,nprocs,POSIX_BYTES_READ,POSIX_BYTES_WRITTEN,P
 
 def test_records_of_a_table_become_jobs() -> None:
     text = COLUMNS + "b,1000,1100,84,2e9,8e9,50,840\n" + "a,900,950,1,,3e8,,\n"
-    taken = tables.read_table(text.encode(), SUMMIT)
+    taken = tables.read_job_table(text.encode(), SUMMIT)
     jobs = taken.season.jobs
     jobs.check()
     assert jobs.start_s.tolist() == [0.0, 100.0]
@@ -197,9 +201,9 @@ def test_records_of_a_table_become_jobs() -> None:
 
 def test_a_table_of_other_columns_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"column end_time, POSIX_BYTES_WRITTEN is missing; there are: start_time, np"):
-        tables.read_table(b"start_time,nprocs,POSIX_BYTES_READ\n1,2,3\n", SUMMIT)
+        tables.read_job_table(b"start_time,nprocs,POSIX_BYTES_READ\n1,2,3\n", SUMMIT)
     with pytest.raises(InputError, match="there are: none"):
-        tables.read_table(b"", SUMMIT)
+        tables.read_job_table(b"", SUMMIT)
 
 
 def test_rows_that_are_no_record_are_dropped_and_told() -> None:
@@ -214,7 +218,7 @@ def test_rows_that_are_no_record_are_dropped_and_told() -> None:
         "a,1000,1100,nan,2e9,8e9,50,840\n",
         "a,1000,1100,0,2e9,8e9,50,840\n",
     ]
-    taken = tables.read_table((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
+    taken = tables.read_job_table((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
     assert (len(taken.season.jobs), taken.rows) == (152, 160)
     assert taken.dropped == {
         "of another number of columns": 1,
@@ -226,7 +230,7 @@ def test_rows_that_are_no_record_are_dropped_and_told() -> None:
         "without processes": 1,
     }
     with pytest.raises(InputError, match="none of 8 rows is a job"):
-        tables.read_table((COLUMNS + "".join(bad)).encode(), SUMMIT)
+        tables.read_job_table((COLUMNS + "".join(bad)).encode(), SUMMIT)
 
 
 @pytest.mark.shared_data
@@ -239,14 +243,17 @@ def test_a_real_table_and_a_published_trace() -> None:
     assert trace.told == "10,000 of 10,000 jobs"
     assert np.mean(trace.season.mode != TRIVIAL) == pytest.approx(sunway.NONTRIVIAL_SHARE, abs=0.02)
     packed = (SHARED / "summit_darshan" / "summit_jobs_2021.csv.gz").read_bytes()
-    table = tables.read_table(packed, SUMMIT)
+    table = tables.read_job_table(packed, SUMMIT)
     table.season.jobs.check()
     assert (table.rows, table.dropped) == (53_546, {"without volumes": 6})
 
 
 def test_costs_are_the_machine_s() -> None:
     """Without forwarders' own figures changed nothing else is: another machine, other rates."""
-    one, other = draw_season(3, span_s=DAY_S), draw_season(3, span_s=DAY_S, machine=build_two_layer())
+    one, other = (
+        draw_taihulight_season(3, span_s=DAY_S),
+        draw_taihulight_season(3, span_s=DAY_S, machine=build_two_layer_platform()),
+    )
     assert one.machine.name == "taihulight"
     assert other.jobs.target_cost.min() == pytest.approx(1 / 1.2e9)
     assert other.jobs.nodes.max() <= 64

@@ -246,7 +246,7 @@ def test_durations_are_those_of_the_paper() -> None:
 @pytest.fixture(scope="module")
 def published() -> pa.Table:
     """Summaries of 30,000 jobs drawn as at the published site, as if every one of them had been recorded."""
-    drawn = draw_population_jobs(platform.build_taihulight(), TAIHULIGHT, 30_000, np.random.default_rng(101))
+    drawn = draw_population_jobs(platform.build_taihulight_platform(), TAIHULIGHT, 30_000, np.random.default_rng(101))
     rows = {
         "job_id": [str(one.number) for one in drawn],
         "start_ns": [int(one.submit_s * 1e9) for one in drawn],

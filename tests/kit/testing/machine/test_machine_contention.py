@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.decide.sim.faults import KINDS, Fault, build_changes
-from fairlead.decide.sim.platform import build_small, build_taihulight
+from fairlead.decide.sim.faults import KINDS, Fault, build_fault_changes
+from fairlead.decide.sim.platform import build_small_platform, build_taihulight_platform
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine import Play, scenes, truth
 from fairlead.kit.testing.machine.population import (
@@ -114,9 +114,9 @@ def test_without_cause_there_is_no_label() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_fault_ends_whole(kind: str) -> None:
-    machine = build_small()
+    machine = build_small_platform()
     capacity = machine.capacity()
-    made = build_changes(
+    made = build_fault_changes(
         machine, [Fault(component="target", number=2, from_s=10, to_s=70, factor=0.3, kind=kind)], capacity
     )
     at = machine.at.target + 2
@@ -129,15 +129,15 @@ def test_every_fault_ends_whole(kind: str) -> None:
 
 
 def test_faults_of_one_component_multiply() -> None:
-    machine = build_small()
+    machine = build_small_platform()
     two = [Fault(component="mds", number=0, from_s=f, to_s=f + 20, factor=0.5) for f in (0.0, 10.0)]
-    made = build_changes(machine, two, machine.capacity())
+    made = build_fault_changes(machine, two, machine.capacity())
     assert (made.capacity / float(machine.mds.mdops[0])).tolist() == [0.5, 0.25, 0.5, 1.0]
 
 
 def test_the_population_is_the_published_one() -> None:
     """Beacon's shares and mean volumes, within the error of 12,000 jobs whose volumes spread by a factor of five."""
-    jobs = draw_population_jobs(build_taihulight(), Mix(), 12_000, np.random.default_rng(1))
+    jobs = draw_population_jobs(build_taihulight_platform(), Mix(), 12_000, np.random.default_rng(1))
     kinds = [job.program for job in jobs]
     storms = sum(program.pattern == "storm" for program in kinds) / len(jobs)
     loud = [job for job in jobs if job.program.pattern != "quiet"]

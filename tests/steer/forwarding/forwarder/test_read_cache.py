@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from fairlead.core.errors import ConfigError
-from fairlead.decide.policies.requests import METADATA, Rate, Running, Waiting, discipline
+from fairlead.decide.policies.requests import METADATA, Rate, Running, Waiting, build_discipline
 from fairlead.steer.forwarding.forwarder.job_settings import JobSettings, read_settings
 from fairlead.steer.forwarding.forwarder.read_cache import BLOCK, CachingTree, with_read_cache
 from fairlead.steer.fs.trees.base import ROOT
@@ -262,7 +262,7 @@ def test_blocks_are_whole(folder: Path) -> None:
 
 def test_settings_reach_the_discipline(folder: Path) -> None:
     wanted = settings(folder, '[default]\nrate = "1000ops"\n[jobs.noisy]\nrate = "1ops"\npool = "p"')
-    queue = discipline("job-fair,rate-pool:p@t=5M", workers=4, seed=1)
+    queue = build_discipline("job-fair,rate-pool:p@t=5M", workers=4, seed=1)
     wanted.limit(queue.limits)
     assert queue.limits.every_job == (Rate(1000, operations=True),)
     for _ in range(3):

@@ -14,7 +14,7 @@ from fairlead.decide.policies.allocation.contract import I64, NONE, Applications
 BOOL = NDArray[np.bool_]
 
 
-def find_allowed(applications: Applications, pool: Layer, *, dividing: bool = False) -> BOOL:
+def find_allowed_counts(applications: Applications, pool: Layer, *, dividing: bool = False) -> BOOL:
     """(K, C): the application has a bandwidth on that many, and that many are available. `dividing`: the count divides
     its number of nodes as well, where that is known.
 
@@ -33,19 +33,19 @@ def find_allowed(applications: Applications, pool: Layer, *, dividing: bool = Fa
     return np.asarray(fits)
 
 
-def find_best(applications: Applications, fits: BOOL) -> I64:
+def find_best_allowed_count(applications: Applications, fits: BOOL) -> I64:
     """(K,): column of the smallest allowed count of the highest bandwidth, n_perf; NONE where nothing is allowed."""
     column = np.argmax(np.where(fits, applications.bandwidth, -np.inf), axis=1)
     return _or_none(column, fits)
 
 
-def find_least(applications: Applications, fits: BOOL) -> I64:
+def find_least_allowed_count(applications: Applications, fits: BOOL) -> I64:
     """(K,): column of the smallest allowed count of the least stress, n_sys; NONE where nothing is allowed."""
     column = np.argmin(np.where(fits, applications.stress, np.inf), axis=1)
     return _or_none(column, fits)
 
 
-def find_nearest(applications: Applications, wanted: NDArray[np.float64], fits: BOOL) -> I64:
+def find_nearest_allowed_count(applications: Applications, wanted: NDArray[np.float64], fits: BOOL) -> I64:
     """(K,): column of the allowed count nearest to `wanted` (K,), of two the smaller; NONE where nothing is allowed."""
     away = np.abs(applications.counts - wanted[:, None])
     return _or_none(np.argmin(np.where(fits, away, np.inf), axis=1), fits)

@@ -163,7 +163,7 @@ def _no_counts() -> UsageError:
     return UsageError("counts are not whole numbers from 1 on that rise", where="counts", remedy="as [1, 2, 4, 8]")
 
 
-def build_pool(count: int, cores: float) -> Layer:
+def build_resource_pool(count: int, cores: float) -> Layer:
     """Return `count` equal, sound resources of a machine of `cores` (Q_cpu). Raises UsageError where there can be no
     such machine."""
     if count < 0 or not 0 < cores < np.inf:

@@ -169,7 +169,7 @@ def _add(base: F64, applications: Applications, choice: I64, resources: I64, slo
     np.add.at(base, resources[there], np.broadcast_to(share[:, None], resources.shape)[there])
 
 
-def estimate_slowdowns(
+def estimate_joint_slowdowns(
     applications: Applications, decision: Decision, pool: Layer, tuning: Tuning | None = None
 ) -> F64:
     """(K,): the slowdown each application of a decision is expected to have: I/O time over V / b(n_perf)."""
@@ -178,7 +178,7 @@ def estimate_slowdowns(
     rows = np.arange(len(applications))
     slow = np.ones(len(applications))
     facts = _facts(applications, pool, np.zeros(len(pool)), tuning or Tuning())
-    joint_kernel.estimate(facts, decision.choice, np.ascontiguousarray(decision.resources), slow)
+    joint_kernel.estimate_joint_cost(facts, decision.choice, np.ascontiguousarray(decision.resources), slow)
     best = applications.time_s.min(axis=1)
     granted = applications.time_s[rows, decision.choice]
     return np.asarray(slow * np.where(best > 0, granted / np.where(best > 0, best, 1.0), 1.0))
@@ -222,18 +222,18 @@ def _search(applications: Applications, pool: Layer, base: F64, seed: int, tunin
     least_idle = np.inf
     for choice, resources in starts:
         slow = np.ones(k)
-        joint_kernel.estimate(facts, choice, resources, slow)
+        joint_kernel.estimate_joint_cost(facts, choice, resources, slow)
         least_idle = min(least_idle, _idle_share(applications, choice, slow))
     facts = facts._replace(idle=facts.idle * max(1.0, tuning.hardly_idle / max(least_idle, 1e-3)))
     for choice, resources in starts:
         slow = np.ones(k)
-        found.append((float(joint_kernel.estimate(facts, choice, resources, slow)), choice, resources, slow))
+        found.append((float(joint_kernel.estimate_joint_cost(facts, choice, resources, slow)), choice, resources, slow))
     found.sort(key=lambda start: start[0])
     chance = np.array([seed], np.uint64)
     trials = max(tuning.trials * k, tuning.least_trials) // tuning.starts
     top = found[0]
     for _, choice, resources, slow in found[: tuning.starts]:
-        cost = float(joint_kernel.search(facts, choice, resources, tuning.heat, trials, chance, slow))
+        cost = float(joint_kernel.search_joint_decision(facts, choice, resources, tuning.heat, trials, chance, slow))
         if cost <= top[0]:
             top = cost, choice, resources, slow
     return top[1:]
@@ -309,7 +309,7 @@ def _arrive(
     cores = float(application.cores[0])
     usual = (running.cores_used + cores) / (len(running) + 1) if running.cores_used > 0 else cores
     weight = tuning.idle / max(usual, 1e-9)
-    joint_kernel.prices(
+    joint_kernel.compute_joint_prices(
         rows,
         time,
         best,
@@ -322,7 +322,7 @@ def _arrive(
         met,
         price,
     )
-    column = joint_kernel.beside(
+    column = joint_kernel.choose_joint_grant(
         application.time_s[0],
         float(application.time_s[0].min()),
         float(application.compute_s[0]),

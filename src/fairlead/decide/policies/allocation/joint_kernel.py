@@ -60,7 +60,7 @@ class State(NamedTuple):
 
 
 @compile_jit_function
-def begun(facts: Facts, choice: I64, resources: I64) -> State:
+def _begin_state(facts: Facts, choice: I64, resources: I64) -> State:
     """The state of a decision, which is copied, before anything is estimated."""
     k, width = resources.shape
     n = len(facts.ease)
@@ -83,12 +83,12 @@ def begun(facts: Facts, choice: I64, resources: I64) -> State:
         for w in range(state.granted[i]):
             state.held[i, resources[i, w]] = True
     for i in range(k):
-        overlap(state, i)
+        _update_overlap(state, i)
     return state
 
 
 @compile_jit_function
-def overlap(state: State, i: int) -> None:
+def _update_overlap(state: State, i: int) -> None:
     """Row and column i of `spread` anew."""
     count, spread = state.granted, state.spread
     mine = state.resources[i]
@@ -110,7 +110,7 @@ def overlap(state: State, i: int) -> None:
 
 
 @compile_jit_function
-def one(facts: Facts, state: State, i: int) -> None:
+def _estimate_one(facts: Facts, state: State, i: int) -> None:
     """Application i anew beside the others as they are."""
     t = facts.time[i, state.choice[i]]
     n = state.granted[i]
@@ -149,7 +149,7 @@ def one(facts: Facts, state: State, i: int) -> None:
 
 
 @compile_jit_function
-def settle(facts: Facts, state: State, rounds: int) -> float:
+def _settle_estimate(facts: Facts, state: State, rounds: int) -> float:
     """`rounds` over all applications, towards the fixed point; the mean cost."""
     k = len(state.choice)
     for _ in range(rounds):
@@ -158,21 +158,21 @@ def settle(facts: Facts, state: State, rounds: int) -> float:
             for j in range(k):
                 total += state.spread[i, j] * state.varies[j]
             state.odds[i] = total
-            one(facts, state, i)
+            _estimate_one(facts, state, i)
     return state.cost.mean()  # type: ignore[no-any-return]
 
 
 @compile_jit_function
-def estimate(facts: Facts, choice: I64, resources: I64, slow: F64) -> float:
+def estimate_joint_cost(facts: Facts, choice: I64, resources: I64, slow: F64) -> float:
     """The mean cost of a decision, from nothing; `slow` (K,) is filled."""
-    state = begun(facts, choice, resources)
-    cost = settle(facts, state, 12)
+    state = _begin_state(facts, choice, resources)
+    cost = _settle_estimate(facts, state, 12)
     slow[:] = state.slow
     return cost
 
 
 @compile_jit_function
-def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: Bits) -> None:
+def _change_application(facts: Facts, state: State, i: int, column: int, mine: I64, touched: Bits) -> None:
     """Application i gets another count and the resources `mine`; one round over it and those it touches or touched."""
     k = len(state.choice)
     n = facts.counts[column]
@@ -194,25 +194,25 @@ def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: 
         state.resources[i, w] = r
         state.held[i, r] = True
         touched[r] = True
-    overlap(state, i)
+    _update_overlap(state, i)
     total = 0.0
     for j in range(k):
         total += state.spread[i, j] * state.varies[j]
     state.odds[i] = total
-    one(facts, state, i)
+    _estimate_one(facts, state, i)
     for j in range(k):
         state.odds[j] += state.spread[j, i] * state.varies[i]
     for j in range(k):
         if j != i:
             for w in range(state.granted[j]):
                 if touched[state.resources[j, w]]:
-                    one(facts, state, j)
+                    _estimate_one(facts, state, j)
                     break
 
 
 @compile_jit_function
-def copied(source: State, target: State) -> None:
-    """What every change touches; `put_back` does the rest."""
+def _copy_state(source: State, target: State) -> None:
+    """What every change touches; `_put_back` does the rest."""
     target.met[:] = source.met
     target.yields[:] = source.yields
     target.part[:, :] = source.part
@@ -224,7 +224,7 @@ def copied(source: State, target: State) -> None:
 
 
 @compile_jit_function
-def put_back(state: State, kept: State, i: int) -> None:
+def _put_back(state: State, kept: State, i: int) -> None:
     """Count, resources and overlap of application i as `kept`."""
     for w in range(state.granted[i]):
         state.held[i, state.resources[i, w]] = False
@@ -237,7 +237,7 @@ def put_back(state: State, kept: State, i: int) -> None:
 
 
 @compile_jit_function
-def keep(state: State, kept: State, i: int) -> None:
+def _keep_application(state: State, kept: State, i: int) -> None:
     """Count, resources and overlap of application i into `kept`."""
     kept.choice[i], kept.granted[i] = state.choice[i], state.granted[i]
     kept.resources[i] = state.resources[i]
@@ -246,7 +246,7 @@ def keep(state: State, kept: State, i: int) -> None:
 
 
 @compile_jit_function
-def below(chance: NDArray[np.uint64], limit: int) -> int:
+def _draw_below(chance: NDArray[np.uint64], limit: int) -> int:
     """A whole number from 0 to limit - 1; `chance` (1,) goes on (xorshift)."""
     z = chance[0]
     z ^= z << np.uint64(13)
@@ -257,13 +257,15 @@ def below(chance: NDArray[np.uint64], limit: int) -> int:
 
 
 @compile_jit_function
-def uniform(chance: NDArray[np.uint64]) -> float:
+def _draw_uniform(chance: NDArray[np.uint64]) -> float:
     """A number from 0 to 1."""
-    return below(chance, 1 << 30) / float(1 << 30)
+    return _draw_below(chance, 1 << 30) / float(1 << 30)
 
 
 @compile_jit_function
-def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, chance: NDArray[np.uint64]) -> None:
+def _pick_least(
+    weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, chance: NDArray[np.uint64]
+) -> None:
     """Behind the first `taken` of `out` those `among` of least `weight` (each made up to `noise` heavier) that are not
     in `out` yet, up to n."""
     for w in range(taken, n):
@@ -279,7 +281,7 @@ def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, c
                     break
             if not free:
                 continue
-            heavy = weight[r] * (1.0 + noise * uniform(chance))
+            heavy = weight[r] * (1.0 + noise * _draw_uniform(chance))
             if heavy < lowest or chosen < 0:
                 lowest = heavy
                 chosen = r
@@ -287,7 +289,9 @@ def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, c
 
 
 @compile_jit_function
-def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance: NDArray[np.uint64]) -> tuple[int, int]:
+def _propose_change(
+    facts: Facts, state: State, i: int, weight: F64, mine: I64, chance: NDArray[np.uint64]
+) -> tuple[int, int]:
     """Another column for application i (-1: none is proposed), its resources in `mine`, whom it exchanges with (-1).
 
     The least met; of its own, and more; one of its own for another; those of another application; an exchange.
@@ -295,15 +299,15 @@ def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance:
     k = len(state.choice)
     usable = facts.usable
     old, had = state.choice[i], state.granted[i]
-    c = old if below(chance, 2) == 0 else below(chance, len(facts.counts))
+    c = old if _draw_below(chance, 2) == 0 else _draw_below(chance, len(facts.counts))
     n = facts.counts[c]
     if n > len(usable) or facts.time[i, c] == np.inf:
         return -1, -1
-    kind = below(chance, 4)
+    kind = _draw_below(chance, 4)
     j = -1
     if kind >= 2:
         for _ in range(4):
-            other = below(chance, k)
+            other = _draw_below(chance, k)
             if other != i and facts.time[other, state.choice[other]] > 0.0 and (kind == 3 or state.granted[other] == n):
                 j = other
                 break
@@ -316,16 +320,16 @@ def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance:
             r = state.resources[i, w]
             weight[r] -= state.part[i, w] * facts.ease[r]
     if kind == 0:
-        least(weight, usable, n, 0, mine, 0.3, chance)
+        _pick_least(weight, usable, n, 0, mine, 0.3, chance)
     elif kind == 1:
         if n < had:
-            least(weight, state.resources[i, :had], n, 0, mine, 0.1, chance)
+            _pick_least(weight, state.resources[i, :had], n, 0, mine, 0.1, chance)
         elif n > had:
             mine[:had] = state.resources[i, :had]
-            least(weight, usable, n, had, mine, 0.3, chance)
+            _pick_least(weight, usable, n, had, mine, 0.3, chance)
         else:
             mine[:n] = state.resources[i, :n]
-            mine[below(chance, n)] = usable[below(chance, len(usable))]
+            mine[_draw_below(chance, n)] = usable[_draw_below(chance, len(usable))]
             twice = 0
             for w in range(n):
                 for v in range(w):
@@ -349,7 +353,7 @@ def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance:
 
 
 @compile_jit_function
-def search(
+def search_joint_decision(
     facts: Facts, choice: I64, resources: I64, heat: float, trials: int, chance: NDArray[np.uint64], slow: F64
 ) -> float:
     """Betters `choice` and `resources` in place by the mean cost of the estimate; returns it. Never worse than before.
@@ -358,48 +362,48 @@ def search(
     from `heat` times the mean cost of one of K applications to nothing.
     """
     k, width = resources.shape
-    state = begun(facts, choice, resources)
-    kept = begun(facts, choice, resources)
-    first = now = settle(facts, state, 12)
-    copied(state, kept)
+    state = _begin_state(facts, choice, resources)
+    kept = _begin_state(facts, choice, resources)
+    first = now = _settle_estimate(facts, state, 12)
+    _copy_state(state, kept)
     top, top_choice, top_resources = now, choice.copy(), resources.copy()
     weight = np.zeros(len(facts.ease))
     mine = np.zeros(width, np.int64)
     touched = np.zeros(len(facts.ease), np.bool_)
     for trial in range(trials):
-        i = below(chance, k)
+        i = _draw_below(chance, k)
         if facts.time[i, state.choice[i]] <= 0.0:
             continue
-        column, j = proposed(facts, state, i, weight, mine, chance)
+        column, j = _propose_change(facts, state, i, weight, mine, chance)
         if column < 0:
             continue
-        keep(state, kept, i)
+        _keep_application(state, kept, i)
         if j >= 0:
-            keep(state, kept, j)
-            change(facts, state, j, kept.choice[i], kept.resources[i], touched)
-        change(facts, state, i, column, mine, touched)
+            _keep_application(state, kept, j)
+            _change_application(facts, state, j, kept.choice[i], kept.resources[i], touched)
+        _change_application(facts, state, i, column, mine, touched)
         found = state.cost.mean()
         warmth = heat * top / k * (1.0 - trial / trials) ** 2
-        if found < now or (warmth > 0.0 and uniform(chance) < math.exp((now - found) / warmth)):
-            now = settle(facts, state, 1)
-            copied(state, kept)
+        if found < now or (warmth > 0.0 and _draw_uniform(chance) < math.exp((now - found) / warmth)):
+            now = _settle_estimate(facts, state, 1)
+            _copy_state(state, kept)
             if now < top:
                 top = now
                 top_choice[:], top_resources[:, :] = state.choice, state.resources
             continue
-        put_back(state, kept, i)
+        _put_back(state, kept, i)
         if j >= 0:
-            put_back(state, kept, j)
-        copied(kept, state)
-    top = estimate(facts, top_choice, top_resources, slow)
+            _put_back(state, kept, j)
+        _copy_state(kept, state)
+    top = estimate_joint_cost(facts, top_choice, top_resources, slow)
     if top > first:  # rounding of an estimate that was not settled
-        return estimate(facts, choice, resources, slow)
+        return estimate_joint_cost(facts, choice, resources, slow)
     choice[:], resources[:, :] = top_choice, top_resources
     return top
 
 
 @compile_jit_function
-def prices(
+def compute_joint_prices(
     rows: I64,
     time: F64,
     best: F64,
@@ -455,7 +459,7 @@ def prices(
 
 
 @compile_jit_function
-def beside(
+def choose_joint_grant(
     time: F64,
     best: float,
     compute: float,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.allowed_counts import BOOL, find_allowed
+from fairlead.decide.policies.allocation.allowed_counts import BOOL, find_allowed_counts
 from fairlead.decide.policies.allocation.contract import F64, I64, NONE, Applications, Running
 
 
@@ -32,18 +32,18 @@ class Mckp:
 
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        fits = find_allowed(applications, pool, dividing=self.dividing)
+        fits = find_allowed_counts(applications, pool, dividing=self.dividing)
         weight, value = self._items(applications, fits, pool)
-        chosen = choose_items(weight, value, len(pool.usable))
+        chosen = choose_mckp_items(weight, value, len(pool.usable))
         if chosen is None:
             return self._without(applications, fits, value)
         return np.asarray(chosen - 1, np.int64)  # item 0 is straight to the file system
 
     def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`: the best that resources without a user allow; those that run keep theirs."""
-        fits = find_allowed(application, pool, dividing=self.dividing)
+        fits = find_allowed_counts(application, pool, dividing=self.dividing)
         weight, value = self._items(application, fits, pool)
-        chosen = choose_items(weight, value, int((running.users[pool.usable] == 0).sum()))
+        chosen = choose_mckp_items(weight, value, int((running.users[pool.usable] == 0).sum()))
         if chosen is None:
             return int(self._without(application, fits, value)[0])
         return int(chosen[0]) - 1
@@ -71,7 +71,7 @@ class MckpDirect(Mckp):
         super().__init__(direct=True)
 
 
-def choose_items(weight: I64, value: F64, capacity: int) -> I64 | None:
+def choose_mckp_items(weight: I64, value: F64, capacity: int) -> I64 | None:
     """(K,) item of each class with the largest sum of `value` (K, items; -inf: no such item), weights (items,) within
     `capacity`; None where there is no way. Of equal items the first."""
     if not len(value):
@@ -79,7 +79,7 @@ def choose_items(weight: I64, value: F64, capacity: int) -> I64 | None:
     from fairlead.decide.policies.allocation import mckp_kernel
 
     chosen = np.zeros(len(value), np.int64)
-    found = mckp_kernel.solve_knapsack(
+    found = mckp_kernel.solve_mckp_knapsack(
         weight.astype(np.int64), np.ascontiguousarray(value, np.float64), capacity, chosen
     )
     return chosen if found else None

@@ -12,7 +12,7 @@ I64 = NDArray[np.int64]
 
 
 @compile_jit_function
-def solve_knapsack(weight: I64, value: F64, capacity: int, chosen: I64) -> bool:
+def solve_mckp_knapsack(weight: I64, value: F64, capacity: int, chosen: I64) -> bool:
     """Fills `chosen` (K,); whether there is a choice. O(K items capacity) time, K capacity bytes."""
     classes, items = value.shape
     taken = np.full((classes, capacity + 1), np.int8(-1), np.int8)

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.allowed_counts import find_allowed, find_best, find_least, find_nearest
+from fairlead.decide.policies.allocation.allowed_counts import (
+    find_allowed_counts,
+    find_best_allowed_count,
+    find_least_allowed_count,
+    find_nearest_allowed_count,
+)
 from fairlead.decide.policies.allocation.contract import F64, I64, NONE, Applications, Running
 
 
@@ -19,7 +24,7 @@ class Random:
 
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:
         """See `Allocation`."""
-        fits = find_allowed(applications, pool)
+        fits = find_allowed_counts(applications, pool)
         keys = np.where(fits, rng.random(fits.shape), -1.0)
         return np.asarray(np.where(fits.any(axis=1), np.argmax(keys, axis=1), NONE), np.int64)
 
@@ -35,7 +40,7 @@ class Static:
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
         wanted = np.maximum(1.0, np.round(applications.cores * len(pool.usable) / pool.cores))
-        return find_nearest(applications, wanted, find_allowed(applications, pool))
+        return find_nearest_allowed_count(applications, wanted, find_allowed_counts(applications, pool))
 
     def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`."""
@@ -47,7 +52,7 @@ class BestBandwidth:
 
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        return find_best(applications, find_allowed(applications, pool))
+        return find_best_allowed_count(applications, find_allowed_counts(applications, pool))
 
     def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`."""
@@ -59,7 +64,7 @@ class NSys:
 
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        return find_least(applications, find_allowed(applications, pool))
+        return find_least_allowed_count(applications, find_allowed_counts(applications, pool))
 
     def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`."""
@@ -69,7 +74,7 @@ class NSys:
 def _proportional(applications: Applications, size: F64, total: float, pool: Layer) -> I64:
     """The allowed count nearest to round(F size / total), F available resources."""
     wanted = np.round(size / total * len(pool.usable)) if total > 0 else np.ones(len(size))
-    return find_nearest(applications, wanted, find_allowed(applications, pool))
+    return find_nearest_allowed_count(applications, wanted, find_allowed_counts(applications, pool))
 
 
 class Size:
@@ -124,7 +129,7 @@ class Oracle:
 
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        column = find_best(applications, find_allowed(applications, pool))
+        column = find_best_allowed_count(applications, find_allowed_counts(applications, pool))
         if not self.direct:
             return column
         reached = np.where(column < 0, 0.0, applications.bandwidth[np.arange(len(column)), column])

@@ -10,7 +10,12 @@ from heapq import heappop, heappush
 import numpy as np
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.allowed_counts import BOOL, find_allowed, find_best, find_least
+from fairlead.decide.policies.allocation.allowed_counts import (
+    BOOL,
+    find_allowed_counts,
+    find_best_allowed_count,
+    find_least_allowed_count,
+)
 from fairlead.decide.policies.allocation.contract import I64, Applications, Running
 
 
@@ -21,16 +26,16 @@ class Tcpu:
 
     def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        fits = find_allowed(applications, pool)
-        start = find_least(applications, fits)
+        fits = find_allowed_counts(applications, pool)
+        start = find_least_allowed_count(applications, fits)
         if not len(applications) or (start < 0).any():
             return start
         return _Climb(applications, fits, start, len(pool.usable)).climb()
 
     def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`: those that run stay at what they have, their stress counts."""
-        fits = find_allowed(application, pool)
-        start = find_least(application, fits)
+        fits = find_allowed_counts(application, pool)
+        start = find_least_allowed_count(application, fits)
         if start[0] < 0:
             return int(start[0])
         return int(_Climb(application, fits, start, len(pool.usable) - running.stress).climb()[0])
@@ -46,7 +51,7 @@ class _Climb:
         self._stress = applications.stress.tolist()
         self._cpu_load = applications.cpu_load.tolist()
         self._fits = fits.tolist()
-        self._top = find_best(applications, fits).tolist()
+        self._top = find_best_allowed_count(applications, fits).tolist()
         self._room = resources - float(applications.stress[np.arange(len(start)), start].sum())
         self._step = [-1] * len(start)
         self._version = [0] * len(start)

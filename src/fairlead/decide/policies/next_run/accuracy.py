@@ -31,7 +31,7 @@ class Score:
         return self.right / self.asked if self.asked else None
 
 
-def score_predictor(predictor: Predictor, runs: Sequence[Run], skip: int = 0) -> Score:
+def measure_predictor_accuracy(predictor: Predictor, runs: Sequence[Run], skip: int = 0) -> Score:
     """Plays `runs` (any order) to a fresh predictor. The first `skip` runs to begin are learned from, not scored."""
     starts = np.array([run.start_s for run in runs], np.float64)
     ends = np.maximum(np.array([run.end_s for run in runs], np.float64), starts)

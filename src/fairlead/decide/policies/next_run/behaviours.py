@@ -22,7 +22,9 @@ TRIVIAL_OPERATIONS = 2.0**7
 """Less than these is all the same."""
 
 
-def compute_figures(read_bytes: object, write_bytes: object, metadata_ops: object = None, phases: object = None) -> F64:
+def compute_behaviour_figures(
+    read_bytes: object, write_bytes: object, metadata_ops: object = None, phases: object = None
+) -> F64:
     """(R, 4): logarithms (of 2) by which runs are told apart; NaN where a figure is not known."""
     columns = []
     read = np.asarray(read_bytes, np.float64)
@@ -60,7 +62,7 @@ class Behaviours:
         return len(known)
 
 
-def classify_behaviours(
+def classify_run_behaviours(
     categories: Sequence[Category], runs: F64, ended: F64, reach: float = REACH
 ) -> NDArray[np.int64]:
     """(R,) the behaviour of each run, classes opened in the order in which runs `ended`."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.next_run.behaviours import classify_behaviours, compute_figures
+from fairlead.decide.policies.next_run.behaviours import classify_run_behaviours, compute_behaviour_figures
 from fairlead.decide.policies.next_run.contract import Category, Predictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.paths.contract import UNKNOWN_MODE, ExpectedJob
@@ -122,9 +122,9 @@ class Past:
 
     @cached_property
     def figures(self) -> F64:
-        """(R, 4) see `behaviours.compute_figures`."""
+        """(R, 4) see `behaviours.compute_behaviour_figures`."""
         get = self.numbers
-        return compute_figures(get["read_bytes"], get["write_bytes"], get["metadata_ops"], get["phases"])
+        return compute_behaviour_figures(get["read_bytes"], get["write_bytes"], get["metadata_ops"], get["phases"])
 
     @cached_property
     def io_s(self) -> F64:
@@ -149,11 +149,14 @@ class Past:
             mine = self.by_program.get(category[:2], np.zeros(0, np.int64))
             rows = mine[self.scale[mine] == category[2]]
             ended = np.arange(len(rows), dtype=np.float64)
-            self._behaviours[category] = rows, classify_behaviours([category] * len(rows), self.figures[rows], ended)
+            self._behaviours[category] = (
+                rows,
+                classify_run_behaviours([category] * len(rows), self.figures[rows], ended),
+            )
         return self._behaviours[category]
 
 
-def predict_runs(runs: pa.Table | Past, job: Job, predictor: Predictor | None = None) -> ExpectedJob:
+def build_next_run_expectation(runs: pa.Table | Past, job: Job, predictor: Predictor | None = None) -> ExpectedJob:
     """What to expect of `job`. `predictor`: one that has observed the behaviours of these runs as they ended; without
     one an `NGram` is taught those of the job's own category. Make `Past.of(runs)` once where many jobs are asked of."""
     past = runs if isinstance(runs, Past) else Past.of(runs)

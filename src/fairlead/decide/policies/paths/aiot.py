@@ -12,15 +12,15 @@ import numpy as np
 from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.flow import Flow, Weights, find_flow, order_places
+from fairlead.decide.policies.paths.flow import Flow, Weights, find_flow, order_flow_places
 from fairlead.decide.policies.paths.layer_state import (
-    choose_count,
-    compute_use,
-    find_sound,
-    find_typical,
-    format_names,
-    format_passed_over,
-    size,
+    choose_layer_count,
+    compute_layer_use,
+    find_sound_in_layer,
+    find_typical_in_layer,
+    format_amount,
+    format_layer_names,
+    format_unusable_in_layer,
 )
 
 
@@ -78,15 +78,19 @@ class Aiot:
                 reasons=tuple(reasons),
                 stripe_count=len(targets) or None,
             )
-        ahead, why_ahead = tunings.choose_prefetch(expected, site, forwarders)
-        share, why_share = tunings.choose_metadata_share(expected, site, forwarders)
-        count, stripe, why_stripes = tunings.choose_stripes(expected, site, len(find_sound(sound_targets)))
-        dom, why_dom = tunings.choose_dom(expected)
+        ahead, why_ahead = tunings.tune_prefetch(expected, site, forwarders)
+        share, why_share = tunings.tune_metadata_share(expected, site, forwarders)
+        count, stripe, why_stripes = tunings.tune_stripes(expected, site, len(find_sound_in_layer(sound_targets)))
+        dom, why_dom = tunings.tune_dom(expected)
         if count is not None and expected.mode == "N-1" and count != len(targets):
             # The shared file needs as many targets as stripes: the next of the queue, or fewer of those found.
             order = [
                 *targets,
-                *(one for one in order_places(sound_targets, find_sound(sound_targets)) if one not in targets),
+                *(
+                    one
+                    for one in order_flow_places(sound_targets, find_sound_in_layer(sound_targets))
+                    if one not in targets
+                ),
             ]
             targets = tuple(order[:count])
             reasons[1] = Reason(what="targets", why=f"{below}; {len(targets)} for as many stripes")
@@ -111,8 +115,8 @@ def _units(site: Site) -> tuple[float | None, float | None, float | None]:
     """What one usual forwarder gives of each measure; of one they have no peak of, a usual target."""
     units = []
     for name in ("bandwidth", "iops", "mdops"):
-        unit = find_typical(getattr(site.forwarders, name))
-        units.append(find_typical(getattr(site.targets, name)) if unit is None else unit)
+        unit = find_typical_in_layer(getattr(site.forwarders, name))
+        units.append(find_typical_in_layer(getattr(site.targets, name)) if unit is None else unit)
     return units[0], units[1], units[2]
 
 
@@ -132,29 +136,29 @@ def _layer(
     count that may be granted."""
     if not len(components):
         return (), f"the site has no {layer}"
-    free = find_sound(components)
+    free = find_sound_in_layer(components)
     if not len(free):
-        return (
-            (),
-            f"none of {len(components)} {layer} is sound{format_passed_over(components)}: left to the site's default",
-        )
-    count = choose_count(max(len(found), 1), counts, len(free))
+        unusable = format_unusable_in_layer(components)
+        return (), f"none of {len(components)} {layer} is sound{unusable}: left to the site's default"
+    count = choose_layer_count(max(len(found), 1), counts, len(free))
     places = list(found[:count])
     if len(places) < count:
         taken = set(places)
-        more = (one for one in order_places(components, free) if one not in taken)
+        more = (one for one in order_flow_places(components, free) if one not in taken)
         places += [next(more) for _ in range(count - len(places))]
-    load = compute_use(components)[places]
+    load = compute_layer_use(components)[places]
     return tuple(places), (
-        f"{format_names(components, places)}: the least used of {len(free)} sound{format_passed_over(components)}, "
-        f"{load.min():.0%} to {load.max():.0%} used"
+        f"{format_layer_names(components, places)}: the least used of {len(free)} sound"
+        f"{format_unusable_in_layer(components)}, {load.min():.0%} to {load.max():.0%} used"
     )
 
 
 def _asked(wanted: tuple[float, float, float], weights: Weights, found: Flow) -> str:
     """The demand and how far it was met, in words."""
-    parts = [f"{size(wanted[0])}B/s"] if wanted[0] else []
+    parts = [f"{format_amount(wanted[0])}B/s"] if wanted[0] else []
     parts += [
-        f"{size(rate)}{unit}/s" for rate, unit in zip(wanted[1:], ("I/O", "metadata operations"), strict=True) if rate
+        f"{format_amount(rate)}{unit}/s"
+        for rate, unit in zip(wanted[1:], ("I/O", "metadata operations"), strict=True)
+        if rate
     ]
     return f"it asks for {', '.join(parts)} = {weights.demand:.2f} forwarders, {found.met:.1%} found a path"

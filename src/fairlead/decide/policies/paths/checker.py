@@ -110,7 +110,7 @@ Across = Callable[[Sequence[Plan], Ground], Iterator[tuple[str, str, str, str]]]
 """Job, field, component, reason."""
 
 
-def check_plans(
+def check_path_plans(
     plans: Sequence[Plan],
     ground: Ground,
     *,

@@ -13,15 +13,15 @@ import numpy as np
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import I64, ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import (
-    choose_count,
-    compute_use,
-    find_mapped,
-    find_sound,
-    find_typical,
-    format_names,
-    format_passed_over,
-    order_by_use,
-    size,
+    choose_layer_count,
+    compute_layer_use,
+    find_mapped_in_layer,
+    find_sound_in_layer,
+    find_typical_in_layer,
+    format_amount,
+    format_layer_names,
+    format_unusable_in_layer,
+    order_layer_by_use,
 )
 
 
@@ -45,11 +45,13 @@ class Dfra:
         layer = site.forwarders
         if not len(layer):
             return Grant(reasons=(Reason(what="forwarders", why="the site has no forwarders"),))
-        fit = find_sound(layer)
+        fit = find_sound_in_layer(layer)
         if not len(fit):
-            why = f"none of {len(layer)} forwarders is sound{format_passed_over(layer)}: left to the site's default"
+            why = (
+                f"none of {len(layer)} forwarders is sound{format_unusable_in_layer(layer)}: left to the site's default"
+            )
             return Grant(reasons=(Reason(what="forwarders", why=why),))
-        default = find_mapped(expected, site)
+        default = find_mapped_in_layer(expected, site)
         if expected.mdops is not None and expected.mdops >= self.least_mdops:
             count = max(len(default), self._needed(expected, site) if not self._unfit(expected) else 1, 1)
             why = (
@@ -65,10 +67,10 @@ class Dfra:
         told = self._told(expected, site, needed)
         if needed > max(len(default), 1) or not len(default):
             return self._capacity(site, fit, default, needed, told)
-        busy = compute_use(layer)[default]
+        busy = compute_layer_use(layer)[default]
         crowded = default[(layer.jobs[default] > 0) & (busy > self.busy_share)]
         if len(crowded):
-            others = f"others keep {format_names(layer, crowded)} busy to {busy.max():.0%}"
+            others = f"others keep {format_layer_names(layer, crowded)} busy to {busy.max():.0%}"
             why = f"{told}: its own {len(default)} suffice, but {others}"
             return self._isolated(site, fit, default, max(needed, 1), why)
         return self._default(site, fit, default, f"{told}: the {len(default)} of the site's map suffice")
@@ -81,8 +83,8 @@ class Dfra:
             return f"its mode is {expected.mode or 'not known'}, not {' or '.join(self.modes)}"
         volume = expected.volume_bytes
         if volume is None or volume < self.least_bytes:
-            moved = "not known what it moves" if volume is None else f"it moves {size(volume)}B"
-            return f"{moved}, {size(self.least_bytes)}B are asked for"
+            moved = "not known what it moves" if volume is None else f"it moves {format_amount(volume)}B"
+            return f"{moved}, {format_amount(self.least_bytes)}B are asked for"
         if expected.io_processes is None or expected.io_processes < self.least_processes:
             doing = "not known how many" if expected.io_processes is None else f"{expected.io_processes}"
             return f"{doing} processes do I/O, {self.least_processes} are asked for"
@@ -95,27 +97,27 @@ class Dfra:
 
     def _needed(self, expected: ExpectedJob, site: Site) -> int:
         """N_fwd = ceil(N_io b_client / B_fwd); 0 where B_fwd is not known."""
-        bandwidth = find_typical(site.forwarders.bandwidth)
+        bandwidth = find_typical_in_layer(site.forwarders.bandwidth)
         if bandwidth is None:
             return 0
         return math.ceil(self._clients(expected, site) * site.client_bandwidth / bandwidth - 1e-9)
 
     def _told(self, expected: ExpectedJob, site: Site, needed: int) -> str:
-        bandwidth = find_typical(site.forwarders.bandwidth) or 0.0
+        bandwidth = find_typical_in_layer(site.forwarders.bandwidth) or 0.0
         return (
-            f"{self._clients(expected, site)} I/O clients x {size(site.client_bandwidth)}B/s / "
-            f"{size(bandwidth)}B/s a forwarder ask for {needed}"
+            f"{self._clients(expected, site)} I/O clients x {format_amount(site.client_bandwidth)}B/s / "
+            f"{format_amount(bandwidth)}B/s a forwarder ask for {needed}"
         )
 
     def _capacity(self, site: Site, fit: I64, default: I64, needed: int, told: str) -> Grant:
         """The least used sound forwarders, as many as are needed or may be granted."""
         layer = site.forwarders
-        count = choose_count(needed, site.forwarder_counts, len(fit))
+        count = choose_layer_count(needed, site.forwarder_counts, len(fit))
         if count <= len(default) and not (layer.sick | layer.reserved)[default].any():
             return self._default(site, fit, default, f"{told}, but no more than {count} can be granted")
-        places = order_by_use(layer, fit)[:count]
+        places = order_layer_by_use(layer, fit)[:count]
         short = "" if count >= needed else f", {count} can be granted"
-        why = f"{told}{short}; the least used are {format_names(layer, places)}{format_passed_over(layer)}"
+        why = f"{told}{short}; the least used are {format_layer_names(layer, places)}{format_unusable_in_layer(layer)}"
         return Grant(forwarders=tuple(sorted(places.tolist())), reasons=(Reason(what="forwarders", why=why),))
 
     def _isolated(self, site: Site, fit: I64, default: I64, count: int, why: str) -> Grant:
@@ -127,10 +129,11 @@ class Dfra:
         spare = min(len(unused), len(fit) - 1)  # everybody else needs one, too
         if not spare:
             return self._default(site, fit, default, f"{why}; no other sound forwarder is left, so it shares")
-        count = choose_count(count, site.forwarder_counts, spare)
-        places = order_by_use(layer, unused)[:count]
+        count = choose_layer_count(count, site.forwarder_counts, spare)
+        places = order_layer_by_use(layer, unused)[:count]
         told = Reason(
-            what="forwarders", why=f"{why}; {format_names(layer, places)} serve nobody{format_passed_over(layer)}"
+            what="forwarders",
+            why=f"{why}; {format_layer_names(layer, places)} serve nobody{format_unusable_in_layer(layer)}",
         )
         alone = Reason(what="isolated", why="nobody else is to be put on them while it runs")
         return Grant(forwarders=tuple(sorted(places.tolist())), isolated=True, reasons=(told, alone))
@@ -142,9 +145,9 @@ class Dfra:
         if not barred.any():
             return Grant(reasons=(Reason(what="forwarders", why=f"left to the site's map: {why}"),))
         kept = default[~barred]
-        spare = np.setdiff1d(order_by_use(layer, fit), kept, assume_unique=True)
-        spare = order_by_use(layer, spare)[: int(barred.sum())]
-        moved = f"{format_names(layer, default[barred])} of the site's map sick or reserved, "
-        moved += f"{format_names(layer, spare)} instead" if len(spare) else "no other is sound"
+        spare = np.setdiff1d(order_layer_by_use(layer, fit), kept, assume_unique=True)
+        spare = order_layer_by_use(layer, spare)[: int(barred.sum())]
+        moved = f"{format_layer_names(layer, default[barred])} of the site's map sick or reserved, "
+        moved += f"{format_layer_names(layer, spare)} instead" if len(spare) else "no other is sound"
         grant = Grant(reasons=(Reason(what="forwarders", why=f"{moved}; {why}"),))
         return replace(grant, forwarders=tuple(sorted([*kept.tolist(), *spare.tolist()])))

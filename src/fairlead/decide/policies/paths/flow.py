@@ -14,7 +14,7 @@ import numpy as np
 
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.paths.contract import F64, I64
-from fairlead.decide.policies.paths.layer_state import compute_use, find_sound
+from fairlead.decide.policies.paths.layer_state import compute_layer_use, find_sound_in_layer
 
 BUCKETS = 6
 """Load 0, (0, 20], (20, 40], ..., (80, 100] %."""
@@ -62,14 +62,14 @@ class Weights:
         return Weights(x, share, sum(weight * want for weight, want in zip(x, wanted, strict=True)))
 
 
-def compute_capacity(components: Layer, weights: Weights) -> F64:
+def compute_flow_capacity(components: Layer, weights: Weights) -> F64:
     """(N,) c = (x1 Y1 + x2 Y2 + x3 Y3)(1 - U). A measure that a component has no figure for is left out and the others
     stand for it (targets serve no metadata); with no figure at all it takes what is asked."""
-    return np.asarray(compute_idle_capacity(components, weights) * (1.0 - compute_use(components)))
+    return np.asarray(_compute_idle_capacity(components, weights) * (1.0 - compute_layer_use(components)))
 
 
-def compute_idle_capacity(components: Layer, weights: Weights) -> F64:
-    """`compute_capacity` if nobody used them."""
+def _compute_idle_capacity(components: Layer, weights: Weights) -> F64:
+    """`compute_flow_capacity` if nobody used them."""
     whole, told = np.zeros(len(components)), np.zeros(len(components))
     peaks = (components.bandwidth, components.iops, components.mdops)
     for x, share, peak in zip(weights.x, weights.share, peaks, strict=True):
@@ -80,15 +80,15 @@ def compute_idle_capacity(components: Layer, weights: Weights) -> F64:
     return np.where(told > 0, whole / np.where(told > 0, told, 1.0), weights.demand)
 
 
-def find_bucket(load: F64) -> I64:
+def find_flow_bucket(load: F64) -> I64:
     """Which of the six buckets each load (0 to 1) is in."""
     return np.ceil(np.round(load * (BUCKETS - 1), 9)).astype(np.int64)
 
 
-def order_places(components: Layer, places: I64) -> list[int]:
+def order_flow_places(components: Layer, places: I64) -> list[int]:
     """`places` bucket by bucket; inside one, who has waited longest comes first, told by how few jobs it serves."""
-    load = compute_use(components)[places]
-    found: list[int] = places[np.lexsort((places, components.jobs[places], find_bucket(load)))].tolist()
+    load = compute_layer_use(components)[places]
+    found: list[int] = places[np.lexsort((places, components.jobs[places], find_flow_bucket(load)))].tolist()
     return found
 
 
@@ -136,7 +136,9 @@ class _Layer:
         if not len(components):
             return None
         return _Layer(
-            order_places(components, find_sound(components)), compute_capacity(components, weights).tolist(), most
+            order_flow_places(components, find_sound_in_layer(components)),
+            compute_flow_capacity(components, weights).tolist(),
+            most,
         )
 
     def head(self, dust: float) -> tuple[int, float] | None:
@@ -165,17 +167,17 @@ class _Leaves:
         self, targets: Layer, weights: Weights, servers: Layer | None, server_of: I64 | None, most: int | None
     ) -> None:
         self.any = len(targets) > 0
-        self.room: list[float] = compute_capacity(targets, weights).tolist()
+        self.room: list[float] = compute_flow_capacity(targets, weights).tolist()
         known = servers is not None and server_of is not None and len(server_of) == len(targets)
         owner = np.asarray(server_of).tolist() if known else [0] * len(targets)
         self.below: dict[int, deque[int]] = {}
-        for target in order_places(targets, find_sound(targets)):
+        for target in order_flow_places(targets, find_sound_in_layer(targets)):
             self.below.setdefault(owner[target], deque()).append(target)
         if known and servers is not None:
-            self.server_room: list[float] = compute_capacity(servers, weights).tolist()
-            self.load: list[float] = compute_use(servers).tolist()
-            self.full: list[float] = np.maximum(compute_idle_capacity(servers, weights), 1e-300).tolist()
-            ranked = [one for one in order_places(servers, find_sound(servers)) if one in self.below]
+            self.server_room: list[float] = compute_flow_capacity(servers, weights).tolist()
+            self.load: list[float] = compute_layer_use(servers).tolist()
+            self.full: list[float] = np.maximum(_compute_idle_capacity(servers, weights), 1e-300).tolist()
+            ranked = [one for one in order_flow_places(servers, find_sound_in_layer(servers)) if one in self.below]
         else:
             # Servers are not known: all targets hang below one that does not limit.
             self.server_room, self.load, self.full = [math.inf], [0.0], [math.inf]

@@ -1,7 +1,7 @@
 """Any allocation policy as a policy of paths: asked once for forwarders and once for targets of an arriving job.
 
-Who runs is state of the caller: it keeps a `Running` a layer in the site (`build_entry` makes what it enters), or the
-policy sees only the sums of `Layer`. Not here: the policies (`policies.allocation`).
+Who runs is state of the caller: it keeps a `Running` a layer in the site (`build_allocation_entry` makes what it
+enters), or the policy sees only the sums of `Layer`. Not here: the policies (`policies.allocation`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ import numpy as np
 from fairlead.core.model.site import Layer, Site
 from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Running
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.layer_state import find_sound, find_typical, format_names, format_passed_over, size
+from fairlead.decide.policies.paths.layer_state import (
+    find_sound_in_layer,
+    find_typical_in_layer,
+    format_amount,
+    format_layer_names,
+    format_unusable_in_layer,
+)
 
 FORWARDERS, TARGETS = "forwarders", "targets"
 
@@ -24,7 +30,7 @@ class PathFromAllocation:
     """A path policy made of an allocation policy (Bandet, Boito and Pallez 2024, and ours) on both layers."""
 
     asks_running: ClassVar[bool] = True
-    """Whoever asks it should keep rows of who runs (`build_entry`): with sums alone it cannot tell jobs apart."""
+    """Whoever asks it should keep rows of who runs: with sums alone it cannot tell jobs apart."""
     policy: Policy
 
     def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:
@@ -46,15 +52,15 @@ class PathFromAllocation:
         components = _components(site, layer)
         if not len(components):
             return (), f"the site has no {layer}"
-        free = find_sound(components)
+        free = find_sound_in_layer(components)
         if not len(free):
-            passed_over = format_passed_over(components)
+            passed_over = format_unusable_in_layer(components)
             return (), f"none of {len(components)} {layer} is sound{passed_over}: left to the site's default"
-        application, told = build_application(expected, site, layer)
+        application, told = build_allocation_application(expected, site, layer)
         if application is None:
             return (), f"{told}: left to the site's default"
-        running = find_running(site, layer, application.counts)
-        decision = self.policy.arrive(application, running, build_layer_pool(expected, site, layer), rng)
+        running = _find_running(site, layer, application.counts)
+        decision = self.policy.arrive(application, running, _build_layer_pool(expected, site, layer), rng)
         places = np.unique(decision.resources[0][decision.resources[0] >= 0])
         if np.isin(places, free, invert=True).any():
             raise ValueError(f"{type(self.policy).__name__} granted a sick or reserved component of the {layer}")
@@ -64,8 +70,8 @@ class PathFromAllocation:
         share = float(application.stress[0, at]) / max(int(application.counts[at]), 1) if at >= 0 else 0.0
         rest = f"keeps each busy {share:.0%} of its time"
         return tuple(places.tolist()), (
-            f"{len(places)} of {len(free)} sound{format_passed_over(components)}: "
-            f"{format_names(components, places)}; {told}, {rest}"
+            f"{len(places)} of {len(free)} sound{format_unusable_in_layer(components)}: "
+            f"{format_layer_names(components, places)}; {told}, {rest}"
         )
 
 
@@ -79,13 +85,13 @@ def _components(site: Site, layer: str) -> Layer:
     return site.forwarders if layer == FORWARDERS else site.targets
 
 
-def build_layer_pool(expected: ExpectedJob, site: Site, layer: str) -> Layer:
+def _build_layer_pool(expected: ExpectedJob, site: Site, layer: str) -> Layer:
     """A layer as it is now, with the cores of the machine, for allocation policies."""
     cores = site.cores or max(expected.cores, float(expected.node_count), 1.0)
     return replace(_components(site, layer), cores=float(cores))
 
 
-def find_running(site: Site, layer: str, counts: I64) -> Running:
+def _find_running(site: Site, layer: str, counts: I64) -> Running:
     """Who runs on a layer: what the caller keeps, else the sums of its components."""
     components = _components(site, layer)
     if isinstance(components.running, Running):
@@ -93,13 +99,13 @@ def find_running(site: Site, layer: str, counts: I64) -> Running:
     return Running.from_sums(components.occupancy, components.jobs, counts)
 
 
-def list_counts(site: Site, layer: str) -> I64:
+def list_allocation_counts(site: Site, layer: str) -> I64:
     """What a layer may grant, rising: the `counts` of a `Running` that a caller keeps for it."""
     counts = site.forwarder_counts if layer == FORWARDERS else site.stripe_counts
     return np.array(sorted({int(count) for count in counts}), np.int64)
 
 
-def build_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Applications | None, str]:
+def build_allocation_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Applications | None, str]:
     """An expected job as an application (K = 1) of one layer, and in words where its curve is from; None where it is
     not known what it moves.
 
@@ -109,7 +115,7 @@ def build_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Ap
     volume = expected.volume_bytes
     if volume is None or volume <= 0:
         return None, "not known what it moves" if volume is None else "it moves nothing"
-    counts = list_counts(site, layer)
+    counts = list_allocation_counts(site, layer)
     components = _components(site, layer)
     seen = expected.forwarder_curve if layer == FORWARDERS else expected.target_curve
     curve = sorted((count, rate) for count, rate in seen if count >= 1 and rate > 0)
@@ -117,13 +123,13 @@ def build_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Ap
         at, rates = (np.array(column, np.float64) for column in zip(*curve, strict=True))
         bandwidth, told = np.interp(counts, at, rates), f"its curve was seen at {len(curve)} counts"
     else:
-        peak = find_typical(components.bandwidth)
+        peak = find_typical_in_layer(components.bandwidth)
         if peak is None:
             return None, f"no curve of it and no peak of the {layer} is known"
         alone, basis = _alone(expected, site)
         bandwidth = np.minimum(alone, counts * peak)
-        told = f"no curve seen: at most {basis}, {size(peak)}B/s of one {components.kind}"
-    short = counts > len(find_sound(components))
+        told = f"no curve seen: at most {basis}, {format_amount(peak)}B/s of one {components.kind}"
+    short = counts > len(find_sound_in_layer(components))
     if short.any() and not short.all():
         bandwidth = np.where(short, np.nan, bandwidth)
     direct = next((rate for count, rate in seen if count == 0 and rate > 0), np.nan)
@@ -131,7 +137,7 @@ def build_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Ap
     if compute is None or compute < 0:
         compute, told = 0.0, f"{told}, time of computing not known (taken as 0)"
     # While its own clients limit it, a job takes only a part of the time of what it is granted.
-    peak = find_typical(components.bandwidth)
+    peak = find_typical_in_layer(components.bandwidth)
     held = (
         np.ones(len(counts)) if peak is None else np.minimum(np.nan_to_num(bandwidth, nan=0.0) / (counts * peak), 1.0)
     )
@@ -146,28 +152,28 @@ def build_application(expected: ExpectedJob, site: Site, layer: str) -> tuple[Ap
         direct=[direct],
         held=[held],
     )
-    return application, f"{told}; {size(volume)}B"
+    return application, f"{told}; {format_amount(volume)}B"
 
 
 def _alone(expected: ExpectedJob, site: Site) -> tuple[float, str]:
     """Bytes/s a job reaches alone on enough resources, and in words what of."""
     if expected.bandwidth_bytes_per_s:
-        return expected.bandwidth_bytes_per_s, f"{size(expected.bandwidth_bytes_per_s)}B/s, as it reached"
+        return expected.bandwidth_bytes_per_s, f"{format_amount(expected.bandwidth_bytes_per_s)}B/s, as it reached"
     if expected.io_processes:
         clients = expected.io_processes
         if site.client == "node":
             clients = min(clients, expected.node_count)
         rate = clients * site.client_bandwidth
-        return rate, f"{size(rate)}B/s of {clients} clients"
+        return rate, f"{format_amount(rate)}B/s of {clients} clients"
     return np.inf, "any rate (its own is not known)"
 
 
-def build_entry(
+def build_allocation_entry(
     expected: ExpectedJob, site: Site, layer: str, places: tuple[int, ...]
 ) -> tuple[Applications, Decision] | None:
     """What a caller that keeps a `Running` of a layer enters for a job granted `places` there; None where nothing is
     known of it, or it was granted nothing there. A number of places that is no count is entered as the next lower."""
-    application, _ = build_application(expected, site, layer)
+    application, _ = build_allocation_application(expected, site, layer)
     if application is None or not places:
         return None
     column = max(int(np.searchsorted(application.counts, len(places), side="right")) - 1, 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.layer_state import find_mapped, format_names
+from fairlead.decide.policies.paths.layer_state import find_mapped_in_layer, format_layer_names
 
 
 class StaticMap:
@@ -19,14 +19,14 @@ class StaticMap:
     def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
         layer = site.forwarders
-        places = find_mapped(expected, site)
+        places = find_mapped_in_layer(expected, site)
         barred = places[layer.sick[places] | layer.reserved[places]]
         if not len(layer):
             why = "the site has no forwarders"
         elif not len(places):
             why = "its nodes are not in the site's map of forwarders"
         else:
-            why = f"the site's map gives its {len(expected.node_ids)} nodes {format_names(layer, places)}"
-            why += f", though {format_names(layer, barred)} is sick or reserved" if len(barred) else ""
+            why = f"the site's map gives its {len(expected.node_ids)} nodes {format_layer_names(layer, places)}"
+            why += f", though {format_layer_names(layer, barred)} is sick or reserved" if len(barred) else ""
         stripes = Reason(what="stripe_count", why=f"the site's default of {site.default_stripes}")
         return Grant(reasons=(Reason(what="forwarders", why=why), stripes))

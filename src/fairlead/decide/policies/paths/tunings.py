@@ -10,7 +10,13 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Reason
-from fairlead.decide.policies.paths.layer_state import choose_count, compute_use, find_sound, find_typical, size
+from fairlead.decide.policies.paths.layer_state import (
+    choose_layer_count,
+    compute_layer_use,
+    find_sound_in_layer,
+    find_typical_in_layer,
+    format_amount,
+)
 
 KI64 = 64 << 10
 """Stripe sizes and ends of layout components are whole multiples of it (Lustre)."""
@@ -28,7 +34,7 @@ MANY_FILES = 100
 """... where a job has so many of them or more."""
 
 
-def choose_prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
+def tune_prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
     """Read-ahead of a file: chunk = buffer x forwarders / files, where requests are smaller and the forwarders lightly
     loaded. Many files open with a long read-ahead each would throw each other out of the buffer."""
     what = "prefetch_bytes"
@@ -36,19 +42,20 @@ def choose_prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ..
         return None, Reason(what=what, why="left alone: its forwarders are the site's default")
     if not expected.files or expected.request_bytes is None or not expected.read_bytes:
         return None, Reason(what=what, why="left alone: not known what files it reads in what requests")
-    load = float(compute_use(site.forwarders)[list(forwarders)].max())
+    load = float(compute_layer_use(site.forwarders)[list(forwarders)].max())
     chunk = int(site.forwarder_buffer_bytes * len(forwarders) / expected.files)
-    sizes = f"{size(site.forwarder_buffer_bytes)}B x {len(forwarders)} / {expected.files} files = {size(chunk)}B"
+    buffer = format_amount(site.forwarder_buffer_bytes)
+    sizes = f"{buffer}B x {len(forwarders)} / {expected.files} files = {format_amount(chunk)}B"
     if load > LIGHTLY:
         return None, Reason(what=what, why=f"left alone: a forwarder of it is {load:.0%} used")
     if expected.request_bytes >= chunk:
-        return None, Reason(what=what, why=f"left alone: requests of {size(expected.request_bytes)}B against {sizes}")
-    return chunk, Reason(what=what, why=f"{sizes}, requests are {size(expected.request_bytes)}B")
+        return None, Reason(
+            what=what, why=f"left alone: requests of {format_amount(expected.request_bytes)}B against {sizes}"
+        )
+    return chunk, Reason(what=what, why=f"{sizes}, requests are {format_amount(expected.request_bytes)}B")
 
 
-def choose_metadata_share(
-    expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]
-) -> tuple[float | None, Reason]:
+def tune_metadata_share(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[float | None, Reason]:
     """P of P:(1-P) for a metadata-heavy job whose forwarders serve others as well."""
     what = "metadata_share"
     if expected.mdops is None or expected.mdops < HEAVY_MDOPS:
@@ -63,7 +70,7 @@ def choose_metadata_share(
     )
 
 
-def choose_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
+def tune_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
     """Stripe count and size of the files it makes. A file shared by all: count = process_bw x io_parallelism / ost_bw,
     size = offset_difference / io_parallelism in whole 64 KiB. A file a process: one stripe. `most`: targets it has."""
     what = "stripe_count"
@@ -71,28 +78,40 @@ def choose_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -
         return 1, None, Reason(what=what, why=f"{expected.files} files that are not shared: none is cut in stripes")
     if expected.mode != "N-1":
         return None, None, Reason(what=what, why="left alone: not known to write one file together")
-    available = len(find_sound(site.targets)) if most is None else most
-    peak, parallel = find_typical(site.targets.bandwidth), expected.io_processes
+    available = len(find_sound_in_layer(site.targets)) if most is None else most
+    peak, parallel = find_typical_in_layer(site.targets.bandwidth), expected.io_processes
     if peak is None or not parallel or not available:
         return None, None, Reason(what=what, why="left alone: processes doing I/O or a target's bandwidth not known")
     total = expected.bandwidth_bytes_per_s
     each = total / parallel if total else site.client_bandwidth
     wanted = each * parallel / peak
-    count = choose_count(max(wanted, 1.0), site.stripe_counts, available)
-    why = f"one file: {size(each)}B/s x {parallel} processes / {size(peak)}B/s a target = {wanted:.1f}"
+    count = choose_layer_count(max(wanted, 1.0), site.stripe_counts, available)
+    why = (
+        f"one file: {format_amount(each)}B/s x {parallel} processes / {format_amount(peak)}B/s a target = {wanted:.1f}"
+    )
     span = expected.offset_difference_bytes
     if not span:
         return count, None, Reason(what=what, why=f"{why}; stripe size left alone, offsets not known")
     stripe = min(max(int(span / parallel) // KI64 * KI64, KI64), MOST_STRIPE_BYTES)
-    return count, stripe, Reason(what=what, why=f"{why}; {size(span)}B apart / {parallel} = stripes of {size(stripe)}B")
+    return (
+        count,
+        stripe,
+        Reason(
+            what=what, why=f"{why}; {format_amount(span)}B apart / {parallel} = stripes of {format_amount(stripe)}B"
+        ),
+    )
 
 
-def choose_dom(expected: ExpectedJob) -> tuple[int | None, Reason]:
+def tune_dom(expected: ExpectedJob) -> tuple[int | None, Reason]:
     """How much of each file lies on the metadata target: all of it where a job has many small ones."""
     what = "dom_bytes"
     if expected.file_bytes is None or not expected.files:
         return None, Reason(what=what, why="left alone: number and size of its files not known")
     if expected.file_bytes > SMALL_FILE_BYTES or expected.files < MANY_FILES:
-        return None, Reason(what=what, why=f"left alone: {expected.files} files of {size(expected.file_bytes)}B")
+        return None, Reason(
+            what=what, why=f"left alone: {expected.files} files of {format_amount(expected.file_bytes)}B"
+        )
     dom = max(int(np.ceil(expected.file_bytes / KI64)) * KI64, KI64)
-    return dom, Reason(what=what, why=f"{expected.files} files of {size(expected.file_bytes)}B: one server, no target")
+    return dom, Reason(
+        what=what, why=f"{expected.files} files of {format_amount(expected.file_bytes)}B: one server, no target"
+    )

@@ -97,10 +97,10 @@ class LeastOpen:
         return sorted(_choice(targets, pool), key=lambda index: (-self.score(targets[index]), index))[:stripes]
 
 
-def find_placement(name: str, *, seed: int = 0) -> Placement:
+def find_file_placement(name: str, *, seed: int = 0) -> Placement:
     """The placement of that name, of the registry or a plug-in. Raises ConfigError for an unknown one."""
-    from fairlead.decide.policy_registry import find_placement_class, list_placements
+    from fairlead.decide.policy_registry import find_placement_policy, list_placement_policies
 
-    if name not in list_placements():
-        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_placements())}")
-    return find_placement_class(name)(seed)
+    if name not in list_placement_policies():
+        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_placement_policies())}")
+    return find_placement_policy(name)(seed)

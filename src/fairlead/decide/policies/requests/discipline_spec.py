@@ -12,7 +12,7 @@ from fairlead.core.errors import ConfigError
 from fairlead.decide.policies.requests.limits import Limits, Rate
 from fairlead.decide.policies.requests.orders import Order
 from fairlead.decide.policies.requests.queue import RequestQueue
-from fairlead.decide.policy_registry import request_order, request_order_names
+from fairlead.decide.policy_registry import find_request_policy, list_request_policies
 
 LIMITS = (
     "cap-job:SHARE|off",
@@ -26,7 +26,7 @@ _SIZES = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 1 << 10, "MI": 1
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(ops)|([KMGT]?i?)B?)(?:/s)?", re.IGNORECASE)
 
 
-def parse_rate(text: str, where: str = "rate") -> Rate:
+def parse_discipline_rate(text: str, where: str = "rate") -> Rate:
     """`100M`, `1.5GiB/s` (bytes a second) or `200ops` (operations a second)."""
     match = _RATE.fullmatch(text.strip())
     if match is None or not float(match[1]):
@@ -39,7 +39,7 @@ def parse_rate(text: str, where: str = "rate") -> Rate:
     return Rate(number, operations=True) if match[2] else Rate(number * _SIZES[(match[3] or "").upper()])
 
 
-def discipline(spec: str, *, workers: int, seed: int) -> RequestQueue:
+def build_discipline(spec: str, *, workers: int, seed: int) -> RequestQueue:
     """The discipline a spec asks for. Raises ConfigError naming the part that is wrong."""
     first, *parts = [part.strip() for part in spec.split(",")]
     limits = Limits(workers, job_cap=max(1, workers - 1), target_cap=max(1, workers // 2), most=max(1, workers - 1))
@@ -69,11 +69,11 @@ def _wrong(part: str, spec: str, remedy: str) -> ConfigError:
 
 def _order(name: str, seed: int, spec: str) -> Order:
     kind, _, argument = name.partition(":")
-    names = request_order_names()
+    names = list_request_policies()
     if kind not in names:
         raise _wrong(name, spec, f"begin with one of {', '.join(names)}")
     try:
-        return request_order(kind)(argument, seed)
+        return find_request_policy(kind)(argument, seed)
     except ValueError as error:
         raise _wrong(name, spec, f"{kind} {error}") from error
 
@@ -94,31 +94,31 @@ def _cap(value: str, workers: int, part: str, spec: str) -> int | None:
 def _rate_job(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if equals:
-        limits.rate_job(_named(name, where, "JOB=RATE"), parse_rate(text, where))
+        limits.rate_job(_named(name, where, "JOB=RATE"), parse_discipline_rate(text, where))
     else:
-        limits.every_job += (parse_rate(text, where),)
+        limits.every_job += (parse_discipline_rate(text, where),)
         limits.rated = True
 
 
 def _rate_target(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if equals:
-        limits.rate_target(_named(name, where, "TARGET=RATE"), parse_rate(text, where))
+        limits.rate_target(_named(name, where, "TARGET=RATE"), parse_discipline_rate(text, where))
     else:
-        limits.every_target += (parse_rate(text, where),)
+        limits.every_target += (parse_discipline_rate(text, where),)
         limits.rated = True
 
 
 def _rate_pool(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if not equals:
-        limits.every_pool += (parse_rate(text, where),)
+        limits.every_pool += (parse_discipline_rate(text, where),)
         limits.rated = True
         return
     pool, at, target = name.partition("@")
     if not at or not pool or not target:
         raise ConfigError(f"{name!r} is no pool and target", where=where, remedy="write POOL@TARGET=RATE")
-    limits.rate_pool(target, pool, parse_rate(text, where))
+    limits.rate_pool(target, pool, parse_discipline_rate(text, where))
 
 
 def _pool(limits: Limits, value: str, where: str) -> None:

@@ -11,7 +11,7 @@ import math
 from heapq import heappop, heappush
 
 from fairlead.decide.policies.requests.contract import Waiting
-from fairlead.decide.policies.requests.orders import Lane, refuse_argument
+from fairlead.decide.policies.requests.orders import Lane, refuse_order_argument
 
 REQUEST_BYTES = 64 << 10
 """What a request costs beside its bytes, in bytes: about what a worker could have moved meanwhile."""
@@ -20,7 +20,7 @@ REMEMBERED = 4096
 NS_PER_S = 1_000_000_000
 
 
-def compute_cost(waiting: Waiting) -> int:
+def _compute_cost(waiting: Waiting) -> int:
     """Service cost of a request, in bytes."""
     return REQUEST_BYTES + waiting.size
 
@@ -100,7 +100,7 @@ class JobFair:
     """Every job that waits gets an equal share of service; a job that was idle is next at once."""
 
     def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
-        refuse_argument(argument)
+        refuse_order_argument(argument)
         self._shares = _Shares()
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
@@ -116,11 +116,11 @@ class JobFair:
 
     def settle(self, served: Waiting | None) -> None:
         """Charges the job."""
-        self._shares.settle(0 if served is None else compute_cost(served))
+        self._shares.settle(0 if served is None else _compute_cost(served))
 
     def charge(self, waiting: Waiting, now_ns: int) -> None:  # noqa: ARG002
         """Charges the job."""
-        self._shares.charge(waiting.job, compute_cost(waiting))
+        self._shares.charge(waiting.job, _compute_cost(waiting))
 
     def emptied(self) -> None:
         """Forgets who had more."""
@@ -156,7 +156,7 @@ class SetTen:
     leave free takes the next job's."""
 
     def __init__(self, argument: str = "", seed: int = 0, *, pause_ns: int = NS_PER_S) -> None:  # noqa: ARG002
-        refuse_argument(argument)
+        refuse_order_argument(argument)
         self._shares = _Shares()
         self._rhythms: dict[str | int, _Rhythm] = {}
         self._pause_ns = pause_ns
@@ -197,11 +197,11 @@ class SetTen:
 
     def settle(self, served: Waiting | None) -> None:
         """Charges the set."""
-        self._shares.settle(0 if served is None else compute_cost(served))
+        self._shares.settle(0 if served is None else _compute_cost(served))
 
     def charge(self, waiting: Waiting, now_ns: int) -> None:
         """Charges the set."""
-        self._shares.charge(self.set_of(waiting.job, now_ns), compute_cost(waiting))
+        self._shares.charge(self.set_of(waiting.job, now_ns), _compute_cost(waiting))
 
     def emptied(self) -> None:
         """Forgets which set had more."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policies.requests.discipline_spec import discipline
+from fairlead.decide.policies.requests.discipline_spec import build_discipline
 from fairlead.decide.policies.requests.fair import REQUEST_BYTES
 from fairlead.decide.policies.requests.limits import Bucket
 from fairlead.decide.sim.cycles.cycle_model import Sharing
@@ -71,9 +71,9 @@ class FluidLimits:
     together: tuple[Together, ...] = ()
 
 
-def build_sharing(order: str, streams: Streams) -> Sharing:
+def build_fluid_sharing(order: str, streams: Streams) -> Sharing:
     """How applications that do I/O at the same time share the time of a resource under an order (`fifo`, `share:0.3`),
-    for `fairlead.decide.sim.cycles.cycle_model.run`. Raises UsageError for an order without a fluid limit.
+    for `fairlead.decide.sim.cycles.cycle_model.simulate_cycles`. Raises UsageError for an order without a fluid limit.
 
     - `fifo`: everybody's requests pass in turn: shares are as what each keeps under way, requests x seconds a request.
     - `job-fair`: equal service cost (bytes + 64 KiB a request); as time of the resource, seconds a request / cost.
@@ -125,10 +125,10 @@ def _share(order: str, argument: str) -> float:
     return part
 
 
-def compute_flow_weights(order: str, streams: Streams) -> F64:
+def compute_fluid_weights(order: str, streams: Streams) -> F64:
     """(K,) weights of flows of `fairlead.decide.sim.engine` under an order whose shares are side by side. Raises
     UsageError for those that serve one application after the other: flows of an engine all run."""
-    found = build_sharing(order, streams)
+    found = build_fluid_sharing(order, streams)
     if len(found.weight) < len(streams):
         raise UsageError(
             f"{order!r} serves one application after the other, flows run side by side",
@@ -138,10 +138,10 @@ def compute_flow_weights(order: str, streams: Streams) -> F64:
     return found.weight[found.queue]
 
 
-def build_limited(spec: str, streams: Streams) -> FluidLimits:
+def build_fluid_limits(spec: str, streams: Streams) -> FluidLimits:
     """What the rates of a discipline's spec (`job-fair,rate-job:100M`) hold applications to in the long run. A rate in
     bytes does not hold metadata; one in operations holds data by the bytes of its requests."""
-    limits = discipline(spec, workers=16, seed=0).limits
+    limits = build_discipline(spec, workers=16, seed=0).limits
     jobs = streams.job or tuple(str(i) for i in range(len(streams)))
     cap = np.full(len(streams), np.inf)
     passed: dict[int, tuple[Bucket, list[int], list[float]]] = {}

@@ -64,7 +64,7 @@ class Order(Protocol):
         ...
 
 
-def refuse_argument(argument: str) -> None:
+def refuse_order_argument(argument: str) -> None:
     """Refuses a text after the name of an order that takes none."""
     if argument:
         raise ValueError("takes no value")
@@ -74,25 +74,25 @@ Heap = list[tuple[int, int, Lane]]
 """(turn of the head, id of the lane, lane): the turn decides, the id only keeps lanes from being compared."""
 
 
-def push_lane(heap: Heap, lane: Lane) -> None:
+def push_order_lane(heap: Heap, lane: Lane) -> None:
     """Puts a lane in by the arrival of its head."""
     heappush(heap, (lane.queue[0].turn, id(lane), lane))
 
 
-def pull_lane(heap: Heap) -> Lane:
+def pull_order_lane(heap: Heap) -> Lane:
     """Takes the lane out whose head came first (or one that is empty)."""
     while True:
         turn, _, lane = heappop(heap)
         if not lane.queue or lane.queue[0].turn == turn:
             return lane
-        push_lane(heap, lane)  # what was its head has been served or dropped since
+        push_order_lane(heap, lane)  # what was its head has been served or dropped since
 
 
 class Fifo:
     """First come, first served."""
 
     def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
-        refuse_argument(argument)
+        refuse_order_argument(argument)
         self._heap: Heap = []
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
@@ -100,11 +100,11 @@ class Fifo:
 
     def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
         """By the arrival of its head."""
-        push_lane(self._heap, lane)
+        push_order_lane(self._heap, lane)
 
     def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
         """The lane whose head came first."""
-        return pull_lane(self._heap) if self._heap else None
+        return pull_order_lane(self._heap) if self._heap else None
 
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
@@ -121,7 +121,7 @@ class MetadataFirst:
     (Beacon, Yang et al., TOS 2023)."""
 
     def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
-        refuse_argument(argument)
+        refuse_order_argument(argument)
         self._metadata: Heap = []
         self._data: Heap = []
 
@@ -130,7 +130,7 @@ class MetadataFirst:
 
     def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
         """By the arrival of its head, in the queue of its class."""
-        push_lane(self._metadata if lane.op_class == METADATA else self._data, lane)
+        push_order_lane(self._metadata if lane.op_class == METADATA else self._data, lane)
 
     def _queue(self) -> Heap:
         return self._metadata or self._data
@@ -138,7 +138,7 @@ class MetadataFirst:
     def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
         """The first of the queue whose turn it is."""
         queue = self._queue()
-        return pull_lane(queue) if queue else None
+        return pull_order_lane(queue) if queue else None
 
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
@@ -170,14 +170,14 @@ class Share:
 
     def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
         """By the arrival of its head, in the queue of its class."""
-        push_lane(self._metadata if lane.op_class == METADATA else self._data, lane)
+        push_order_lane(self._metadata if lane.op_class == METADATA else self._data, lane)
 
     def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
         """The first of the queue that was drawn."""
         metadata, data = self._metadata, self._data
         # Drawn only when both wait: a queue alone costs no luck of the other.
         queue = (metadata if self._random() < self._share else data) if metadata and data else metadata or data
-        return pull_lane(queue) if queue else None
+        return pull_order_lane(queue) if queue else None
 
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""

@@ -21,8 +21,8 @@ from fairlead.decide.policies.requests.orders import (
     YIELDING,
     Lane,
     Order,
-    pull_lane,
-    push_lane,
+    pull_order_lane,
+    push_order_lane,
 )
 
 ALONG = 64
@@ -121,7 +121,7 @@ class RequestQueue:
         """The order is empty: the first of what is over a cap, by arrival, may have the worker."""
         yielding = self._yielding
         while yielding:
-            lane = pull_lane(yielding)
+            lane = pull_order_lane(yielding)
             lane.yields = False
             if lane.state != YIELDING:
                 continue
@@ -164,7 +164,7 @@ class RequestQueue:
         lane.state = YIELDING
         if not lane.yields:
             lane.yields = True
-            push_lane(self._yielding, lane)
+            push_order_lane(self._yielding, lane)
 
     def _free_ns(self, what: Waiting | Lane) -> int:
         if not self.limits.rated:

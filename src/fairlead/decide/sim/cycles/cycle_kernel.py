@@ -105,7 +105,7 @@ def _next_end(
 
 
 @compile_jit_function
-def run(
+def run_cycle_kernel(
     first_phase: I64,
     compute_s: F64,
     share: F64,

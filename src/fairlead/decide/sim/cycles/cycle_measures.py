@@ -48,13 +48,13 @@ class Measures:
         return float(np.nanpercentile(self.slowdown, share)) if (~np.isnan(self.slowdown)).any() else float("nan")
 
 
-def compute_jain(values: F64) -> float:
+def measure_cycle_fairness(values: F64) -> float:
     """Jain's index of fairness of positive values: 1 all alike, 1 / n one has all. NaN without values."""
     known = values[np.isfinite(values)]
     return float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) and known.any() else float("nan")
 
 
-def compute_measures(
+def compute_cycle_measures(
     outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F64, machine_cores: float
 ) -> Measures:
     """`best_s` (K,): V / b(n_perf); `work_s` (K,): V / b(n) as granted; `compute_s` (K,): T; `cores` (K,): Q."""
@@ -73,6 +73,6 @@ def compute_measures(
         occupancy=occupancy,
         spread=float(occupancy.max() - occupancy.min()) if len(occupancy) else 0.0,
         idle=idle,
-        fairness=compute_jain(1.0 / slowdown[~np.isnan(slowdown)]),
+        fairness=measure_cycle_fairness(1.0 / slowdown[~np.isnan(slowdown)]),
         unfinished=int(np.isnan(slowdown).sum()),
     )

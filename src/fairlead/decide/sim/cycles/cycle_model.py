@@ -113,7 +113,7 @@ class Outcome:
         return max(self.until_s - self.from_s, 0.0)
 
 
-def run(
+def simulate_cycles(
     cycles: Cycles,
     resources: I64,
     work_s: F64,
@@ -145,7 +145,7 @@ def run(
             column[:] = 0
         end_s[:] = np.nan
         log = np.empty((room, 4))
-        events, written = cycle_kernel.run(
+        events, written = cycle_kernel.run_cycle_kernel(
             _whole(cycles.first_phase),
             _real(cycles.compute_s),
             _real(cycles.share),

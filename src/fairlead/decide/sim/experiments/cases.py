@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_pool
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_resource_pool
 from fairlead.decide.policies.requests.fluid_limits import Streams
-from fairlead.decide.policies.requests.fluid_limits import build_sharing as fluid_limit
-from fairlead.decide.sim.cycles.cycle_measures import Measures, compute_measures
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, run
+from fairlead.decide.policies.requests.fluid_limits import build_fluid_sharing as fluid_limit
+from fairlead.decide.sim.cycles.cycle_measures import Measures, compute_cycle_measures
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Outcome, simulate_cycles
 from fairlead.decide.sim.cycles.cycle_model import Sharing as Shares
 from fairlead.decide.sim.cycles.cycle_model import Window as Measured
-from fairlead.decide.sim.experiments.disturbances import compute_speeds
+from fairlead.decide.sim.experiments.disturbances import compute_disturbance_speeds
 from fairlead.decide.sim.experiments.experiment_spec import (
     Degradation,
     Experiment,
@@ -38,8 +38,8 @@ from fairlead.decide.sim.experiments.experiment_spec import (
     Window,
 )
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Replay, Swf, Table
-from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, Profiles, read_forge
-from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_set
+from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, Profiles, read_forge_profiles
+from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_published_set
 
 F64 = NDArray[np.float64]
 MODEL = 1
@@ -149,16 +149,16 @@ class PreparedSet:
     load: float
 
 
-def read_curves(workload: PublishedWorkload) -> Profiles:
+def read_case_curves(workload: PublishedWorkload) -> Profiles:
     """The curves a published workload draws from."""
     if workload.profiles == "osts":
-        from fairlead.decide.sim.workloads.profiles import draw_osts
+        from fairlead.decide.sim.workloads.profiles import draw_ost_profiles
 
-        return draw_osts()
-    return read_forge(workload.statistic)
+        return draw_ost_profiles()
+    return read_forge_profiles(workload.statistic)
 
 
-def prepare_set(case: Case, applications: int, load: float | None, number: int) -> PreparedSet:
+def prepare_case_set(case: Case, applications: int, load: float | None, number: int) -> PreparedSet:
     """Set `number` (from 0) of a point. The same numbers give the same set."""
     machine = case.machine
     if isinstance(case.workload, ListedWorkload):
@@ -167,16 +167,18 @@ def prepare_set(case: Case, applications: int, load: float | None, number: int) 
         raise ValueError("a drawn workload has a load")
     if not isinstance(case.workload, PublishedWorkload):
         raise TypeError("a replay has no sets of applications")
-    profiles = read_curves(case.workload)
+    profiles = read_case_curves(case.workload)
     seed = (case.seed, applications, round(load * 1_000_000), number)
-    drawn: DrawnSet = draw_set(profiles, load, applications, seed, resources=machine.resources, cores=machine.cores)
+    drawn: DrawnSet = draw_published_set(
+        profiles, load, applications, seed, resources=machine.resources, cores=machine.cores
+    )
     means = replace(drawn.applications, bandwidth=profiles.compute_class_means()[drawn.scenario])
     cycles = drawn.cycles if case.window.kind == "steady" else replace(drawn.cycles, repeat=False)
     return PreparedSet(
         known={"exact": drawn.applications, "class-mean": means},
         true=drawn.applications,
         cycles=cycles,
-        pool=build_pool(machine.resources, machine.cores),
+        pool=build_resource_pool(machine.resources, machine.cores),
         load=drawn.load,
     )
 
@@ -201,25 +203,25 @@ def _listed(case: Case, workload: ListedWorkload, number: int) -> PreparedSet:
         known={"exact": applications},
         true=applications,
         cycles=cycles,
-        pool=build_pool(case.machine.resources, case.machine.cores),
+        pool=build_resource_pool(case.machine.resources, case.machine.cores),
         load=float(least.sum() / case.machine.resources),
     )
 
 
-def build_rows(
+def build_case_rows(
     case: Case, applications: int, load: float | None, number: int, wanted: Iterable[tuple[str, str, Policy]]
 ) -> Iterator[Row]:
     """A row of each (name, information, policy) wanted, of one set. Policies that decide alike are run once."""
-    one = prepare_set(case, applications, load, number)
+    one = prepare_case_set(case, applications, load, number)
     digest = case.digest
     known: dict[bytes, tuple[Outcome, Measures, F64]] = {}
     for name, information, policy in wanted:
         decision = policy.decide(
-            one.known[information], one.pool, build_stream(case.seed, applications, load, number, name)
+            one.known[information], one.pool, build_case_stream(case.seed, applications, load, number, name)
         )
         mark = decision.choice.tobytes() + decision.resources.tobytes()
         if mark not in known:
-            known[mark] = simulate_decision(
+            known[mark] = simulate_case_decision(
                 case, one, decision, (case.seed, applications, round((load or 0) * 1e6), number)
             )
         outcome, measures, counts = known[mark]
@@ -237,13 +239,15 @@ def build_rows(
         )
 
 
-def build_stream(seed: int, applications: int, load: float | None, number: int, policy: str) -> np.random.Generator:
+def build_case_stream(
+    seed: int, applications: int, load: float | None, number: int, policy: str
+) -> np.random.Generator:
     """The random stream of a policy on a set: no policy moves another's."""
     word = int.from_bytes(blake2b(policy.encode(), digest_size=4).digest(), "big")
     return np.random.default_rng((seed, applications, round((load or 0.0) * 1_000_000), number, word))
 
 
-def simulate_decision(
+def simulate_case_decision(
     case: Case, one: PreparedSet, decision: Decision, seed: tuple[int, ...], *, logged: bool = False
 ) -> tuple[Outcome, Measures, F64]:
     """A decision as it works out: the run, its measures, and how many resources each was granted (K,)."""
@@ -264,24 +268,26 @@ def simulate_decision(
     measured = Measured(
         until_s=window.until_s, from_s=0.0 if study else window.from_s, settled=study, undisturbed=study
     )
-    disturbed = compute_speeds(case.machine.resources, window.until_s, case.noise, case.faults, case.degraded, seed)
-    outcome = run(
+    disturbed = compute_disturbance_speeds(
+        case.machine.resources, window.until_s, case.noise, case.faults, case.degraded, seed
+    )
+    outcome = simulate_cycles(
         one.cycles,
         decision.resources,
         work_s,
         case.machine.resources,
         measured,
-        sharing=build_sharing(case.sharing, one.cycles, work_s, true.compute_s),
+        sharing=_build_sharing(case.sharing, one.cycles, work_s, true.compute_s),
         speeds=disturbed,
         logged=logged,
     )
-    measures = compute_measures(
+    measures = compute_cycle_measures(
         outcome, true.time_s.min(axis=1), work_s, true.compute_s, true.cores, case.machine.cores
     )
     return outcome, measures, counts
 
 
-def build_sharing(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64) -> Shares | None:
+def _build_sharing(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64) -> Shares | None:
     """How a resource is shared; None: equally. Else as the order of requests of that name in its fluid limit."""
     if sharing.kind == "equal":
         return None

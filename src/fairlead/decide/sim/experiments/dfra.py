@@ -14,18 +14,23 @@ from numpy.typing import NDArray
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
-from fairlead.decide.policy_registry import path_policy
+from fairlead.decide.policy_registry import find_path_policy
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
-from fairlead.decide.sim.replay.perfect_prediction import true_figures
+from fairlead.decide.sim.replay.perfect_prediction import build_perfect_prediction
 from fairlead.decide.sim.replay.replay import replay_jobs
-from fairlead.decide.sim.replay.replay_measures import HOUR_S, compute_change, compute_s, summarize_jobs
-from fairlead.decide.sim.replay.solo_time import compute_best_alone
+from fairlead.decide.sim.replay.replay_measures import (
+    HOUR_S,
+    compute_computing_seconds,
+    compute_replay_change,
+    summarise_replay,
+)
+from fairlead.decide.sim.replay.solo_time import compute_solo_time
 from fairlead.decide.sim.workloads.sunway import MODES
-from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, Season, draw_season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, Season, draw_taihulight_season
 
 MONTH_S = 30 * DAY_S
 QUICK_S = 2 * DAY_S
@@ -36,15 +41,15 @@ _SICK, _SICK_PART = (7, 41), (0.2, 0.45)
 _LEAST_RUNS = 3
 
 
-def build_machine() -> Site:
+def build_dfra_machine() -> Site:
     """TaihuLight with 240 forwarders: its map leads to the first 80. Any number of them may be granted."""
-    return replace(build_taihulight(forwarders=FORWARDERS), forwarder_counts=tuple(range(1, FORWARDERS + 1)))
+    return replace(build_taihulight_platform(forwarders=FORWARDERS), forwarder_counts=tuple(range(1, FORWARDERS + 1)))
 
 
-def find_last_runs(drawn: Season) -> I64:
+def find_last_dfra_runs(drawn: Season) -> I64:
     """The last run of each job's program that had ended when it came (J,), -1 where none had; ends as if alone."""
     jobs = drawn.jobs
-    ends = jobs.start_s + compute_s(jobs) + compute_best_alone(jobs, drawn.machine)
+    ends = jobs.start_s + compute_computing_seconds(jobs) + compute_solo_time(jobs, drawn.machine)
     last = np.full(len(jobs), -1)
     for program in np.unique(drawn.program):
         own = np.flatnonzero(drawn.program == program)
@@ -55,12 +60,12 @@ def find_last_runs(drawn: Season) -> I64:
     return last
 
 
-def predict_by_last_run(drawn: Season) -> Callable[[int], ExpectedJob]:
+def predict_dfra_jobs(drawn: Season) -> Callable[[int], ExpectedJob]:
     """What is expected of a job: the figures of the last run of its program, at its own nodes; nothing for a first run.
 
     DFRA's own forecast: a job of the same user, name and size does what it did (FAST 2019).
     """
-    last, figures = find_last_runs(drawn), predict_true_figures(drawn)
+    last, figures = find_last_dfra_runs(drawn), predict_true_dfra_jobs(drawn)
 
     def expected(j: int) -> ExpectedJob:
         was, now = int(last[j]), figures(j)
@@ -83,9 +88,9 @@ def predict_by_last_run(drawn: Season) -> Callable[[int], ExpectedJob]:
     return expected
 
 
-def predict_true_figures(drawn: Season) -> Callable[[int], ExpectedJob]:
+def predict_true_dfra_jobs(drawn: Season) -> Callable[[int], ExpectedJob]:
     """Each job's own figures, with the mode and the processes that were drawn for it."""
-    figures = true_figures(drawn.jobs, drawn.machine)
+    figures = build_perfect_prediction(drawn.jobs, drawn.machine)
 
     def expected(j: int) -> ExpectedJob:
         return replace(figures(j), mode=drawn.format_mode(j), io_processes=int(drawn.io_processes[j]))
@@ -93,7 +98,7 @@ def predict_true_figures(drawn: Season) -> Callable[[int], ExpectedJob]:
     return expected
 
 
-def find_eligible(drawn: Season) -> Mask:
+def _find_eligible(drawn: Season) -> Mask:
     """Jobs that DFRA's rule takes by their own figures (J,)."""
     rule = Dfra()
     mode = np.array([drawn.format_mode(j) in rule.modes for j in range(len(drawn.jobs))], np.bool_)
@@ -101,7 +106,7 @@ def find_eligible(drawn: Season) -> Mask:
     return np.asarray(mode & moved & (drawn.io_processes >= rule.least_processes))
 
 
-def compute_speed_ups(drawn: Season, static: ReplayResult, dynamic: ReplayResult, among: Mask) -> F64:
+def _compute_speed_ups(drawn: Season, static: ReplayResult, dynamic: ReplayResult, among: Mask) -> F64:
     """I/O time under the static map over that under DFRA, of each program with three runs among the jobs; falling."""
     chosen = among & ~np.isnan(static.end_s) & ~np.isnan(dynamic.end_s)
     program, count = np.unique(drawn.program[chosen], return_counts=True)
@@ -109,9 +114,9 @@ def compute_speed_ups(drawn: Season, static: ReplayResult, dynamic: ReplayResult
     return np.sort([float(static.io_s[mine].sum() / dynamic.io_s[mine].sum()) for mine in own])[::-1]
 
 
-def measure_one_forwarder(seed: int) -> float:
+def measure_dfra_forwarder(seed: int) -> float:
     """Speed-up under DFRA of one application on the 512 nodes of one forwarder, each writing at its client's rate."""
-    sunway, one = build_machine(), np.ones(1)
+    sunway, one = build_dfra_machine(), np.ones(1)
     job = Jobs(
         start_s=np.zeros(1),
         first_phase=np.array([0, 1]),
@@ -130,7 +135,7 @@ def measure_one_forwarder(seed: int) -> float:
         basis=np.zeros(1, np.int64),
     )
     static, dynamic = (
-        replay_jobs(job, sunway, path_policy(name), seed=seed).io_s[0] for name in ("static-map", "dfra")
+        replay_jobs(job, sunway, find_path_policy(name), seed=seed).io_s[0] for name in ("static-map", "dfra")
     )
     return float(static / dynamic)
 
@@ -138,22 +143,22 @@ def measure_one_forwarder(seed: int) -> float:
 def compare_dfra(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """A month (`quick`: two days) under both, also with sick forwarders, and DFRA by true figures for its last runs."""
     span_s = QUICK_S if quick else MONTH_S
-    drawn = draw_season((seed, 2019), span_s=span_s, machine=build_machine())
+    drawn = draw_taihulight_season((seed, 2019), span_s=span_s, machine=build_dfra_machine())
     begin_s, end_s = (part * span_s for part in _SICK_PART)
     faults = [Fault(component="forwarder", number=n, from_s=begin_s, to_s=end_s, factor=0.2) for n in _SICK]
     settings = [
-        ("static-map", predict_true_figures(drawn), []),
-        ("dfra", predict_by_last_run(drawn), []),
-        ("dfra", predict_true_figures(drawn), []),
-        ("static-map", predict_true_figures(drawn), faults),
-        ("dfra", predict_by_last_run(drawn), faults),
+        ("static-map", predict_true_dfra_jobs(drawn), []),
+        ("dfra", predict_dfra_jobs(drawn), []),
+        ("dfra", predict_true_dfra_jobs(drawn), []),
+        ("static-map", predict_true_dfra_jobs(drawn), faults),
+        ("dfra", predict_dfra_jobs(drawn), faults),
     ]
     jobs = len(drawn.jobs)
     out = [
         replay_jobs(
             drawn.jobs,
             drawn.machine,
-            path_policy(name),
+            find_path_policy(name),
             seed=seed,
             faults=sick,
             expected_of=expected_of,
@@ -196,8 +201,8 @@ def _of_all(
     drawn: Season, static: ReplayResult, dynamic: ReplayResult, knowing: ReplayResult, span_s: float
 ) -> list[Line]:
     jobs, where, unit = drawn.jobs, "all jobs", "core-hours"
-    was, now = summarize_jobs(jobs, static), summarize_jobs(jobs, dynamic)
-    changed, known = compute_change(jobs, static, dynamic), compute_change(jobs, static, knowing)
+    was, now = summarise_replay(jobs, static), summarise_replay(jobs, dynamic)
+    changed, known = compute_replay_change(jobs, static, dynamic), compute_replay_change(jobs, static, knowing)
     saved = changed.saved_core_hours
     return [
         Line(where, "jobs", float(len(jobs))),
@@ -225,22 +230,22 @@ def _of_all(
 
 
 def _of_eligible(drawn: Season, static: ReplayResult, dynamic: ReplayResult, seed: int) -> list[Line]:
-    fit, where = find_eligible(drawn), "eligible jobs"
-    gains = compute_speed_ups(drawn, static, dynamic, fit)
+    fit, where = _find_eligible(drawn), "eligible jobs"
+    gains = _compute_speed_ups(drawn, static, dynamic, fit)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_runs = (static.io_s / dynamic.io_s)[fit]
     lines = [
         Line(
             "512 nodes alone",
             "speed-up",
-            measure_one_forwarder(seed),
+            measure_dfra_forwarder(seed),
             18.9,
             0.15,
             note="16 to 18.9 published for some",
         ),
         Line(where, "part of all jobs", float(fit.mean())),
-        Line(where, "slowdown, static", summarize_jobs(drawn.jobs, static, fit).mean),
-        Line(where, "slowdown, DFRA", summarize_jobs(drawn.jobs, dynamic, fit).mean),
+        Line(where, "slowdown, static", summarise_replay(drawn.jobs, static, fit).mean),
+        Line(where, "slowdown, DFRA", summarise_replay(drawn.jobs, dynamic, fit).mean),
         Line(where, "largest speed-up of a run", float(np.nanmax(of_runs)) if len(of_runs) else None),
         Line(where, "programs with three runs", float(len(gains))),
     ]
@@ -262,8 +267,8 @@ def _of_modes(drawn: Season, static: ReplayResult, dynamic: ReplayResult) -> lis
             continue
         saved = np.nansum(((static.io_s - dynamic.io_s) * drawn.jobs.cores)[own]) / HOUR_S
         lines += [
-            Line(name, "slowdown, static", summarize_jobs(drawn.jobs, static, own).mean),
-            Line(name, "slowdown, DFRA", summarize_jobs(drawn.jobs, dynamic, own).mean),
+            Line(name, "slowdown, static", summarise_replay(drawn.jobs, static, own).mean),
+            Line(name, "slowdown, DFRA", summarise_replay(drawn.jobs, dynamic, own).mean),
             Line(name, "saved", float(saved), unit="core-hours"),
         ]
     return lines
@@ -272,8 +277,8 @@ def _of_modes(drawn: Season, static: ReplayResult, dynamic: ReplayResult) -> lis
 def _of_forwarders(
     drawn: Season, sound: tuple[ReplayResult, ReplayResult], sick: tuple[ReplayResult, ReplayResult]
 ) -> list[Line]:
-    mapped = len(np.unique(build_machine().default_forwarder))
-    where, both = "forwarders", [compute_change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
+    mapped = len(np.unique(build_dfra_machine().default_forwarder))
+    where, both = "forwarders", [compute_replay_change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
     return [
         Line(where, "busy, mapped ones, static", float(sound[0].forwarder_busy[:mapped].mean())),
         Line(where, "busy, mapped ones, DFRA", float(sound[1].forwarder_busy[:mapped].mean())),

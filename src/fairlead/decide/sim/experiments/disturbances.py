@@ -21,7 +21,7 @@ DAY_S = 86_400.0
 _NOISE, _FAULTS = 1, 2
 
 
-def compute_speeds(
+def compute_disturbance_speeds(
     resources: int, until_s: float, noise: Noise, faults: Faults, degraded: Sequence[Degradation], seed: tuple[int, ...]
 ) -> Speeds | None:
     """Speeds of all resources up to `until_s`; None: all are sound all the time. What meets multiplies."""

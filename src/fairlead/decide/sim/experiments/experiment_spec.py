@@ -15,7 +15,14 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.core.errors import ConfigError
-from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, MOST_COMPONENTS, OwnPast, Swf, Table, check_replay
+from fairlead.decide.sim.experiments.replay_spec import (
+    AS_IT_WAS,
+    MOST_COMPONENTS,
+    OwnPast,
+    Swf,
+    Table,
+    check_replay_spec,
+)
 
 PAGE = "docs: reference/simulation-spec"
 LONGEST_NAME = 100
@@ -211,7 +218,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
         return [(k, load) for k in self.workload.applications for load in self.workload.loads]
 
 
-def read_experiment(text: str, where: str) -> Experiment:
+def read_experiment_spec(text: str, where: str) -> Experiment:
     """An experiment from the text of a TOML file called `where`, checked. Raises ConfigError naming the field."""
     try:
         found = msgspec.convert(_with_sets(tomllib.loads(text.removeprefix("\ufeff"))), Experiment)
@@ -221,7 +228,7 @@ def read_experiment(text: str, where: str) -> Experiment:
         raise ConfigError("nested too deeply", where=where, remedy=PAGE) from error
     except msgspec.ValidationError as error:
         raise ConfigError(_field(str(error)), where=where, remedy=_remedy(str(error))) from error
-    check_experiment(found, where)
+    check_experiment_spec(found, where)
     return found
 
 
@@ -248,7 +255,7 @@ def _remedy(message: str) -> str:
     return f"perhaps {near[0]}; {PAGE}" if near else PAGE
 
 
-def check_experiment(found: Experiment, where: str) -> None:
+def check_experiment_spec(found: Experiment, where: str) -> None:
     """Raises ConfigError naming the field that no experiment can have."""
 
     def refuse(field: str, what: str, remedy: str) -> ConfigError:
@@ -373,7 +380,7 @@ def _check_cycles(workload: ListedWorkload, until_s: float, refuse: Refuse) -> N
 
 def _check_replayed(found: Experiment, refuse: Refuse) -> None:
     """What only sets of applications have is refused, not left aside."""
-    check_replay(found.workload, refuse)  # type: ignore[arg-type]
+    check_replay_spec(found.workload, refuse)  # type: ignore[arg-type]
     for name, kind in (
         ("machine", Machine),
         ("window", Window),

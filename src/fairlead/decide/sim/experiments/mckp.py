@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.allowed_counts import find_allowed, find_nearest
-from fairlead.decide.policies.allocation.contract import NONE, Applications, build_pool
+from fairlead.decide.policies.allocation.allowed_counts import find_allowed_counts, find_nearest_allowed_count
+from fairlead.decide.policies.allocation.contract import NONE, Applications, build_resource_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.decide.policies.allocation.published import Oracle, Process, Size
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
-from fairlead.decide.sim.workloads.profiles import MIB, Profiles, count_best, read_forge
+from fairlead.decide.sim.workloads.profiles import MIB, Profiles, count_best_profiles, read_forge_profiles
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -50,10 +50,10 @@ def _zero(applications: Applications, pool: Layer, rng: np.random.Generator) -> 
 def _static(applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG001
     """The paper's own: a forwarder for every R nodes begun, R = nodes of the machine / forwarders."""
     wanted = np.ceil(applications.nodes * len(pool) / MACHINE_NODES - 1e-9)
-    return find_nearest(applications, wanted, find_allowed(applications, pool))
+    return find_nearest_allowed_count(applications, wanted, find_allowed_counts(applications, pool))
 
 
-def list_policies() -> dict[str, Chooses]:
+def list_mckp_policies() -> dict[str, Chooses]:
     """The paper's, by its names: ZERO sends everybody straight to the file system, ONE gives a forwarder each. MCKP may
     send applications straight to the file system, as ORACLE may; MCKP >= 1 may not."""
     return {
@@ -68,7 +68,7 @@ def list_policies() -> dict[str, Chooses]:
     }
 
 
-def draw_set(profiles: Profiles, rng: np.random.Generator) -> Applications:
+def _draw_set(profiles: Profiles, rng: np.random.Generator) -> Applications:
     """A set: scenarios drawn with putting back. What they compute does not count here."""
     own = profiles.only(rng.integers(0, len(profiles), TOGETHER))
     return Applications.of(
@@ -83,26 +83,26 @@ def draw_set(profiles: Profiles, rng: np.random.Generator) -> Applications:
     )
 
 
-def compute_bandwidth(applications: Applications, choice: I64) -> float:
+def compute_mckp_bandwidth(applications: Applications, choice: I64) -> float:
     """Bytes/s of all together, each alone on its forwarders (the paper's equation 2)."""
     granted = applications.bandwidth[np.arange(len(choice)), choice]
     return float(np.where(choice < 0, applications.direct, granted).sum())
 
 
-def compute_bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, int], None]) -> dict[str, F64]:
+def _compute_bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, int], None]) -> dict[str, F64]:
     """(POOLS, sets) bytes/s of each policy; the same sets for all."""
-    compared = list_policies()
+    compared = list_mckp_policies()
     out = {name: np.zeros((len(POOLS), sets)) for name in compared}
-    pools = [build_pool(forwarders, MACHINE_NODES) for forwarders in POOLS]
+    pools = [build_resource_pool(forwarders, MACHINE_NODES) for forwarders in POOLS]
     for i in range(sets):
         rng = np.random.default_rng((seed, i))
-        applications = draw_set(profiles, rng)
+        applications = _draw_set(profiles, rng)
         for name, choose in compared.items():
             if name in ("ZERO", "ONE", "ORACLE"):  # the same in every pool
-                out[name][:, i] = compute_bandwidth(applications, choose(applications, pools[-1], rng))
+                out[name][:, i] = compute_mckp_bandwidth(applications, choose(applications, pools[-1], rng))
                 continue
             for p, pool in enumerate(pools):
-                out[name][p, i] = compute_bandwidth(applications, choose(applications, pool, rng))
+                out[name][p, i] = compute_mckp_bandwidth(applications, choose(applications, pool, rng))
         tell(i + 1, sets)
     return out
 
@@ -110,12 +110,12 @@ def compute_bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[
 def compare_mckp(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> PaperReport:
     """Medians over sets by pool and policy, and what the paper states of them. See `papers.Compares`."""
     sets = QUICK_SETS if quick else SETS
-    counted = count_best(read_forge("max"))
+    counted = count_best_profiles(read_forge_profiles("max"))
     lines = [
         Line("189 scenarios", f"fastest with {n} forwarders", counted[n], published, 0.0, "scenarios")
         for n, published in BEST_COUNTS
     ]
-    lines += _lines(compute_bandwidths(read_forge("mean"), seed, sets, tell))
+    lines += _lines(_compute_bandwidths(read_forge_profiles("mean"), seed, sets, tell))
     live = "real applications, whose curves are not published: not simulated"
     lines.append(Line("live runs", "MCKP over STATIC", None, 1.9, note=live))
     drawn = (

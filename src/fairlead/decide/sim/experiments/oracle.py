@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision
-from fairlead.decide.sim.cycles.cycle_measures import compute_measures
-from fairlead.decide.sim.cycles.cycle_model import Window, run
+from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
+from fairlead.decide.sim.cycles.cycle_model import Window, simulate_cycles
 from fairlead.decide.sim.workloads.published_sets import DrawnSet
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
-def bound(applications: Applications, resources: int) -> float:
+def compute_oracle_bound(applications: Applications, resources: int) -> float:
     """No decision has a lower mean slowdown in the long run, with every phase and offset known and moved at will.
 
     Application i on n resources needs n t_i(n) seconds of them in each cycle of T_i + rho_i t_i(n_perf), and rho_i is
@@ -69,20 +69,20 @@ class SearchResult:
     simulated: int
 
 
-def mean_slowdown(drawn: DrawnSet, choice: I64, resources: I64, window: Window) -> float:
+def simulate_oracle_slowdown(drawn: DrawnSet, choice: I64, resources: I64, window: Window) -> float:
     """Simulated; an application without a whole phase in the window counts with the window over its best time."""
     applications = drawn.applications
     work = applications.time_s[np.arange(len(applications)), choice]
-    outcome = run(drawn.cycles, resources, work, drawn.resources, window)
+    outcome = simulate_cycles(drawn.cycles, resources, work, drawn.resources, window)
     best = applications.time_s.min(axis=1)
-    slow = compute_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores).slowdown
+    slow = compute_cycle_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores).slowdown
     blank = np.isnan(slow)
     if blank.any():
         slow[blank] = window.until_s / np.maximum(best[blank], 1e-9)
     return float(slow.mean())
 
 
-def search(
+def search_oracle_decision(
     drawn: DrawnSet, start: Decision, window: Window, trials: int, rng: np.random.Generator, heat: float = 2e-3
 ) -> SearchResult:
     """The best of `trials` decisions by simulated annealing from `start` on the very run that is measured.
@@ -93,7 +93,7 @@ def search(
     counts = drawn.applications.counts
     finite = np.isfinite(drawn.applications.time_s) & (counts <= drawn.resources)[None, :]
     choice, resources = start.choice.copy(), start.resources.copy()
-    now = mean_slowdown(drawn, choice, resources, window)
+    now = simulate_oracle_slowdown(drawn, choice, resources, window)
     top = SearchResult(Decision(choice.copy(), resources.copy()), now, 1)
     k, n = len(choice), drawn.resources
     for trial in range(trials):
@@ -114,7 +114,7 @@ def search(
         elif finite[i, choice[j]] and finite[j, choice[i]]:
             resources[[i, j]] = resources[[j, i]]
             choice[i], choice[j] = choice[j], choice[i]
-        new = mean_slowdown(drawn, choice, resources, window)
+        new = simulate_oracle_slowdown(drawn, choice, resources, window)
         warmth = heat * now * (1.0 - trial / trials)
         if new <= now or (warmth > 0 and rng.random() < math.exp(-(new - now) / warmth)):
             now = new

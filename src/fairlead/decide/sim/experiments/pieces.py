@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fairlead.decide.sim.experiments.cases import Case, Row, build_case, build_rows
+from fairlead.decide.sim.experiments.cases import Case, Row, build_case, build_case_rows
 from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.replay_spec import Replay
 
@@ -34,12 +34,12 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.sets) * len(self.wanted)
 
 
-def build_key(row: Row) -> Key:
+def build_piece_key(row: Row) -> Key:
     """The name of a row."""
     return row.case_id, row.applications, row.load, row.set_number, row.policy, row.information
 
 
-def list_keys(experiments: Sequence[Experiment]) -> dict[Key, Case]:
+def list_piece_keys(experiments: Sequence[Experiment]) -> dict[Key, Case]:
     """Every row that the experiments need, once however many need it, in order."""
     found: dict[Key, Case] = {}
     for one in experiments:
@@ -73,7 +73,7 @@ def cut_pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]
     ]
 
 
-def work_piece(piece: Piece) -> list[Row]:
+def simulate_piece(piece: Piece) -> list[Row]:
     """All rows of a piece of sets of applications."""
     from fairlead.decide.policy_registry import find_policy
 
@@ -81,5 +81,5 @@ def work_piece(piece: Piece) -> list[Row]:
     for number in piece.sets:
         # Made anew for each set: what a policy keeps must not depend on which sets came before.
         made = [(name, information, find_policy(name)) for name, information in piece.wanted]
-        rows += build_rows(piece.case, piece.applications, piece.load, number, made)
+        rows += build_case_rows(piece.case, piece.applications, piece.load, number, made)
     return rows

@@ -76,14 +76,14 @@ class OwnPast(_InputRecord, frozen=True, kw_only=True, tag_field="kind", tag="hi
 Replay = Swf | Table | OwnPast
 
 
-def parse_moment(text: str) -> int:
+def parse_replay_moment(text: str) -> int:
     """Epoch nanoseconds of `2026-10-01` or `2026-10-01T12:00`, UTC where no offset is written. Raises ValueError."""
     at = datetime.fromisoformat(text)
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
     return round(at.timestamp()) * 1_000_000_000
 
 
-def check_replay(workload: Replay, refuse: Refuse) -> None:
+def check_replay_spec(workload: Replay, refuse: Refuse) -> None:
     """Raises the error of `refuse` about the field that cannot be."""
     if workload.jobs < 0:
         raise refuse("workload.jobs", "is negative", "leave it out: it is filled in")
@@ -106,7 +106,7 @@ def _check_past(workload: OwnPast, refuse: Refuse) -> None:
     moments = []
     for name in ("since", "until"):
         try:
-            moments.append(parse_moment(getattr(workload, name)))
+            moments.append(parse_replay_moment(getattr(workload, name)))
         except (ValueError, OverflowError):
             raise refuse(
                 f"workload.{name}", f"{getattr(workload, name)!r} is no date", "as 2026-10-01 or 2026-10-01T12:00"

@@ -1,6 +1,6 @@
 """Replays of an experiment: jobs in, one row of measures a policy out, in the columns of sets of applications.
 
-What a measure means of jobs that come and go stands at `build_row`. Jobs are read by `sim.runs.replay_pieces`.
+What a measure means of jobs that come and go stands at `build_replay_row`. Jobs are read by `sim.runs.replay_pieces`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim import platform
-from fairlead.decide.sim.cycles.cycle_measures import compute_jain
+from fairlead.decide.sim.cycles.cycle_measures import measure_cycle_fairness
 from fairlead.decide.sim.experiments.cases import Case, Row, drop_nan
-from fairlead.decide.sim.experiments.dfra import predict_true_figures
+from fairlead.decide.sim.experiments.dfra import predict_true_dfra_jobs
 from fairlead.decide.sim.experiments.replay_spec import Swf, Table
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.replay.replay_measures import (
-    compute_granted_part,
+    compute_granted_slowdown,
     compute_slowdown,
     compute_stretch,
     compute_waiting_core_hours,
@@ -45,18 +45,18 @@ class Source:
     told: tuple[str, ...]
 
 
-def read_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str) -> Source:
+def read_replay_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str) -> Source:
     """Jobs of a trace's bytes. `seed`: what I/O a trace of SWF is given comes from it. Raises InputError."""
     changes = {} if workload.forwarders is None else {"forwarders": workload.forwarders}
     machine = platform.MACHINES[workload.machine](**changes)
     taken = (
         swf.read_swf(data, seed, machine=machine, where=where)
         if isinstance(workload, Swf)
-        else tables.read_table(data, machine, where=where)
+        else tables.read_job_table(data, machine, where=where)
     )
     drawn = taken.season
-    jobs = drawn.jobs if workload.days is None else select_first(drawn.jobs, workload.days * DAY_S)
-    expected = predict_true_figures(drawn)
+    jobs = drawn.jobs if workload.days is None else _select_first(drawn.jobs, workload.days * DAY_S)
+    expected = predict_true_dfra_jobs(drawn)
 
     def play(name: str, number: int) -> ReplayResult:
         return replay_jobs(jobs, machine, _policy(name), seed=number, expected_of=expected)
@@ -71,12 +71,12 @@ def read_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where:
 
 
 def _policy(name: str) -> PathPolicy:
-    from fairlead.decide.policy_registry import path_policy
+    from fairlead.decide.policy_registry import find_path_policy
 
-    return path_policy(name)
+    return find_path_policy(name)
 
 
-def select_first(jobs: Jobs, until_s: float) -> Jobs:
+def _select_first(jobs: Jobs, until_s: float) -> Jobs:
     """Those that begin before `until_s`."""
     many = int(np.searchsorted(jobs.start_s, until_s))
     phases = int(jobs.first_phase[many])
@@ -89,7 +89,7 @@ def select_first(jobs: Jobs, until_s: float) -> Jobs:
     return Jobs(**columns)
 
 
-def build_row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: ReplayResult) -> Row:
+def build_replay_row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: ReplayResult) -> Row:
     """A replay as a row. The window is the whole of it, from the first job's start to the last one's end.
 
     Slowdown (also its parts, percentiles and fairness) is of jobs that ended and have I/O; `idle` is the share of the
@@ -98,7 +98,7 @@ def build_row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, f
     load(pi_sys) is not defined for jobs that come and go: it is not known."""
     ended = ~np.isnan(found.end_s)
     busy = ended & (found.alone_s > 0)
-    rho, granted = compute_slowdown(found)[busy], compute_granted_part(found)[busy]
+    rho, granted = compute_slowdown(found)[busy], compute_granted_slowdown(found)[busy]
     at = np.percentile(rho, (10, 50, 90)) if len(rho) else np.full(3, np.nan)
     span_s = float(found.end_s[ended].max() - jobs.start_s[0]) if ended.any() else 0.0
     waits_s = float((found.io_s * jobs.nodes)[ended].sum())
@@ -128,7 +128,7 @@ def build_row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, f
         occupancy_mean=_mean(layer),
         spread=float(layer.max() - layer.min()) if len(layer) else None,
         stretch_mean=_mean(compute_stretch(jobs, found)[busy]),
-        fairness=drop_nan(compute_jain(1.0 / rho)),
+        fairness=drop_nan(measure_cycle_fairness(1.0 / rho)),
         resources_mean=_mean(counts[busy].astype(np.float64)),
         class_slowdown=[_mean(rho[behaviour == b]) for b in range(len(BEHAVIOURS))],
         unfinished=int((~ended).sum()),

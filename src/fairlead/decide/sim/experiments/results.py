@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead.decide.sim.experiments.cases import MEASURES, build_case, read_curves
+from fairlead.decide.sim.experiments.cases import MEASURES, build_case, read_case_curves
 from fairlead.decide.sim.experiments.conclusions import NAMES, PLACINGS, Conclusion
 from fairlead.decide.sim.experiments.experiment_spec import Experiment, ListedWorkload, Picture, PublishedWorkload
 from fairlead.decide.sim.experiments.summary import Course, Results
-from fairlead.decide.sim.workloads.profiles import count_best, read_forge
+from fairlead.decide.sim.workloads.profiles import count_best_profiles, read_forge_profiles
 
 DEFAULT_PICTURES = (
     Picture(title="Mean I/O slowdown"),
@@ -97,7 +97,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
         return FigureData(title=picture.title, kind=picture.kind, measure="", axis="curves", counts=_counts(experiment))
     names = picture.policies or experiment.chosen
     which = [(name, information) for name in names for information in experiment.information]
-    labels = shorten_labels(which)
+    labels = shorten_result_labels(which)
     panels = []
     for applications in dict.fromkeys(k for k, _ in experiment.points):
         lines = [results.course(case, applications, name, picture.measure, information) for name, information in which]
@@ -108,7 +108,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
     )
 
 
-def shorten_labels(which: Sequence[tuple[str, str]]) -> list[str]:
+def shorten_result_labels(which: Sequence[tuple[str, str]]) -> list[str]:
     """Short names of lines: what all have in common is left out."""
     split = [(name.partition("+")[0], name.partition("+")[2], information) for name, information in which]
     one_placing = len({placing for _, placing, _ in split if placing}) <= 1
@@ -127,5 +127,8 @@ def _counts(experiment: Experiment) -> dict[str, dict[int, int]]:
     if not isinstance(workload, PublishedWorkload):
         return {}
     if workload.profiles == "forge":
-        return {f"{statistic} of repetitions": count_best(read_forge(statistic)) for statistic in ("max", "median")}
-    return {"curves": count_best(read_curves(workload))}
+        return {
+            f"{statistic} of repetitions": count_best_profiles(read_forge_profiles(statistic))
+            for statistic in ("max", "median")
+        }
+    return {"curves": count_best_profiles(read_case_curves(workload))}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.requests.fluid_limits import Streams, build_sharing
-from fairlead.decide.sim.cycles.cycle_model import Cycles, Sharing, Window, run
+from fairlead.decide.policies.requests.fluid_limits import Streams, build_fluid_sharing
+from fairlead.decide.sim.cycles.cycle_model import Cycles, Sharing, Window, simulate_cycles
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 
 F64 = NDArray[np.float64]
@@ -60,7 +60,7 @@ class Periodic:
     io_s: F64
 
 
-def draw_periodic(setting: Setting, seed: int | tuple[int, ...]) -> Periodic:
+def draw_set10_applications(setting: Setting, seed: int | tuple[int, ...]) -> Periodic:
     """A set as published: iterations normal about their mean (above 0), shares of I/O uniform and made to sum to the
     load, a first iteration within one iteration's time, so many as fill the horizon."""
     rng = np.random.default_rng(seed)
@@ -99,10 +99,12 @@ class Figures:
     utilisation: float
 
 
-def measure_run(applications: Periodic, shared: Sharing) -> Figures:
+def measure_set10_run(applications: Periodic, shared: Sharing) -> Figures:
     """As the paper measures, between WINDOW's ends; an application that computed c has done c / t_cpu iterations."""
     k = len(applications.io_s)
-    done = run(applications.cycles, np.zeros((k, 1), np.int64), applications.io_s, 1, WINDOW, sharing=shared)
+    done = simulate_cycles(
+        applications.cycles, np.zeros((k, 1), np.int64), applications.io_s, 1, WINDOW, sharing=shared
+    )
     computed = done.window_s - done.waiting_s
     io_s = computed * applications.share / (1.0 - applications.share)
     return Figures(
@@ -112,14 +114,14 @@ def measure_run(applications: Periodic, shared: Sharing) -> Figures:
     )
 
 
-def compute_means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> dict[str, Figures]:
+def _compute_means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> dict[str, Figures]:
     """Means over sets by order; the same sets for all."""
     found: dict[str, list[Figures]] = {order: [] for order in ORDERS}
     for number in range(sets):
-        applications = draw_periodic(setting, (seed, number))
+        applications = draw_set10_applications(setting, (seed, number))
         streams = Streams.alike(applications.iteration_s)
         for order, figures in found.items():
-            figures.append(measure_run(applications, build_sharing(order, streams)))
+            figures.append(measure_set10_run(applications, build_fluid_sharing(order, streams)))
         tell()
     return {
         order: Figures(
@@ -144,7 +146,7 @@ def compare_set10(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -
         tell(done, sets * len(settings))
 
     for setting in settings:
-        found = compute_means(setting, seed, sets, told)
+        found = _compute_means(setting, seed, sets, told)
         for order, name in ORDERS.items():
             one = found[order]
             lines += [

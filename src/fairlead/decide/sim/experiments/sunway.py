@@ -50,7 +50,7 @@ class FileWrites:
         return len(self.target) * FILE_MB / self.total_s
 
 
-def simulate_writes(
+def simulate_sunway_writes(
     rule: Placement,
     files: int,
     *,
@@ -100,21 +100,21 @@ def _flows(target: NDArray[np.int64], now_s: float) -> Phases:
     )
 
 
-def build_table_3() -> list[Line]:
+def _build_table_3() -> list[Line]:
     """The paper's table, and how long round robin takes beside it."""
     lines = []
     for files, published in TABLE_3:
         within = 0.03 if files >= 200 else None
-        found = simulate_writes(LeastOpen(), files).bandwidth
+        found = simulate_sunway_writes(LeastOpen(), files).bandwidth
         lines.append(Line(f"Table 3, {files} files at once", "all targets", found, published, within, "MB/s"))
     return lines
 
 
-def compare_round_robin(seed: int) -> list[Line]:
+def _compare_round_robin(seed: int) -> list[Line]:
     """In kind as Figure 7: time until all files are written, by rule."""
     lines = []
     for files in (80, 160, 400):
-        times = {name: simulate_writes(made(seed), files).total_s for name, made in RULES.items()}
+        times = {name: simulate_sunway_writes(made(seed), files).total_s for name, made in RULES.items()}
         setting = f"{files} files at once"
         lines += [Line(setting, f"{name}, until the last", value, unit="s") for name, value in times.items()]
         lines.append(
@@ -128,7 +128,7 @@ def compare_round_robin(seed: int) -> list[Line]:
     return lines
 
 
-def compare_arrivals(seed: int) -> list[Line]:
+def _compare_arrivals(seed: int) -> list[Line]:
     """In kind as Figure 8: files come and go; how long a file takes. At a load of 0.9 the slowest target gets more from
     round robin than it can write, and never catches up."""
     lines = []
@@ -136,7 +136,7 @@ def compare_arrivals(seed: int) -> list[Line]:
         setting = f"{ARRIVING} files one after the other, load {load:g}"
         mean = {}
         for name, made in RULES.items():
-            found = simulate_writes(made(seed), ARRIVING, apart_s=FILE_MB / (load * sum(MAX_PERF_MB)))
+            found = simulate_sunway_writes(made(seed), ARRIVING, apart_s=FILE_MB / (load * sum(MAX_PERF_MB)))
             took = found.closed_s - found.opened_s
             mean[name] = float(took.mean())
             lines += [
@@ -148,7 +148,7 @@ def compare_arrivals(seed: int) -> list[Line]:
     return lines
 
 
-def compare_overload(seed: int, files: int) -> list[Line]:
+def _compare_overload(seed: int, files: int) -> list[Line]:
     """In kind as Figure 9: others take a part of three targets. Their load is measured as `overload`; the rule counts
     it as a penalty or it does not; round robin and the told performance know nothing of it."""
     left = np.array([0.3, 1.0, 0.3, 1.0, 1.0, 1.0, 0.5, 1.0])
@@ -161,7 +161,8 @@ def compare_overload(seed: int, files: int) -> list[Line]:
         "least-open with penalty": LeastOpen(penalty=1.0),
     }
     times = {
-        name: simulate_writes(rule, files, capacity=capacity, overload=overload).total_s for name, rule in rules.items()
+        name: simulate_sunway_writes(rule, files, capacity=capacity, overload=overload).total_s
+        for name, rule in rules.items()
     }
     lines = [Line(setting, f"{name}, until the last", value, unit="s") for name, value in times.items()]
     gain = times["least-open without penalty"] / times["least-open with penalty"]
@@ -172,10 +173,10 @@ def compare_sunway(*, seed: int, quick: bool, tell: Callable[[int, int], None]) 
     """Table 3, and Figures 7 to 9 in kind. See `papers.Compares`."""
     lines: list[Line] = []
     parts: list[Callable[[], list[Line]]] = [
-        build_table_3,
-        lambda: compare_round_robin(seed),
-        lambda: compare_arrivals(seed),
-        lambda: compare_overload(seed, 160),
+        _build_table_3,
+        lambda: _compare_round_robin(seed),
+        lambda: _compare_arrivals(seed),
+        lambda: _compare_overload(seed, 160),
     ]
     for done, part in enumerate(parts):
         lines += part()

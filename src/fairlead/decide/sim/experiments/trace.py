@@ -11,12 +11,12 @@ from difflib import get_close_matches
 from functools import partial
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policy_registry import list_path_policies, list_policies, path_policy
-from fairlead.decide.sim.experiments.dfra import predict_true_figures
+from fairlead.decide.policy_registry import find_path_policy, list_path_policies, list_policies
+from fairlead.decide.sim.experiments.dfra import predict_true_dfra_jobs
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
-from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.replay.replay import replay_jobs
-from fairlead.decide.sim.replay.replay_measures import summarize_jobs
+from fairlead.decide.sim.replay.replay_measures import summarise_replay
 from fairlead.decide.sim.workloads import swf, tables
 
 DAY_S = 86_400.0
@@ -47,9 +47,9 @@ def compare_on_trace(
                 where="--policy",
                 remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(list_path_policies())}",
             )
-    machine = build_taihulight() if forwarders is None else build_taihulight(forwarders=forwarders)
+    machine = build_taihulight_platform() if forwarders is None else build_taihulight_platform(forwarders=forwarders)
     taken = (
-        tables.read_table(data, machine, where=where)
+        tables.read_job_table(data, machine, where=where)
         if _is_table(data)
         else swf.read_swf(data, seed, machine=machine, where=where)
     )
@@ -64,13 +64,13 @@ def compare_on_trace(
         out = replay_jobs(
             drawn.jobs,
             machine,
-            path_policy(name),
+            find_path_policy(name),
             seed=seed,
-            expected_of=predict_true_figures(drawn),
+            expected_of=predict_true_dfra_jobs(drawn),
             progress=partial(told, number),
             until_s=until_s,
         )
-        found = summarize_jobs(drawn.jobs, out)
+        found = summarise_replay(drawn.jobs, out)
         lines += [
             Line(name, "jobs that ended", float(found.ended), unit="jobs"),
             Line(name, "mean I/O slowdown", _known(found.mean)),

@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import F64, I64, Site
 from fairlead.decide.sim.engine import Changes
-from fairlead.decide.sim.faults import Fault, build_changes
+from fairlead.decide.sim.faults import Fault, build_fault_changes
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Sickness:
     sick: tuple[bool, ...]
 
 
-def find_sickness(site: Site, faults: Sequence[Fault], known_after_s: float) -> Sickness:
+def find_disturbance_sickness(site: Site, faults: Sequence[Fault], known_after_s: float) -> Sickness:
     """Faults as what is known of them. A sick server's targets are sick. One over before it is known never is."""
     held: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for fault in faults:
@@ -57,11 +57,11 @@ def find_sickness(site: Site, faults: Sequence[Fault], known_after_s: float) -> 
     )
 
 
-def build_courses(site: Site, faults: Sequence[Fault], noise: Changes | None) -> Changes:
+def build_disturbance_courses(site: Site, faults: Sequence[Fault], noise: Changes | None) -> Changes:
     """Faults and background noise as one course of capacities; where both hold a resource back their factors multiply.
     `noise` speaks of `Site.at`'s resources, 1 being whole. Raises UsageError."""
     whole = np.ones(len(site.capacity()))
-    known = build_changes(site, faults, whole)
+    known = build_fault_changes(site, faults, whole)
     parts = [known] if noise is None else [known, noise]
     beyond = noise is not None and ((noise.resource < 0) | (noise.resource >= len(whole))).any()
     if beyond:

@@ -40,12 +40,12 @@ class Ask(NamedTuple):
     mds: int
 
 
-def find_layers(machine: Site) -> Layers:
+def find_layer_arguments(machine: Site) -> Layers:
     """Where the machine's layers begin."""
     at = machine.at
     return Layers(at.forwarder, at.server, at.target, at.mds, machine.targets_per_server)
 
 
-def compute_operation_s(machine: Site) -> float:
+def compute_operation_argument(machine: Site) -> float:
     """Seconds a forwarder is held by a metadata operation: half its time on an idle machine, in one of its workers."""
     return machine.metadata_rtt_s / 2 / machine.workers

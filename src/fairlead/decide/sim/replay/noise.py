@@ -12,7 +12,7 @@ from fairlead.core.model.site import Site
 from fairlead.decide.sim.engine import Changes
 
 
-def build_background(
+def build_background_noise(
     machine: Site, until_s: float, *, share: float, every_s: float = 600.0, component: str = "target", seed: int = 0
 ) -> Changes:
     """Every component of the kind (`forwarder`, `server`, `target` or `mds`) loses a part of its capacity drawn anew

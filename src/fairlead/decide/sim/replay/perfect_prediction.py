@@ -13,21 +13,21 @@ from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.replay.kernel_arguments import I64
-from fairlead.decide.sim.replay.solo_time import compute_best_rates, sum_by_job
+from fairlead.decide.sim.replay.solo_time import compute_solo_rates, sum_solo_time
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def true_figures(jobs: Jobs, machine: Site, first_node: I64 | None = None) -> Callable[[int], ExpectedJob]:
+def build_perfect_prediction(jobs: Jobs, machine: Site, first_node: I64 | None = None) -> Callable[[int], ExpectedJob]:
     """Asks for a job by its place, answers from its own columns. `job_id` is the place, as text.
 
     What columns do not hold follows from what they do: mode N-N where files go to several targets, N-1 where one
     target takes what more than one process writes, else 1-1; every core group of its nodes does I/O, of 1-1 one.
     """
     first_node = jobs.first_node if first_node is None else first_node
-    volume, compute_s = sum_by_job(jobs, jobs.volume), sum_by_job(jobs, jobs.compute_s) + jobs.tail_s
-    operations = sum_by_job(jobs, np.where(jobs.volume > 0, 0.0, jobs.operations))
-    data_rate, operation_rate = compute_best_rates(jobs, machine)
+    volume, compute_s = sum_solo_time(jobs, jobs.volume), sum_solo_time(jobs, jobs.compute_s) + jobs.tail_s
+    operations = sum_solo_time(jobs, np.where(jobs.volume > 0, 0.0, jobs.operations))
+    data_rate, operation_rate = compute_solo_rates(jobs, machine)
     one = (jobs.most_targets == 1) & (jobs.client_rate <= machine.process_bandwidth)
     processes = jobs.nodes * machine.cores_per_node
 

@@ -15,14 +15,19 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
-from fairlead.decide.policies.paths.path_from_allocation import FORWARDERS, TARGETS, build_entry, list_counts
+from fairlead.decide.policies.paths.path_from_allocation import (
+    FORWARDERS,
+    TARGETS,
+    build_allocation_entry,
+    list_allocation_counts,
+)
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.replay.disturbances import Sickness, build_courses, find_sickness
+from fairlead.decide.sim.replay.disturbances import Sickness, build_disturbance_courses, find_disturbance_sickness
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, ReplayResult
-from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, compute_operation_s, find_layers
-from fairlead.decide.sim.replay.perfect_prediction import true_figures
-from fairlead.decide.sim.replay.solo_time import compute_best_alone
+from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, compute_operation_argument, find_layer_arguments
+from fairlead.decide.sim.replay.perfect_prediction import build_perfect_prediction
+from fairlead.decide.sim.replay.solo_time import compute_solo_time
 
 _TOLD_EVERY = 1024
 
@@ -66,7 +71,7 @@ def replay_jobs(
     _fits(jobs, site)
     running = _Running(jobs, _begin(site, keep_rows), seed, default_targets, servers)
     running.disturb(faults, noise, known_after_s)
-    ask, rng = expected_of or true_figures(jobs, site, running.first_node), np.random.default_rng([seed, 1])
+    ask, rng = expected_of or build_perfect_prediction(jobs, site, running.first_node), np.random.default_rng([seed, 1])
     for j in range(len(jobs)):
         if jobs.start_s[j] > until_s:
             break
@@ -121,7 +126,9 @@ def _begin(site: Site, keep_rows: bool) -> Site:
     if keep_rows:
         for name in (FORWARDERS, TARGETS):
             if len(layers[name]):
-                layers[name] = replace(layers[name], running=Running(len(layers[name]), list_counts(site, name)))
+                layers[name] = replace(
+                    layers[name], running=Running(len(layers[name]), list_allocation_counts(site, name))
+                )
     return replace(site, **layers)
 
 
@@ -141,7 +148,7 @@ class _Running:
         drawn = np.random.default_rng([seed, 0]).random(j)
         place = np.floor(drawn * (site.nodes - jobs.nodes + 1)).astype(np.int64)
         self.first_node: I64 = np.where(jobs.first_node >= 0, jobs.first_node, place)
-        self.at, self.turn = find_layers(site), 0
+        self.at, self.turn = find_layer_arguments(site), 0
         self.end_s, self.io_s, self.granted_s = np.full(j, np.nan), np.zeros(j), np.full(j, np.nan)
         self.forwarders, self.targets = np.zeros(j, np.int64), np.zeros(j, np.int64)
         self.busy_s, self.scratch = np.zeros(len(site.whole)), np.zeros(len(site.whole))
@@ -151,12 +158,12 @@ class _Running:
         self.found = np.zeros((2, max(len(site.forwarders), 1)), np.int64)
         unlimited = np.full(len(jobs.compute_s), np.inf)
         self.rate: F64 = unlimited if jobs.phase_rate is None else np.asarray(jobs.phase_rate, np.float64)
-        self.operation_s = compute_operation_s(site)
+        self.operation_s = compute_operation_argument(site)
 
     def disturb(self, faults: Sequence[Fault], noise: Changes | None, known_after_s: float) -> None:
         """Set up the engine with what goes wrong, and when the policy comes to know of it."""
-        self.engine = Engine(np.ones(len(self.site.whole)), build_courses(self.site, faults, noise))
-        self.sickness: Sickness = find_sickness(self.site, faults, known_after_s)
+        self.engine = Engine(np.ones(len(self.site.whole)), build_disturbance_courses(self.site, faults, noise))
+        self.sickness: Sickness = find_disturbance_sickness(self.site, faults, known_after_s)
         self.told = 0
 
     def until(self, now_s: float) -> None:
@@ -164,8 +171,8 @@ class _Running:
         self.engine.advance(now_s)
         self._settle()
         s, site = self.engine.state, self.site
-        self.kernel.in_use(s, self.at.forwarder, site.forwarders.load)
-        self.kernel.in_use(s, self.at.target, site.targets.load)
+        self.kernel.measure_replay_use(s, self.at.forwarder, site.forwarders.load)
+        self.kernel.measure_replay_use(s, self.at.target, site.targets.load)
         while self.told < len(self.sickness.time_s) and self.sickness.time_s[self.told] <= now_s:
             layer = {"forwarder": site.forwarders, "target": site.targets, "server": site.servers}.get(
                 self.sickness.layer[self.told]
@@ -176,14 +183,16 @@ class _Running:
 
     def _settle(self) -> None:
         job, first, last = self.live
-        self.count, gone = self.kernel.settle(
+        self.count, gone = self.kernel.settle_replay_phases(
             self.engine.state, job, first, last, self.count, self.end_s, self.io_s, self.gone
         )
         for j in self.gone[:gone].tolist():
             had, site = self.granted.pop(j), self.site
             forwarders, targets = site.forwarders, site.targets
-            self.kernel.occupy(forwarders.jobs, forwarders.occupancy, had.forwarders, had.forwarder_share, -1)
-            self.kernel.occupy(targets.jobs, targets.occupancy, had.targets, had.target_share, -1)
+            self.kernel.occupy_replay_layer(
+                forwarders.jobs, forwarders.occupancy, had.forwarders, had.forwarder_share, -1
+            )
+            self.kernel.occupy_replay_layer(targets.jobs, targets.occupancy, had.targets, had.target_share, -1)
             if had.isolated:
                 forwarders.reserved[had.forwarders] = False
             for running, row in had.rows:
@@ -198,11 +207,11 @@ class _Running:
         compute_s, volume, operations = jobs.compute_s[phases], jobs.volume[phases], jobs.operations[phases]
         of_data = int((volume > 0).sum())
         of_metadata = int(((volume <= 0) & (operations > 0)).sum())
-        flows = of_data * self.kernel.lanes(parts, len(targets)) + of_metadata * max(len(parts), 1)
+        flows = of_data * self.kernel.count_replay_lanes(parts, len(targets)) + of_metadata * max(len(parts), 1)
         self._make_room(len(volume) + 1, flows)
         phase, flow = self.engine.open(len(volume) + 1, flows)
         ask = self._ask(j)
-        data_rate, operation_rate, self.granted_s[j] = self.kernel.admit(
+        data_rate, operation_rate, self.granted_s[j] = self.kernel.admit_replay_job(
             self.engine.state,
             self.at,
             ask,
@@ -253,8 +262,10 @@ class _Running:
             self._enter(expected, forwarders, targets),
         )
         site = self.site
-        self.kernel.occupy(site.forwarders.jobs, site.forwarders.occupancy, forwarders, has.forwarder_share, 1)
-        self.kernel.occupy(site.targets.jobs, site.targets.occupancy, targets, has.target_share, 1)
+        self.kernel.occupy_replay_layer(
+            site.forwarders.jobs, site.forwarders.occupancy, forwarders, has.forwarder_share, 1
+        )
+        self.kernel.occupy_replay_layer(site.targets.jobs, site.targets.occupancy, targets, has.target_share, 1)
         if has.isolated:
             site.forwarders.reserved[forwarders] = True
         self.granted[j] = has
@@ -268,7 +279,7 @@ class _Running:
         ):
             if not isinstance(running, Running):
                 continue
-            found = build_entry(expected, site, layer, tuple(places.tolist()))
+            found = build_allocation_entry(expected, site, layer, tuple(places.tolist()))
             if found is not None:
                 rows.append((running, running.enter(*found)))
         return tuple(rows)
@@ -298,7 +309,9 @@ class _Running:
         if jobs.most_forwarders is not None:
             most = max(min(most, int(jobs.most_forwarders[j])), 1)
         places, counts = self.found
-        n = self.kernel.behind(self.site.default_forwarder, int(self.first_node[j]), int(jobs.nodes[j]), places, counts)
+        n = self.kernel.find_replay_forwarders(
+            self.site.default_forwarder, int(self.first_node[j]), int(jobs.nodes[j]), places, counts
+        )
         own = places[:n].tolist()
         if grant.forwarders and sorted(grant.forwarders) != sorted(own):
             chosen = _places(grant.forwarders, len(self.site.forwarders), "forwarder")[:most]
@@ -340,7 +353,7 @@ class _Running:
     def replayed(self, until_s: float) -> ReplayResult:
         """What came of it."""
         jobs, at, site = self.jobs, self.at, self.site
-        self.kernel.not_done(self.engine.state, self.engine.size[1], self.busy_s)
+        self.kernel.subtract_unfinished_replay(self.engine.state, self.engine.size[1], self.busy_s)
         ended = ~np.isnan(self.end_s)
         last = until_s if not np.isinf(until_s) else float(self.end_s[ended].max(initial=0.0))
         span = last - float(jobs.start_s[0]) if len(jobs) else 0.0
@@ -351,7 +364,7 @@ class _Running:
             end_s=self.end_s,
             io_s=np.where(ended, self.io_s, nan),
             granted_s=np.where(ended, self.granted_s, nan),
-            alone_s=np.where(ended, compute_best_alone(jobs, site, servers=self.servers), nan),
+            alone_s=np.where(ended, compute_solo_time(jobs, site, servers=self.servers), nan),
             forwarders=self.forwarders,
             targets=self.targets,
             forwarder_busy=share[at.forwarder : at.forwarder + len(site.forwarders)],

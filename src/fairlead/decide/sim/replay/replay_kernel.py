@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.jit import compile_jit_function
-from fairlead.decide.sim.engine_kernel import wake_later
+from fairlead.decide.sim.engine_kernel import wake_engine_phase
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, Layers
 from fairlead.decide.sim.state import WIDTH, State
 
 
 @compile_jit_function
-def behind(default: I64, first: int, nodes: int, forwarders: I64, counts: I64) -> int:
+def find_replay_forwarders(default: I64, first: int, nodes: int, forwarders: I64, counts: I64) -> int:
     """The forwarders the map gives nodes `first` to `first + nodes`, and how many nodes are behind each. How many."""
     found = 0
     for node in range(first, first + nodes):
@@ -35,7 +35,7 @@ def behind(default: I64, first: int, nodes: int, forwarders: I64, counts: I64) -
 
 
 @compile_jit_function
-def lanes(parts: I64, targets: int) -> int:
+def count_replay_lanes(parts: I64, targets: int) -> int:
     """Lanes of data: pieces of [0, 1) cut where a forwarder's part ends and where a target's ends."""
     if len(parts) == 0:
         return targets
@@ -49,7 +49,7 @@ def lanes(parts: I64, targets: int) -> int:
 
 
 @compile_jit_function
-def admit(
+def admit_replay_job(
     s: State,
     at: Layers,
     ask: Ask,
@@ -133,7 +133,7 @@ def admit(
         s.first_flow[here] = flow
         s.delay[here] = compute_s[p] if p < len(volume) else ask.tail_s
         if p == 0:
-            wake_later(s, here, ask.now_s + s.delay[here])
+            wake_engine_phase(s, here, ask.now_s + s.delay[here])
         else:
             s.first_after[here - 1] = here
         if p < len(volume) and volume[p] > 0.0:
@@ -177,7 +177,7 @@ def admit(
 
 
 @compile_jit_function
-def occupy(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> None:
+def occupy_replay_layer(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> None:
     """Tells a layer of a job that comes (1) or goes (-1): `share` (places,) of the time it keeps each busy."""
     for i in range(len(places)):
         jobs[places[i]] += sign
@@ -187,7 +187,9 @@ def occupy(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> Non
 
 
 @compile_jit_function
-def settle(s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io_s: F64, gone: I64) -> tuple[int, int]:
+def settle_replay_phases(
+    s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io_s: F64, gone: I64
+) -> tuple[int, int]:
     """Takes up the phases that have ended: of the `count` running jobs `first` moves on past them, their seconds of
     I/O go to `io_s`. Jobs without more are taken out, their ends to `end_s`, their places to `gone`. Left, and gone."""
     stay, out = 0, 0
@@ -208,7 +210,7 @@ def settle(s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io
 
 
 @compile_jit_function
-def in_use(s: State, first: int, load: F64) -> None:
+def measure_replay_use(s: State, first: int, load: F64) -> None:
     """Share of each resource of a layer that is used now."""
     for i in range(len(load)):
         whole = s.capacity[first + i]
@@ -216,7 +218,7 @@ def in_use(s: State, first: int, load: F64) -> None:
 
 
 @compile_jit_function
-def not_done(s: State, flows: int, busy_s: F64) -> None:
+def subtract_unfinished_replay(s: State, flows: int, busy_s: F64) -> None:
     """Takes from `busy_s` what flows that have not ended have left to do."""
     for flow in range(flows):
         if not np.isnan(s.ended[flow]):

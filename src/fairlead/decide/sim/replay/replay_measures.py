@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.cycles.cycle_measures import compute_jain
+from fairlead.decide.sim.cycles.cycle_measures import measure_cycle_fairness
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
-from fairlead.decide.sim.replay.solo_time import sum_by_job
+from fairlead.decide.sim.replay.solo_time import sum_solo_time
 
 HOUR_S = 3600.0
 
@@ -25,21 +25,21 @@ def compute_slowdown(replayed: ReplayResult) -> F64:
         return np.asarray(np.where(replayed.alone_s == 0, 1.0, replayed.io_s / replayed.alone_s))
 
 
-def compute_granted_part(replayed: ReplayResult) -> F64:
+def compute_granted_slowdown(replayed: ReplayResult) -> F64:
     """Of `compute_slowdown`, what the grant costs alone (rho_io) (J,); the rest is contention and faults."""
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(replayed.alone_s == 0, 1.0, replayed.granted_s / replayed.alone_s)
     return np.asarray(part)
 
 
-def compute_s(jobs: Jobs) -> F64:
+def compute_computing_seconds(jobs: Jobs) -> F64:
     """Seconds each job (J,) computes."""
-    return sum_by_job(jobs, jobs.compute_s) + jobs.tail_s
+    return sum_solo_time(jobs, jobs.compute_s) + jobs.tail_s
 
 
 def compute_stretch(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Run time over run time alone with the best grant (J,)."""
-    alone = compute_s(jobs) + replayed.alone_s
+    alone = compute_computing_seconds(jobs) + replayed.alone_s
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(alone == 0, 1.0, (replayed.end_s - jobs.start_s) / alone))
 
@@ -72,7 +72,7 @@ class Summary:
     fairness: float
 
 
-def summarize_jobs(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
+def summarise_replay(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
     """The jobs of the mask `among` (J,) (None: all) in one row."""
     chosen = np.ones(len(jobs), np.bool_) if among is None else among
     ended = chosen & ~np.isnan(replayed.end_s)
@@ -84,17 +84,17 @@ def summarize_jobs(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] 
         mean=float(rho.mean()) if len(rho) else none,
         median=float(np.median(rho)) if len(rho) else none,
         p90=float(np.percentile(rho, 90)) if len(rho) else none,
-        granted=float(compute_granted_part(replayed)[ended].mean()) if len(rho) else none,
+        granted=float(compute_granted_slowdown(replayed)[ended].mean()) if len(rho) else none,
         stretch=float(compute_stretch(jobs, replayed)[ended].mean()) if len(rho) else none,
         waiting_core_hours=float(compute_waiting_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
         lost_core_hours=float(compute_lost_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
-        fairness=compute_jain(1.0 / rho) if len(rho) else none,
+        fairness=measure_cycle_fairness(1.0 / rho) if len(rho) else none,
     )
 
 
-def summarize_by_class(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
+def summarise_replay_by_class(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
     """A row for each class of jobs, rising; `classes` (J,) is `jobs.behaviour`, `jobs.basis`, or any other."""
-    return {int(c): summarize_jobs(jobs, replayed, classes == c) for c in np.unique(classes)}
+    return {int(c): summarise_replay(jobs, replayed, classes == c) for c in np.unique(classes)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Change:
     paid_core_hours: float
 
 
-def compute_change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
+def compute_replay_change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
     """What `after` changes for the jobs of `before`."""
     both = ~np.isnan(before.end_s) & ~np.isnan(after.end_s)
     was, now = before.io_s[both], after.io_s[both]

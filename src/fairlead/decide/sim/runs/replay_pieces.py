@@ -17,20 +17,20 @@ from fairlead.core.model.site import Site
 from fairlead.decide.sim.experiments.cases import Row
 from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.pieces import Piece
-from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, parse_moment
-from fairlead.decide.sim.experiments.replays import Source, build_row, read_trace
+from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, parse_replay_moment
+from fairlead.decide.sim.experiments.replays import Source, build_replay_row, read_replay_trace
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.workloads.history import build_jobs, build_phases, drop_unsound
+from fairlead.decide.sim.workloads.history import build_history_jobs, build_history_phases, drop_unsound_history
 from fairlead.decide.sim.workloads.history_curves import learn_curves
-from fairlead.decide.whatif.past_jobs import read_past
-from fairlead.decide.whatif.past_replays import OnLayer, build_recorded, replay_past
-from fairlead.decide.whatif.past_site import build_past_site, find_known_site
+from fairlead.decide.whatif.past_jobs import read_past_jobs
+from fairlead.decide.whatif.past_replays import OnLayer, build_recorded_replay, replay_past
+from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.diagnosing.site_file import read_site_file_facts
 from fairlead.explain.questions.span import Span
 from fairlead.store.lake import Lake
 
 
-def resolve_workload(experiment: Experiment) -> Experiment:
+def resolve_replay_workload(experiment: Experiment) -> Experiment:
     """The experiment with what is in its jobs: their digest and number, and what was dropped and assumed in its note.
     Raises ConfigError naming the field where jobs cannot be read, are none, or are others than it says."""
     workload = experiment.workload
@@ -71,7 +71,7 @@ def replay_piece(piece: Piece) -> list[Row]:
             raise ConfigError("workload: its jobs have changed", where=workload.content, remedy="run it again")
         for name, _ in piece.wanted:
             found = source.play(name, piece.case.seed * 1_000_003 + number)
-            rows.append(build_row(piece.case, number, name, source.jobs, source.machine, found))
+            rows.append(build_replay_row(piece.case, number, name, source.jobs, source.machine, found))
     return rows
 
 
@@ -92,28 +92,30 @@ def _read(workload: Replay, seed: tuple[int, int]) -> Source:
         raise ConfigError(
             f"{path} cannot be read: {(error.strerror or str(error)).lower()}", remedy="check the path"
         ) from error
-    return read_trace(workload, data, seed, path.name)
+    return read_replay_trace(workload, data, seed, path.name)
 
 
 def _past(workload: OwnPast) -> Source:
     lake = Lake.open(Path(workload.lake))
-    span = Span(parse_moment(workload.since), parse_moment(workload.until))
+    span = Span(parse_replay_moment(workload.since), parse_replay_moment(workload.until))
     facts = read_site_file_facts(workload.site)
     peaks = {} if facts is None else dict(facts.peaks)
-    past = read_past(lake, span)
-    fit = drop_unsound(past.runs, past.bursts)
-    known, defaults = find_known_site(lake, span, past, peaks)
-    phases = build_phases(fit.runs, fit.bursts)
+    past = read_past_jobs(lake, span)
+    fit = drop_unsound_history(past.runs, past.bursts)
+    known, defaults = find_known_past_site(lake, span, past, peaks)
+    phases = build_history_phases(fit.runs, fit.bursts)
     curves = learn_curves(fit.runs, phases, defaults)
-    history = build_jobs(fit.runs, phases, curves)
+    history = build_history_jobs(fit.runs, phases, curves)
     site = build_past_site(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
-    rest = build_recorded(past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None)
+    rest = build_recorded_replay(
+        past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None
+    )
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")
 
     def play(name: str, seed: int) -> ReplayResult:
-        from fairlead.decide.policy_registry import path_policy
+        from fairlead.decide.policy_registry import find_path_policy
 
-        policy = rest if name == AS_IT_WAS else path_policy(name)
+        policy = rest if name == AS_IT_WAS else find_path_policy(name)
         if name != AS_IT_WAS and layer != "both":
             policy = OnLayer(policy, rest, layer)
         return replay_past(name, name, policy, past, fit.row, fit.runs, history, site, seed=seed).replayed

@@ -15,13 +15,13 @@ import msgspec
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.cases import Row
-from fairlead.decide.sim.experiments.experiment_spec import Experiment, read_experiment
+from fairlead.decide.sim.experiments.experiment_spec import Experiment, read_experiment_spec
 from fairlead.decide.sim.experiments.papers import PAPERS, PaperReport
-from fairlead.decide.sim.experiments.pieces import Piece, cut_pieces, list_keys, work_piece
+from fairlead.decide.sim.experiments.pieces import Piece, cut_pieces, list_piece_keys, simulate_piece
 from fairlead.decide.sim.experiments.replay_spec import OwnPast, Swf, Table
 from fairlead.decide.sim.runs import stored_results as kept_results
 from fairlead.decide.sim.runs.processes import count_processors, start_processes
-from fairlead.decide.sim.runs.replay_pieces import replay_piece, resolve_workload
+from fairlead.decide.sim.runs.replay_pieces import replay_piece, resolve_replay_workload
 from fairlead.explain.batch.workers import Workers, start_workers
 from fairlead.store.lake import Lake
 
@@ -39,47 +39,47 @@ class Ran:
     experiments: tuple[Experiment, ...]
 
 
-def simulate_experiments(
+def run_experiments(
     experiments: Sequence[Experiment], root: Path, crew: Workers, *, wait_s: float = 0.0, tell: Tell | None = None
 ) -> Ran:
     """Runs what is lacking of experiments into the lake in `root` (made if there is none). Raises LakeError,
     LakeBusyError, what policies raise."""
-    experiments = [resolve_workload(one) for one in experiments]
+    experiments = [resolve_replay_workload(one) for one in experiments]
     lake = Lake.open(root, create=True)
-    wanted = list_keys(experiments)
+    wanted = list_piece_keys(experiments)
     with lake.writer(wait_s=wait_s) as writer:
-        before = kept_results.find_done(lake, {key[0] for key in wanted}) & wanted.keys()
+        before = kept_results.find_stored_rows(lake, {key[0] for key in wanted}) & wanted.keys()
         left = cut_pieces(wanted, before)
         made = 0
         if tell is not None:
             tell(len(before), len(wanted))
         if left:
-            for piece, rows in crew.run_each(worked, left):
-                kept_results.keep_rows(writer, piece, rows)
+            for piece, rows in crew.run_each(_work_piece, left):
+                kept_results.store_result_rows(writer, piece, rows)
                 made += len(rows)
                 if tell is not None:
                     tell(len(before) + made, len(wanted))
-        kept_results.mark_whole(writer, experiments)
+        kept_results.store_whole_results(writer, experiments)
     return Ran(made, len(before), lake, tuple(experiments))
 
 
-def worked(piece: Piece) -> list[Row]:
+def _work_piece(piece: Piece) -> list[Row]:
     """What a worker does: sets of applications, or a replay."""
-    return replay_piece(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else work_piece(piece)
+    return replay_piece(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else simulate_piece(piece)
 
 
-def compare_paper(
+def run_paper_experiment(
     name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None
 ) -> PaperReport:
     """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
     lake = Lake.open(root, create=True)
     with lake.writer(wait_s=wait_s) as writer:
         answer = PAPERS[name].compares()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
-        kept_results.keep_paper(writer, name, answer, seed)
+        kept_results.store_paper_result(writer, name, answer, seed)
     return answer
 
 
-def replay_trace(
+def run_trace_experiment(
     path: Path,
     policies: Sequence[str],
     root: Path,
@@ -107,7 +107,7 @@ def replay_trace(
         tell=tell or (lambda _done, _all: None),
     )
     with Lake.open(root, create=True).writer(wait_s=wait_s) as writer:
-        kept_results.keep_paper(writer, path.name, answer, seed)
+        kept_results.store_paper_result(writer, path.name, answer, seed)
     return answer
 
 
@@ -122,10 +122,10 @@ def open_crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
         yield found
 
 
-def read_spec(path: Path) -> Experiment:
+def read_experiment_file(path: Path) -> Experiment:
     """An experiment from a file; what it names besides lies seen from there. Raises UsageError, ConfigError."""
     try:
-        found = read_experiment(path.read_text(encoding="utf-8"), str(path))
+        found = read_experiment_spec(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:

@@ -28,7 +28,7 @@ DEFAULT_LAKE = Path("simulations")
 KEY = ("case_id", "applications", "load", "set_number", "policy", "information")
 
 
-def keep_rows(writer: Writer, piece: Piece, rows: Sequence[Row]) -> None:
+def store_result_rows(writer: Writer, piece: Piece, rows: Sequence[Row]) -> None:
     """Puts the rows of a piece into the lake; they are on disk when this returns. Raises LakeError."""
     now_ns = clock.now_ns()
     columns: dict[str, object] = {name: [getattr(row, name) for row in rows] for name in Row.__struct_fields__}
@@ -42,7 +42,7 @@ def _mark(piece: Piece) -> str:
     return blake2b(msgspec.json.encode(piece, order="deterministic"), digest_size=8).hexdigest()
 
 
-def find_done(lake: Lake, cases: Iterable[str]) -> set[Key]:
+def find_stored_rows(lake: Lake, cases: Iterable[str]) -> set[Key]:
     """Names of the rows that are there already, of some cases."""
     found = lake.query(
         f"SELECT DISTINCT {', '.join(KEY)} FROM simulation WHERE case_id IN (SELECT unnest($cases))",  # noqa: S608
@@ -51,7 +51,7 @@ def find_done(lake: Lake, cases: Iterable[str]) -> set[Key]:
     return set(zip(*(found.column(name).to_pylist() for name in KEY), strict=True))
 
 
-def read_results(lake: Lake, experiments: Sequence[Experiment]) -> Results:
+def read_stored_results(lake: Lake, experiments: Sequence[Experiment]) -> Results:
     """The rows that experiments ask for, as far as they are there. In one order whoever made them."""
     names = (*MEASURES, "load_sys")
     table = lake.query(
@@ -67,7 +67,7 @@ def read_results(lake: Lake, experiments: Sequence[Experiment]) -> Results:
     return Results.of(list(zip(case, applications, load, policy, information, strict=True)), columns)
 
 
-def read_rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
+def read_stored_rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
     """The same rows as they are in the table, for whoever wants them all."""
     wanted = {
         (build_case(one).digest, name, information)
@@ -85,14 +85,14 @@ def read_rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
     return table.filter(pa.array([one in wanted for one in names], pa.bool_()))
 
 
-def mark_whole(writer: Writer, experiments: Sequence[Experiment]) -> None:
+def store_whole_results(writer: Writer, experiments: Sequence[Experiment]) -> None:
     """Notes that experiments were run to their end. Raises LakeError."""
     for one in experiments:
         name = f"{one.name} (study window)" if one.measured == "study" else one.name
         _note(writer, name, "spec", msgspec.json.encode(one).decode(), one.seed, one.sets, build_case(one).digest)
 
 
-def keep_paper(writer: Writer, name: str, answer: PaperReport, seed: int) -> None:
+def store_paper_result(writer: Writer, name: str, answer: PaperReport, seed: int) -> None:
     """Keeps what a paper's experiment told. Raises LakeError."""
     _note(writer, name, "paper", msgspec.json.encode(answer).decode(), seed, None, None)
 
@@ -118,7 +118,7 @@ def _note(writer: Writer, name: str, kind: str, detail: str, seed: int, sets: in
     batch.commit()
 
 
-def find_experiment(lake: Lake, name: str) -> Experiment | PaperReport:
+def find_stored_result(lake: Lake, name: str) -> Experiment | PaperReport:
     """An experiment that was run, by its name, as it was run last. Raises UsageError when there is none."""
     found = lake.query("SELECT name, kind, detail, made_ns FROM experiment ORDER BY made_ns")
     for row in reversed(found.to_pylist()):
@@ -129,7 +129,7 @@ def find_experiment(lake: Lake, name: str) -> Experiment | PaperReport:
     raise UsageError(f"no result is called {name!r}", where=str(lake.place.root), remedy=f"there: {known}")
 
 
-def list_results(root: Path) -> list[dict[str, object]]:
+def list_stored_results(root: Path) -> list[dict[str, object]]:
     """Results in the lake, the latest of each name, oldest first: name, kind, seed, sets, made_ns. None: no lake."""
     if not (root / "lake.toml").is_file():
         return []

@@ -11,15 +11,15 @@ from fairlead.decide.sim.experiments.cases import build_case
 from fairlead.decide.sim.experiments.conclusions import Conclusion, draw_conclusions
 from fairlead.decide.sim.experiments.experiment_spec import Experiment, PublishedWorkload
 from fairlead.decide.sim.experiments.results import SimulationAnswer, draw_results
-from fairlead.decide.sim.runs.stored_results import read_results
+from fairlead.decide.sim.runs.stored_results import read_stored_results
 from fairlead.store.lake import Lake
 
 
-def summarize_experiments(
+def build_experiments_summary(
     lake: Lake, experiments: Sequence[Experiment], *, concluding: bool = False
 ) -> SimulationAnswer:
     """Everything asked of some experiments; with `concluding` they are the study's figures. Raises LakeError."""
-    found = read_results(lake, experiments)
+    found = read_stored_results(lake, experiments)
     said: list[Conclusion] = []
     if concluding:
         for window in dict.fromkeys(one.window.kind for one in experiments):

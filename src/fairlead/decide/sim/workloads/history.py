@@ -100,7 +100,7 @@ class Sound:
     dropped: tuple[Omission, ...]
 
 
-def drop_unsound(runs: Runs, bursts: Bursts) -> Sound:
+def drop_unsound_history(runs: Runs, bursts: Bursts) -> Sound:
     """Leaves out what cannot be so, and says how much of it: a broken row costs its job, never the month.
 
     Raises UsageError where nothing is left, naming what is missing."""
@@ -192,7 +192,7 @@ class Phases:
     tail_s: F64
 
 
-def build_phases(runs: Runs, bursts: Bursts) -> Phases:
+def build_history_phases(runs: Runs, bursts: Bursts) -> Phases:
     """The bursts of sound runs as phases. Metadata beside data belongs to the data."""
     order = np.lexsort((bursts.start_s, bursts.job))
     b = bursts.only(order)
@@ -249,7 +249,7 @@ class History:
     looked: CurveLookup
 
 
-def build_jobs(runs: Runs, phases: Phases, curves: Curves) -> History:
+def build_history_jobs(runs: Runs, phases: Phases, curves: Curves) -> History:
     """Jobs in order of their start, with curves as they are known: phases go at the rate a program reaches alone, not
     at the one they had, or contention would be replayed twice."""
     looked = curves.look(runs, phases)

@@ -15,7 +15,7 @@ HIGH = 0.99
 that only seem to overlap."""
 
 
-def find_highest(component: I64, start_s: F64, end_s: F64, rate: F64) -> float:
+def find_highest_peak(component: I64, start_s: F64, end_s: F64, rate: F64) -> float:
     """The highest rate of any component. E entries: a phase on a component, from `start_s` to `end_s` at `rate` of
     its bytes a second. NaN where there is none."""
     known = (end_s > start_s) & np.isfinite(rate) & (rate > 0)

@@ -37,7 +37,7 @@ class ImportResult:
         return f"{kept:,} of {self.rows:,} jobs" + (f"; dropped: {why}" if why else "")
 
 
-def unpack_text(data: bytes, where: str) -> str:
+def unpack_import_text(data: bytes, where: str) -> str:
     """The text, unpacked where it is gzip; bytes that are no text become signs no number holds. Raises InputError."""
     if data[:2] == b"\x1f\x8b":
         try:
@@ -50,7 +50,7 @@ def unpack_text(data: bytes, where: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def build_empty_error(rows: int, dropped: dict[str, int], where: str) -> CorruptInputError:
+def build_empty_import_error(rows: int, dropped: dict[str, int], where: str) -> CorruptInputError:
     """No job could be taken."""
     why = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
     return CorruptInputError(

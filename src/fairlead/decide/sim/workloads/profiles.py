@@ -54,7 +54,7 @@ class Profiles:
         return out
 
 
-def count_best(profiles: Profiles) -> dict[int, int]:
+def count_best_profiles(profiles: Profiles) -> dict[int, int]:
     """How many curves are highest at each number of resources, direct access (0) included where it is known."""
     every = np.column_stack([profiles.direct, profiles.bandwidth])
     best = np.nanargmax(np.where(np.isnan(every), -np.inf, every), axis=1)
@@ -63,7 +63,7 @@ def count_best(profiles: Profiles) -> dict[int, int]:
 
 
 @cache
-def read_forge(statistic: str = "median") -> Profiles:
+def read_forge_profiles(statistic: str = "median") -> Profiles:
     """The 189 write scenarios of FORGE on MareNostrum 4; `statistic` of the repetitions: `median`, `max` or
     `mean`."""
     text = files("fairlead.decide.sim.workloads").joinpath("forge.csv").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ OST_CLASSES = (90, 66, 28, 4, 1)
 
 
 @cache
-def draw_osts(seed: int = 1) -> Profiles:
+def draw_ost_profiles(seed: int = 1) -> Profiles:
     """Made curves over 1 to 8 storage targets; no measurement is behind any of them.
 
     The classes and how many scenarios are of each are FORGE's (`OST_CLASSES`). The shapes are drawn, with n targets:

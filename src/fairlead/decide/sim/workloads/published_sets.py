@@ -42,7 +42,7 @@ class DrawnSet:
         return float(applications.stress[np.arange(len(applications)), applications.least].sum() / self.resources)
 
 
-def compute_ratio_bound(theta: float, resources: int, applications: int) -> float:
+def compute_published_ratio(theta: float, resources: int, applications: int) -> float:
     """b with log(1 + b) = b theta N / K: X = T / t(1) ~ U[0, b] then makes the mean stress at n = 1 theta N / K, and
     the load theta. Raises UsageError where theta is not within 0 and K / N."""
     slope = theta * resources / applications
@@ -61,7 +61,7 @@ def compute_ratio_bound(theta: float, resources: int, applications: int) -> floa
     return high
 
 
-def draw_set(
+def draw_published_set(
     profiles: Profiles,
     theta: float,
     applications: int,
@@ -75,7 +75,7 @@ def draw_set(
     k = applications
     scenario = streams[0].integers(0, len(profiles), k)
     phases = streams[1].integers(FEWEST_PHASES, MOST_PHASES + 1, k)
-    ratio = streams[2].uniform(0.0, compute_ratio_bound(theta, resources, k), k)
+    ratio = streams[2].uniform(0.0, compute_published_ratio(theta, resources, k), k)
     io_s = CYCLE_S / (1.0 + ratio)
     compute_s = CYCLE_S - io_s
     own = profiles.only(scenario)

@@ -10,14 +10,14 @@ from collections import Counter
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.workloads import sunway
 from fairlead.decide.sim.workloads.import_result import (
     LONGEST_RUN_S,
     MOST_NUMBER,
     ImportResult,
-    build_empty_error,
-    unpack_text,
+    build_empty_import_error,
+    unpack_import_text,
 )
 from fairlead.decide.sim.workloads.io_rules import (
     F64,
@@ -49,10 +49,10 @@ def read_swf(
     programs 16.3 % have non-trivial I/O, with modes, volumes and phases as TaihuLight's population (`io_rules`). Nodes
     of a job are in a row, where the last left off. Raises InputError where no job is left.
     """
-    machine = machine or build_taihulight()
-    table, lines, rows, dropped, unknown_wait = _rows(unpack_text(data, where))
+    machine = machine or build_taihulight_platform()
+    table, lines, rows, dropped, unknown_wait = _rows(unpack_import_text(data, where))
     if not len(table):
-        raise build_empty_error(rows, dropped, where)
+        raise build_empty_import_error(rows, dropped, where)
     order = np.lexsort((np.arange(len(table)), table[:, 0]))
     table, lines = table[order], lines[order]
     start, run_s = table[:, 0] - table[0, 0], table[:, 1]
@@ -62,7 +62,7 @@ def read_swf(
         dropped["larger than the machine"] = int((~fits).sum())
         table, lines, start, run_s, nodes = table[fits], lines[fits], start[fits], run_s[fits], nodes[fits]
         if not len(table):
-            raise build_empty_error(rows, dropped, where)
+            raise build_empty_import_error(rows, dropped, where)
     seeds = np.random.SeedSequence(seed).spawn(2)
     program, site = _programs(np.random.default_rng(seeds[0]), table, nodes, run_s)
     behind = np.cumsum(nodes) - nodes

@@ -21,8 +21,8 @@ from fairlead.decide.sim.workloads.import_result import (
     LONGEST_RUN_S,
     MOST_NUMBER,
     ImportResult,
-    build_empty_error,
-    unpack_text,
+    build_empty_import_error,
+    unpack_import_text,
 )
 from fairlead.decide.sim.workloads.io_rules import F64, I64, SHARED_FILE_STRIPES, TRIVIAL, Season
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
@@ -62,7 +62,7 @@ class _Row:
     line: int
 
 
-def read_table(
+def read_job_table(
     data: bytes,
     machine: Site,
     *,
@@ -77,9 +77,9 @@ def read_table(
     and computes before each the same. Processes reach what the record's own seconds of I/O say (no more than it ran),
     at most what their nodes can; metadata is opens and stats, done once in the beginning.
     """
-    rows, total, dropped = _rows(unpack_text(data, where), where)
+    rows, total, dropped = _rows(unpack_import_text(data, where), where)
     if not rows:
-        raise build_empty_error(total, dropped, where)
+        raise build_empty_import_error(total, dropped, where)
     rows.sort(key=lambda row: (row.start, row.line))
     nodes = np.ceil(_column(rows, "processes") / processes_per_node).astype(np.int64)
     if (nodes > machine.nodes).any():
@@ -87,7 +87,7 @@ def read_table(
         rows = [row for row, size in zip(rows, nodes, strict=True) if size <= machine.nodes]
         nodes = nodes[nodes <= machine.nodes]
         if not rows:
-            raise build_empty_error(total, dropped, where)
+            raise build_empty_import_error(total, dropped, where)
     season = _season(rows, nodes, machine, write_phases)
     assumed = (
         f"{processes_per_node} processes to a node",

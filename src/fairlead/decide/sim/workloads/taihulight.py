@@ -10,18 +10,18 @@ import numpy as np
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
-from fairlead.decide.sim.platform import build_taihulight
+from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.workloads import sunway
 from fairlead.decide.sim.workloads.io_rules import I64, PATTERN_COUNTS, PROGRAM_SIGMA, STORM, Programs, Season, add_io
 
-__all__ = ["DAY_S", "STORM", "YEAR_S", "Season", "draw_season"]
+__all__ = ["DAY_S", "STORM", "YEAR_S", "Season", "draw_taihulight_season"]
 DAY_S = 86_400.0
 YEAR_S = 365 * DAY_S
 SHORTEST_S, LONGEST_S = 25.0, 86_400.0
 _ZIPF = 0.9
 
 
-def draw_season(
+def draw_taihulight_season(
     seed: int | tuple[int, ...],
     *,
     span_s: float = YEAR_S,
@@ -35,7 +35,7 @@ def draw_season(
     Beacon counted 73,400 such jobs a year; `jobs_per_year` makes it a busier machine of the same population. They begin
     at random times. What is drawn in streams of its own does not move when something else is changed.
     """
-    machine = machine or build_taihulight()
+    machine = machine or build_taihulight_platform()
     for name, value in (("span_s", span_s), ("jobs_per_year", jobs_per_year), ("volume_scale", volume_scale)):
         if not (np.isfinite(value) and value > 0):
             raise UsageError(f"{name} is {value:g}", where=name, remedy="a number above 0")

@@ -1,6 +1,6 @@
 """The load maker: a described machine at work, and what all its nodes would report of it. Simulated, from a seed.
 
-`build_small(seed)`, `build_two_layer(seed)` and `build_taihulight(seed)` give a `Play`;
+`build_small_platform(seed)`, `build_two_layer_platform(seed)` and `build_taihulight_platform(seed)` give a `Play`;
 `play.tables()` are Arrow tables by name.
 """
 
@@ -41,16 +41,16 @@ __all__ = [
 
 def play_small_machine(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
     """64 nodes, 4 forwarders, 8 targets, 1 MDS."""
-    return Play(platform.build_small(), mix, seed, seconds, faults=faults)
+    return Play(platform.build_small_platform(), mix, seed, seconds, faults=faults)
 
 
 def play_two_layer_machine(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
     """128 nodes without forwarders, 16 targets, 2 MDS."""
-    return Play(platform.build_two_layer(), mix, seed, seconds, faults=faults)
+    return Play(platform.build_two_layer_platform(), mix, seed, seconds, faults=faults)
 
 
 def play_taihulight_machine(
     seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix = TAIHULIGHT
 ) -> Play:
     """40,960 nodes, 288 forwarders, 864 targets, 2 MDS."""
-    return Play(platform.build_taihulight(), mix, seed, seconds, faults=faults)
+    return Play(platform.build_taihulight_platform(), mix, seed, seconds, faults=faults)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import F64, I32, Site
-from fairlead.decide.sim.engine import Engine, Phases, Segments, join_phases, join_segments
-from fairlead.decide.sim.faults import Fault, build_changes
-from fairlead.decide.sim.steps import I64, Laid, Step, lay_out, slow_step
+from fairlead.decide.sim.engine import Engine, Phases, Segments, join_engine_phases, join_engine_segments
+from fairlead.decide.sim.faults import Fault, build_fault_changes
+from fairlead.decide.sim.steps import I64, Laid, Step, lay_out_step, stretch_step
 from fairlead.kit.testing.machine.files import Files
 from fairlead.kit.testing.machine.population import DrawnJob
 
@@ -102,7 +102,7 @@ class MachineRun:
         `noise`: None for a machine on which the same takes the same time."""
         capacity = machine.capacity(LOCKS)
         self.machine = machine
-        self._engine = Engine(capacity, build_changes(machine, faults, capacity))
+        self._engine = Engine(capacity, build_fault_changes(machine, faults, capacity))
         self._choose = choose
         self._noise = noise
         self._given: list[Phases] = []
@@ -136,7 +136,7 @@ class MachineRun:
             parts.append(self._engine.run(now, record=True))
         self._retire()
         parts.append(self._engine.pending())
-        return self._course(join_segments(parts), until_s)
+        return self._course(join_engine_segments(parts), until_s)
 
     def _retire(self) -> None:
         if not self._running:
@@ -219,13 +219,13 @@ class MachineRun:
             if part.moves_data:
                 targets = np.stack([self._files.targets[i] for i in files])
                 lock = machine.at.lock + job.number % LOCKS
-                laid = lay_out(machine, part, nodes, forwarder_of, targets, lock)
+                laid = lay_out_step(machine, part, nodes, forwarder_of, targets, lock)
             else:
                 key = (part.writers, part.files, part.each, server)
                 if key not in alike:
-                    alike[key] = lay_out(machine, part, nodes, forwarder_of, mds, 0)
+                    alike[key] = lay_out_step(machine, part, nodes, forwarder_of, mds, 0)
                 laid = alike[key]
-            laid = slow_step(laid, share)
+            laid = stretch_step(laid, share)
             self._laid.append((place, part, laid, files))
             made.append((part, laid))
         return made
@@ -297,7 +297,7 @@ class MachineRun:
             file=_together([files[one.file] for _, _, one, files in self._laid], np.int32),
             offset=_together([one.offset for one in laid], np.int64),
             stride=_together([one.stride for one in laid], np.int64),
-            phases=join_phases(self._given),
+            phases=join_engine_phases(self._given),
         )
 
 

@@ -14,7 +14,7 @@ VPIC-IO and dbscan on Mira, 2017, each against the median of its kind (program, 
 
 All three are long-tailed: of `quiet` 0.8 % lie below two thirds of the median, of `well` 1.3 %, of `all` 4 %.
 
-Not here: what noise does to a step (`sim.steps.slow_step`).
+Not here: what noise does to a step (`sim.steps.stretch_step`).
 """
 
 from __future__ import annotations

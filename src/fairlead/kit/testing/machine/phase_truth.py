@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.site import F64
 from fairlead.decide.sim.engine import Engine, Phases
-from fairlead.decide.sim.faults import Fault, build_changes
+from fairlead.decide.sim.faults import Fault, build_fault_changes
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.cause_words import choose_cause_word, list_cause_features
 from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, PlacedJob
@@ -265,7 +265,7 @@ def simulate_phase_ends(
     given.amount[:] = np.maximum(given.amount - _done(course, flows, from_s), 0.0)
     capacity = course.machine.capacity(LOCKS)
     shifted = [replace(fault, from_s=fault.from_s - from_s, to_s=fault.to_s - from_s) for fault in faults]
-    engine = Engine(capacity, build_changes(course.machine, shifted, capacity))
+    engine = Engine(capacity, build_fault_changes(course.machine, shifted, capacity))
     engine.add(given)
     engine.run()
     _, ended = engine.list_phase_times()

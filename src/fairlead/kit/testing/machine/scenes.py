@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import build_small
+from fairlead.decide.sim.platform import build_small_platform
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program
@@ -60,7 +60,7 @@ def build_scene_play(
         for drawn, begin, first in jobs
     }
     return Play(
-        machine or build_small(),
+        machine or build_small_platform(),
         Mix(),
         seed,
         seconds,

@@ -128,10 +128,10 @@ class Season:
 
 def build_small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the small machine with forwarders."""
-    return Season(platform.build_small(), SMALL_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]
+    return Season(platform.build_small_platform(), SMALL_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]
 
 
 def build_ordinary_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the ordinary site: no forwarders, and links so narrow that a job alone does not fill its storage."""
-    machine = platform.build_two_layer(node_bandwidth=600e6, process_bandwidth=250e6)
+    machine = platform.build_two_layer_platform(node_bandwidth=600e6, process_bandwidth=250e6)
     return Season(machine, TWO_LAYER_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]

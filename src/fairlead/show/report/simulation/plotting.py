@@ -12,13 +12,18 @@ import numpy as np
 
 from fairlead.core.errors import UsageError
 from fairlead.decide.policy_registry import find_policy
-from fairlead.decide.sim.experiments.cases import build_case, build_stream, prepare_set, simulate_decision
+from fairlead.decide.sim.experiments.cases import (
+    build_case,
+    build_case_stream,
+    prepare_case_set,
+    simulate_case_decision,
+)
 from fairlead.decide.sim.experiments.experiment_spec import Experiment, ListedWorkload
 from fairlead.decide.sim.experiments.papers import STUDY, PaperReport
-from fairlead.decide.sim.experiments.scheduling_study import list_figures
+from fairlead.decide.sim.experiments.scheduling_study import list_study_figures
 from fairlead.decide.sim.runs import stored_results as kept
-from fairlead.decide.sim.runs.run_experiments import read_spec
-from fairlead.decide.sim.runs.summary import summarize_experiments
+from fairlead.decide.sim.runs.run_experiments import read_experiment_file
+from fairlead.decide.sim.runs.summary import build_experiments_summary
 from fairlead.show.report.diagnosis.svg import build_svg_file
 from fairlead.show.report.simulation.pictures import LANES, draw_picture, draw_run, has_title
 from fairlead.show.report.simulation.simulation_page import build_paper_page, build_simulation_page
@@ -34,11 +39,11 @@ def plot_result(result: str, root: Path, folder: Path) -> list[Path]:
         raise UsageError("nothing was simulated here", where=str(root), remedy="name the lake of a run: --lake DIR")
     lake = Lake.open(root)
     if result.endswith(".toml"):
-        result = read_spec(Path(result)).name
+        result = read_experiment_file(Path(result)).name
     if result == STUDY:
         experiments = _study(lake)
         return _write(folder, "The scheduling study, simulated", lake, experiments, concluding=True)
-    found = kept.find_experiment(lake, result)
+    found = kept.find_stored_result(lake, result)
     if isinstance(found, PaperReport):
         return _save(folder, {"index.html": build_paper_page(found)})
     return _write(folder, found.title or found.name, lake, [found], concluding=False)
@@ -46,16 +51,16 @@ def plot_result(result: str, root: Path, folder: Path) -> list[Path]:
 
 def _study(lake: Lake) -> list[Experiment]:
     """The study's figures as they were run last."""
-    names = {row["name"] for row in kept.list_results(lake.place.root)}
-    wanted = [f"{one.name}{more}" for more in ("", " (study window)") for one in list_figures()]
-    found = [kept.find_experiment(lake, name) for name in wanted if name in names]
+    names = {row["name"] for row in kept.list_stored_results(lake.place.root)}
+    wanted = [f"{one.name}{more}" for more in ("", " (study window)") for one in list_study_figures()]
+    found = [kept.find_stored_result(lake, name) for name in wanted if name in names]
     if not found:
         raise UsageError("no figure was run", where=str(lake.place.root), remedy=f"fairlead simulate {STUDY}")
     return [one for one in found if isinstance(one, Experiment)]
 
 
 def _write(folder: Path, title: str, lake: Lake, experiments: Sequence[Experiment], *, concluding: bool) -> list[Path]:
-    answer = summarize_experiments(lake, experiments, concluding=concluding)
+    answer = build_experiments_summary(lake, experiments, concluding=concluding)
     drawn: list[list[tuple[str, str]]] = []
     files: dict[str, str] = {}
     for told, experiment in zip(answer.experiments, experiments, strict=True):
@@ -75,13 +80,13 @@ def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
         return
     case = build_case(experiment)
     names = [one.name or str(number) for number, one in enumerate(workload.rows)]
-    one = prepare_set(case, len(names), None, 0)
+    one = prepare_case_set(case, len(names), None, 0)
     phases = np.diff(one.cycles.first_phase)
     for name in experiment.chosen:
         decision = find_policy(name).decide(
-            one.known["exact"], one.pool, build_stream(case.seed, len(names), None, 0, name)
+            one.known["exact"], one.pool, build_case_stream(case.seed, len(names), None, 0, name)
         )
-        outcome, _, _ = simulate_decision(case, one, decision, (case.seed, len(names), 0, 0), logged=True)
+        outcome, _, _ = simulate_case_decision(case, one, decision, (case.seed, len(names), 0, 0), logged=True)
         alone = one.true.time_s[np.arange(len(names)), np.maximum(decision.choice, 0)] / phases
         rounds = (one.true.compute_s + alone * phases).max()
         until_s = float(min(case.window.until_s, ROUNDS * rounds))

@@ -92,9 +92,9 @@ class JobSettings:
                 limits.assign(job, part.pool)
 
     def _rated(self, part: JobPart, name: str) -> tuple[Rate, ...]:
-        from fairlead.decide.policies.requests import parse_rate
+        from fairlead.decide.policies.requests import parse_discipline_rate
 
-        return () if part.rate is None else (parse_rate(part.rate, f"{self._where}: {name}.rate"),)
+        return () if part.rate is None else (parse_discipline_rate(part.rate, f"{self._where}: {name}.rate"),)
 
     def _reading(self, part: JobPart, default: JobPart, name: str) -> ReadSettings:
         ahead = part.read_ahead if part.read_ahead is not None else default.read_ahead

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead.core.access.tls import build_tls_server_context
 from fairlead.core.access.tokens import read_token_key
 from fairlead.core.errors import UsageError
-from fairlead.decide.policies.requests import Limits, Rate, discipline
+from fairlead.decide.policies.requests import Limits, Rate, build_discipline
 from fairlead.steer.forwarding.forwarder.admission import must_have_key
 from fairlead.steer.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile, read_settings
 from fairlead.steer.forwarding.forwarder.read_cache import with_read_cache
@@ -69,7 +69,7 @@ def run_forwarder(
     settings = _settings(options, addresses)
     for address in addresses:
         must_have_key(address, settings.key)
-    queue = discipline(options.discipline, workers=options.workers, seed=_SEED)
+    queue = build_discipline(options.discipline, workers=options.workers, seed=_SEED)
     _raise_descriptor_limit()
     reading = _job_settings(options)
     reading.limit(queue.limits)
