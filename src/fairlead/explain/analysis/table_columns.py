@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from fairlead.store.rollup_cells import read_cell_names
 
+F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
-def read_float_column(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """A column of numbers, null as NaN."""
+def read_float_column(table: pa.Table, name: str) -> F64:
+    """A column of numbers, null as NaN. Integers above 2**53 lose their last digits."""
     return np.asarray(table[name].cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(), np.float64)
 
 
@@ -51,3 +52,9 @@ def read_job_code_columns(table: pa.Table, began: str = "job_start_ns") -> I64:
     return combine_column_codes(
         [read_code_column(table, "cluster"), read_code_column(table, "job_id"), read_integer_column(table, began, -1)]
     )
+
+
+def sum_byte_columns(table: pa.Table) -> F64:
+    """Bytes read and written (`read_bytes`, `write_bytes`), NaN where neither is known."""
+    read, write = read_float_column(table, "read_bytes"), read_float_column(table, "write_bytes")
+    return np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.repeated_runs import Runs
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.questions.lake_queries import build_day_filter, read_floats, read_integers
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
+from fairlead.explain.questions.lake_queries import build_day_filter
 from fairlead.explain.questions.span import MINUTE_NS, Span
 from fairlead.store.lake import Lake
 
@@ -43,9 +44,9 @@ def read_phase_runs(lake: Lake, span: Span, *, user: str = "", program: str = ""
     )
     if not phases.num_rows:
         return None
-    begin, end = read_integers(phases, "start_ns"), read_integers(phases, "end_ns")
+    begin, end = read_integer_column(phases, "start_ns"), read_integer_column(phases, "end_ns")
     load = _minutes(lake, Span(int(begin.min()) - MINUTE_NS, int(end.max()) + MINUTE_NS))
-    seconds, own = (end - begin) / NS_PER_S, read_floats(phases, "bytes")
+    seconds, own = (end - begin) / NS_PER_S, read_float_column(phases, "bytes")
     reads = np.asarray(pc.equal(phases["kind"], "read").to_numpy(zero_copy_only=False), np.bool_)
     read, written, names = (_during(load, name, begin, end) for name in ("read_bytes", "write_bytes", "operations"))
     factors = {
@@ -56,7 +57,7 @@ def read_phase_runs(lake: Lake, span: Span, *, user: str = "", program: str = ""
         "fullest_target": _during(load, "fullness", begin, end, mean=True),
     }
     return Runs(
-        performance=read_floats(phases, "rate_per_s"),
+        performance=read_float_column(phases, "rate_per_s"),
         group=_alike(phases),
         time=begin.astype(np.float64),
         factors=factors,
@@ -76,8 +77,8 @@ def _minutes(lake: Lake, span: Span) -> dict[str, F64]:
     )
     names = ("read_bytes", "write_bytes", "operations", "fullness")
     return {
-        "ts_ns": read_integers(found, "ts_ns").astype(np.float64),
-        **{name: read_floats(found, name) for name in names},
+        "ts_ns": read_integer_column(found, "ts_ns").astype(np.float64),
+        **{name: read_float_column(found, name) for name in names},
     }
 
 
@@ -103,7 +104,7 @@ def _during(
 
 
 def _alike(phases: pa.Table) -> NDArray[np.int64]:
-    nodes = np.nan_to_num(read_floats(phases, "nodes_count"), nan=0.0)
+    nodes = np.nan_to_num(read_float_column(phases, "nodes_count"), nan=0.0)
     scale = pa.array(np.round(np.log2(np.maximum(nodes, 1))).astype(np.int64)).cast(pa.string())
     words = [pc.fill_null(phases[name].cast(pa.string()), "") for name in ("user", "program", "kind")]
     key = pc.binary_join_element_wise(*words, pa.chunked_array([scale]), "\n")

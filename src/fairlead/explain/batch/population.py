@@ -16,17 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
+from fairlead.explain.analysis.table_columns import read_integer_column
 from fairlead.explain.batch.span_pieces import open_piece_lake, split_span_into_pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.explain.questions.components import SERVED_BY
-from fairlead.explain.questions.lake_queries import (
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.load_distributions import BINS
 from fairlead.explain.questions.rollup_sums import VALUES
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -262,7 +257,7 @@ def _scan_targets_of_day(
         within=span,
     )
     counts = np.zeros(BINS + 1, np.int64)
-    counts[read_integers(found, "bin")] = read_integers(found, "minutes")
+    counts[read_integer_column(found, "bin")] = read_integer_column(found, "minutes")
     watched = query_lake(
         lake,
         f"SELECT node, count(DISTINCT ts_ns // {MINUTE_NS}) AS minutes FROM health WHERE probe = 'agent'"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairlead.explain.analysis.table_columns import read_float_column
 from fairlead.explain.questions.answers import ComponentPage, ComponentRow, Share, Targets
 from fairlead.explain.questions.coverage import find_coverage
 from fairlead.explain.questions.job_accounts import find_latest_accounts
@@ -24,7 +25,6 @@ from fairlead.explain.questions.lake_queries import (
     find_similar_names,
     list_query_rows,
     query_lake,
-    read_floats,
 )
 from fairlead.explain.questions.rollup_sums import VALUES, Steps, build_rollup_select, read_rollup_sums
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
@@ -162,7 +162,7 @@ def _load(found: pa.Table, steps: Steps, layer: str) -> dict[str, Any] | None:
     rows = found.filter(pc.equal(found.column("layer"), layer))
     if not rows.num_rows:
         return None
-    moved = np.nan_to_num(read_floats(rows, "read_bytes")) + np.nan_to_num(read_floats(rows, "write_bytes"))
+    moved = np.nan_to_num(read_float_column(rows, "read_bytes")) + np.nan_to_num(read_float_column(rows, "write_bytes"))
     sums = {name: pc.sum(rows.column(name)).as_py() for name in VALUES}
     return sums | {"peak": float(moved.max()) * 1e9 / steps.step_ns, "busy": int((moved > 0).sum()) / steps.count}
 

@@ -14,14 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.explain.analysis.table_columns import read_integer_column
 from fairlead.explain.questions.answers import Gap
-from fairlead.explain.questions.lake_queries import (
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.rollup_sums import Steps
 from fairlead.explain.questions.span import MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.visibility import narrow_visibility_to_span
@@ -71,7 +66,7 @@ def find_coverage(lake: Tables, sources: Sequence[str], steps: Steps) -> Coverag
     counts = np.zeros(steps.count)
     if rows.num_rows:
         nodes = rows.column("node").to_pylist()
-        minutes, periods = read_integers(rows, "minute"), read_integers(rows, "period")
+        minutes, periods = read_integer_column(rows, "minute"), read_integer_column(rows, "period")
         well = np.asarray(rows.column("well").to_numpy(zero_copy_only=False), np.bool_)
         place = {name: k for k, name in enumerate(names)}
         counts = _counted(steps, np.array([place[n] for n in nodes]), minutes, periods, well, gaps, names)

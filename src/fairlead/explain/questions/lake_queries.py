@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from fairlead.core.errors import FairleadError
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
@@ -108,16 +107,6 @@ def build_day_filter(span: Span, column: str = "day") -> str:
 def list_query_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows as dicts, for answers of few rows."""
     return table.to_pylist()  # type: ignore[no-any-return]
-
-
-def read_integers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """A column without nulls."""
-    return np.asarray(table.column(name).to_numpy(), np.int64)
-
-
-def read_floats(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """A column with NaN for null. Beyond 2**53 the last digits go, as sums of bytes can spare."""
-    return np.asarray(table.column(name).cast(pa.float64(), safe=False).to_numpy(), np.float64)
 
 
 def find_similar_names(name: str, known: Sequence[str], most: int = 5) -> list[str]:

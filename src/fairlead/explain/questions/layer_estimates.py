@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Series
 from fairlead.explain.questions.coverage import Coverage
-from fairlead.explain.questions.lake_queries import Tables, list_query_rows, query_lake, read_floats, read_integers
+from fairlead.explain.questions.lake_queries import Tables, list_query_rows, query_lake
 from fairlead.explain.questions.rollup_sums import Steps, sum_rollup_by_step
 from fairlead.explain.questions.span import INTERVALS, Span
 from fairlead.explain.questions.timelines import build_estimated_timeline
@@ -180,7 +181,7 @@ def _grid(steps: Steps, rows: int, row: NDArray[np.int64], table: pa.Table, valu
     """float64[rows, steps]: sums, NaN where no row says anything."""
     grid = np.zeros((rows, steps.count))
     told = np.zeros((rows, steps.count), np.bool_)
-    values, at = read_floats(table, value), read_integers(table, "step")
+    values, at = read_float_column(table, value), read_integer_column(table, "step")
     known = np.isfinite(values)
     np.add.at(grid, (row[known], at[known]), values[known])
     told[row[known], at[known]] = True

@@ -16,16 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import LEVELS, classify_share_by_limits
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Cdf, HeatMap, HeatRow
 from fairlead.explain.questions.component_hosts import find_component_hosts
-from fairlead.explain.questions.lake_queries import (
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
 SETTLED_NS = 10 * MINUTE_NS
@@ -171,7 +165,7 @@ def _read_hours(lake: Tables, span: Span, kind: str) -> dict[int, _Hour]:
         {"kind": kind, "layer": _LAYERS[kind]},
         within=span,
     )
-    hours, peaks = read_integers(found, "hour"), read_floats(found, "peak")
+    hours, peaks = read_integer_column(found, "hour"), read_float_column(found, "peak")
     ids = found.column("id")
     firsts = np.flatnonzero(np.diff(hours, prepend=-1)) if len(hours) else np.empty(0, np.int64)
     lasts = [*firsts[1:].tolist(), len(hours)][: len(firsts)]
@@ -332,7 +326,7 @@ def _rates(lake: Tables, span: Span, kept: DistributionCache, now_ns: int, kind:
             {"kind": kind, "layer": _LAYERS[kind]},
             within=stretch,
         )
-        hours = read_integers(found, "hour")
+        hours = read_integer_column(found, "hour")
         rates = np.asarray(found.column("rate").to_numpy(), np.float32)
         for start in range(wanted[0], stretch.to_ns, HOUR_NS):
             first, last = np.searchsorted(hours, [start // HOUR_NS, start // HOUR_NS + 1])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.core.model.unit_formats import format_bytes, format_duration
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Gap
 from fairlead.explain.questions.answers_own_health import (
     AnalysisProgress,
@@ -27,14 +28,7 @@ from fairlead.explain.questions.answers_own_health import (
     Tier,
 )
 from fairlead.explain.questions.coverage import find_coverage_gaps
-from fairlead.explain.questions.lake_queries import (
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.load_distributions import DistributionCache
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.store.inventory import Holding, take_stored_inventory
@@ -179,7 +173,7 @@ def _sent(lake: Tables, span: Span) -> SentRows:
     count = DAY_NS // STEP_NS
     rate: list[float | None] = [None] * count
     heard: list[int | None] = [None] * count
-    known = read_floats(found, "rows") if found.num_rows else np.zeros(0)
+    known = read_float_column(found, "rows") if found.num_rows else np.zeros(0)
     for k, rows, sources in zip(found["k"].to_pylist(), known.tolist(), found["sources"].to_pylist(), strict=True):
         heard[k] = sources
         rate[k] = rows / (STEP_NS / 1e9) if np.isfinite(rows) else None
@@ -294,7 +288,7 @@ def _analysed(lake: Tables, now_ns: int) -> AnalysisProgress:
     last = query_lake(
         lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {build_day_filter(wide)}", within=wide, began=wide
     )
-    ended, waiting = (int(read_integers(found, name)[0]) for name in ("ended", "waiting"))
+    ended, waiting = (int(read_integer_column(found, name)[0]) for name in ("ended", "waiting"))
     return AnalysisProgress(
         last_ns=last["at"][0].as_py(), ended=ended, waiting=waiting, oldest_ns=found["oldest"][0].as_py()
     )

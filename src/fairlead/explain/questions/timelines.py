@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Series, Timeline
 from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, fill_covered_steps
-from fairlead.explain.questions.lake_queries import Tables, read_floats, read_integers
+from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.rollup_sums import (
     Steps,
     choose_rollup_steps,
@@ -67,12 +68,12 @@ def build_timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str,
 
 
 def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series:
-    at = read_integers(rows, "step")
+    at = read_integer_column(rows, "step")
     there = np.zeros(steps.count, np.bool_)
     there[at] = True
     lines = {}
     for name in _RATES:
-        values = read_floats(rows, name)
+        values = read_float_column(rows, name)
         rate = fill_rollup_steps(steps, at, values / steps.compute_elapsed_s()[at])
         lines[name] = round_rollup_line(
             fill_covered_steps(steps, rate, there, cover, told=bool(np.isfinite(values).any()))
@@ -103,5 +104,5 @@ def build_estimated_timeline(steps: Steps, layer: str, read: Line, write: Line) 
 
 def _fill_columns(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
     """Values by step of rows that have one row a step; NaN where there is none."""
-    at = read_integers(found, "step")
-    return {name: fill_rollup_steps(steps, at, read_floats(found, name)) for name in names}
+    at = read_integer_column(found, "step")
+    return {name: fill_rollup_steps(steps, at, read_float_column(found, name)) for name in names}

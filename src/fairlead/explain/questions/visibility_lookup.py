@@ -10,14 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.explain.analysis.switch_ports import LINKED
-from fairlead.explain.questions.lake_queries import (
-    Sight,
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_integers,
-)
+from fairlead.explain.analysis.table_columns import read_integer_column
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.visibility import Reach, build_visible_jobs_condition, merge_visible_intervals
 
@@ -37,7 +31,7 @@ def look_up_visibility(lake: Tables, sight: Sight, span: Span | None) -> Reach:
     own = _own(lake, sight, span)
     numbers = sorted(set(own["job_id"].to_pylist()))
     strangers = _strangers(lake, sight, numbers)
-    begins, ends = read_integers(own, "start_ns"), read_integers(own, "end_ns")
+    begins, ends = read_integer_column(own, "start_ns"), read_integer_column(own, "end_ns")
     ids = own["job_id"].to_pylist()
     overlapping = {number: [(a, z) for n, a, z in strangers if n == number] for number in {s[0] for s in strangers}}
     mixed = frozenset(
@@ -124,7 +118,7 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
     """Nodes of the jobs and what served them: by the mapping of that time, by counters and by what analysis says."""
     if not own.num_rows:
         return [_rows("", np.empty(0, object), np.empty(0, np.int64), np.empty(0, np.int64))]
-    begins, ends = read_integers(own, "start_ns"), read_integers(own, "end_ns")
+    begins, ends = read_integer_column(own, "start_ns"), read_integer_column(own, "end_ns")
     hull = Span(int(begins.min()), int(ends.max())).align_to(HOUR_NS)
     condition, words = build_visible_jobs_condition(sight)
     counted = own.filter(pa.array(alone))
@@ -173,8 +167,8 @@ def _part(found: pa.Table) -> _Part:
     return (
         np.array(whole["kind"].to_pylist(), object),
         np.array(whole["id"].to_pylist(), object),
-        np.asarray(read_integers(whole, "began")),
-        np.asarray(read_integers(whole, "ended")),
+        np.asarray(read_integer_column(whole, "began")),
+        np.asarray(read_integer_column(whole, "ended")),
     )
 
 

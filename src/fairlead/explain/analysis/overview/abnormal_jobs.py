@@ -6,10 +6,10 @@ over 90 % of these by interference).
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.explain.analysis.overview.columns import select_last_of_runs
 from fairlead.explain.analysis.overview.job_population import mark_nontrivial_jobs, select_latest_jobs
 
 OF_JOBS = ("job.interference", "job.slow_component", "job.slow_unexplained", "job.own_change")
@@ -19,7 +19,7 @@ def _select_current_rows(rows: pa.Table) -> pa.Table:
     """Rows of FINDING or INCIDENT that count: of each id the highest version, then the latest, if not withdrawn."""
     order = [("id", "ascending"), ("analysis_version", "ascending"), ("made_ns", "ascending")]
     rows = rows.sort_by(order)
-    kept = select_last_of_runs(rows, ("id",))
+    kept = _select_last_of_runs(rows, ("id",))
     return kept.filter(pc.invert(pc.fill_null(kept["withdrawn"], False)))
 
 
@@ -64,3 +64,14 @@ _CAUSES = pa.schema(
         ("lost_s", pa.float64()),
     ]
 )
+
+
+def _select_last_of_runs(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each run of rows with equal `keys`; the table must be sorted by them."""
+    if not table.num_rows:
+        return table
+    change = np.zeros(table.num_rows - 1, np.bool_)
+    for name in keys:
+        codes = table[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+        change |= codes[1:] != codes[:-1]
+    return table.filter(pa.array(np.append(change, True)))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.class_limits import CORE_HOURS, LARGEST, MODES, NONTRIVIAL_BYTES
-from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_moved_bytes
+from fairlead.explain.analysis.table_columns import F64, read_float_column, sum_byte_columns
 
 Flags = NDArray[np.bool_]
 
@@ -35,13 +35,13 @@ def select_latest_jobs(jobs: pa.Table) -> pa.Table:
 
 def mark_nontrivial_jobs(jobs: pa.Table) -> Flags:
     """Mark jobs known to have moved more than 200 MB, shape (rows,)."""
-    return np.nan_to_num(sum_moved_bytes(jobs)) > NONTRIVIAL_BYTES
+    return np.nan_to_num(sum_byte_columns(jobs)) > NONTRIVIAL_BYTES
 
 
 def summarise_job_population(jobs: pa.Table) -> pa.Table:
     """One row: `jobs`, `known` (with a volume), `nontrivial`, `nontrivial_share` (of those known; null without any),
     `read_bytes`, `write_bytes` (null: not known of any job)."""
-    known = int((~np.isnan(sum_moved_bytes(jobs))).sum())
+    known = int((~np.isnan(sum_byte_columns(jobs))).sum())
     many = int(mark_nontrivial_jobs(jobs).sum())
     return pa.table(
         {
@@ -63,7 +63,7 @@ def count_population_modes(jobs: pa.Table) -> pa.Table:
     """Non-trivial jobs by I/O mode: `mode` (of the way that moved more; null: not known), `jobs`, `share` of those
     whose mode is known, `mean_read_bytes`, `mean_write_bytes` (over jobs that know them)."""
     some = jobs.filter(pa.array(mark_nontrivial_jobs(jobs)))
-    read, write = read_floats(some, "read_bytes"), read_floats(some, "write_bytes")
+    read, write = read_float_column(some, "read_bytes"), read_float_column(some, "write_bytes")
     words = get_main_job_mode(some)
     known = len(words) - words.null_count
     rows = []
@@ -86,7 +86,7 @@ def count_population_modes(jobs: pa.Table) -> pa.Table:
 
 def get_main_job_mode(jobs: pa.Table) -> pa.ChunkedArray:
     """The mode of the way a job moved more bytes; of the other where that one has none. Null where neither has."""
-    read, write = (np.nan_to_num(read_floats(jobs, f"{way}_bytes")) for way in ("read", "write"))
+    read, write = (np.nan_to_num(read_float_column(jobs, f"{way}_bytes")) for way in ("read", "write"))
     of_read, of_write = jobs["read_mode"], jobs["write_mode"]
     wrote = pa.chunked_array([pa.array(write >= read, pa.bool_())])
     return pc.if_else(wrote, pc.coalesce(of_write, of_read), pc.coalesce(of_read, of_write))
@@ -112,11 +112,15 @@ def count_population_by_core_hours(jobs: pa.Table) -> pa.Table:
     """Jobs that have ended by class of core-hours, smallest first: `core_hours` (null: cores not known), `jobs`,
     `mean_read_bytes`, `mean_write_bytes`, `max_read_bytes`, `max_write_bytes`."""
     ended = jobs.filter(pc.and_kleene(pc.is_valid(jobs["end_ns"]), pc.is_valid(jobs["start_ns"])))
-    hours = read_floats(ended, "cores") * (read_floats(ended, "end_ns") - read_floats(ended, "start_ns")) / 3600e9
+    hours = (
+        read_float_column(ended, "cores")
+        * (read_float_column(ended, "end_ns") - read_float_column(ended, "start_ns"))
+        / 3600e9
+    )
     place = np.searchsorted([edge for edge, _ in CORE_HOURS], np.nan_to_num(hours), side="left")
     names = [*(name for _, name in CORE_HOURS), LARGEST, None]
     place = np.where(np.isnan(hours), len(names) - 1, place)
-    read, write = read_floats(ended, "read_bytes"), read_floats(ended, "write_bytes")
+    read, write = read_float_column(ended, "read_bytes"), read_float_column(ended, "write_bytes")
     rows = [
         {
             "core_hours": name,
@@ -153,9 +157,9 @@ def summarise_n_to_one_jobs(jobs: pa.Table) -> pa.Table:
     """Bandwidth of N-1 jobs by N: `processes` (lower edge of a class, powers of 4), `way`, `jobs`,
     `median_bytes_per_s`, `highest_bytes_per_s`. At the published site none passed 250 MB/s, however many wrote."""
     rows = []
-    processes = read_floats(jobs, "processes")
+    processes = read_float_column(jobs, "processes")
     for way in ("read", "write"):
-        rate = read_floats(jobs, f"{way}_bandwidth_bytes_per_s")
+        rate = read_float_column(jobs, f"{way}_bandwidth_bytes_per_s")
         shared = pc.fill_null(pc.equal(jobs[f"{way}_mode"], "N-1"), False).to_numpy(zero_copy_only=False)
         mine = shared & (rate > 0) & (processes >= 1)
         step = np.floor(np.log2(np.where(mine, processes, 1)) / 2).astype(int)
@@ -188,7 +192,7 @@ def rank_population_by_volume(jobs: pa.Table, by: str, from_ns: int, to_ns: int,
     """Users, programs or projects (`by`) by volume of their jobs that began in the window, and the trend: `name`,
     `jobs`, `bytes`, `share`, `metadata_ops`, `core_hours`, `earlier_bytes` of the equally long time before (null: no
     job of anyone is known then) and `trend` (bytes over earlier bytes; null without any earlier)."""
-    start = read_floats(jobs, "start_ns")
+    start = read_float_column(jobs, "start_ns")
     now = jobs.filter(pa.array((start >= from_ns) & (start < to_ns)))
     before = jobs.filter(pa.array((start >= 2 * from_ns - to_ns) & (start < from_ns)))
     then = dict(zip(*_summed(before, by), strict=True))
@@ -224,11 +228,15 @@ _RANKING = pa.schema(
 
 
 def _summed(jobs: pa.Table, by: str) -> tuple[list[str | None], list[dict[str, float | None]]]:
-    hours = read_floats(jobs, "cores") * (read_floats(jobs, "end_ns") - read_floats(jobs, "start_ns")) / 3600e9
+    hours = (
+        read_float_column(jobs, "cores")
+        * (read_float_column(jobs, "end_ns") - read_float_column(jobs, "start_ns"))
+        / 3600e9
+    )
     flat = pa.table(
         {
             "name": jobs[by],
-            "bytes": pa.array(sum_moved_bytes(jobs), from_pandas=True),
+            "bytes": pa.array(sum_byte_columns(jobs), from_pandas=True),
             "metadata_ops": jobs["metadata_ops"],
             "core_hours": pa.array(hours, from_pandas=True),
         }

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.overview.columns import read_floats
+from fairlead.explain.analysis.table_columns import read_float_column
 
 MINUTE_NS = 60 * NS_PER_S
 EDGES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -43,7 +43,9 @@ def compute_metadata_load(
     which makes servers look busier than they are.
     """
     rate = (
-        read_floats(_sum_minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
+        read_float_column(_sum_minutes(rollup, "mds", "metadata"), "metadata_ops")
+        / (MINUTE_NS / NS_PER_S)
+        / peak_ops_per_s
     )
     rate = rate[~np.isnan(rate)]
     idle = max(0, (watched or 0) - len(rate))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.overview.columns import F64, read_floats
 from fairlead.explain.analysis.overview.job_population import get_main_job_mode
+from fairlead.explain.analysis.table_columns import F64, read_float_column
 
 EDGES = (1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20)
 """Sizes jobs are counted below, bytes."""
@@ -23,7 +23,7 @@ def compute_mean_request_bytes(jobs: pa.Table) -> F64:
     size_sum, asked = np.zeros(jobs.num_rows), np.zeros(jobs.num_rows)
     sound = np.zeros(jobs.num_rows, np.bool_)
     for way in ("read", "write"):
-        size, count = read_floats(jobs, f"{way}_bytes"), read_floats(jobs, f"{way}_ops")
+        size, count = read_float_column(jobs, f"{way}_bytes"), read_float_column(jobs, f"{way}_ops")
         both = ~np.isnan(size) & ~np.isnan(count)
         size_sum += np.where(both, size, 0.0)
         asked += np.where(both, count, 0.0)
@@ -35,9 +35,9 @@ def compute_mean_request_bytes(jobs: pa.Table) -> F64:
 def compute_request_scatter(jobs: pa.Table, least_bytes: int = 200_000_000) -> pa.Table:
     """The scatter: `job_id`, `user`, `program`, `mode` (of the way with more bytes), `iops`, `bandwidth_bytes_per_s`,
     `request_bytes`. Jobs that moved at most `least_bytes` (trivial I/O) or whose rates are not known are left out."""
-    rates = np.stack([read_floats(jobs, f"{way}_bandwidth_bytes_per_s") for way in ("read", "write")])
-    sizes = np.stack([np.nan_to_num(read_floats(jobs, f"{way}_bytes")) for way in ("read", "write")])
-    iops, request = read_floats(jobs, "iops"), compute_mean_request_bytes(jobs)
+    rates = np.stack([read_float_column(jobs, f"{way}_bandwidth_bytes_per_s") for way in ("read", "write")])
+    sizes = np.stack([np.nan_to_num(read_float_column(jobs, f"{way}_bytes")) for way in ("read", "write")])
+    iops, request = read_float_column(jobs, "iops"), compute_mean_request_bytes(jobs)
     # Over the time in which requests were made: both ways may overlap, so bandwidth follows from requests.
     rate = np.where(np.isnan(iops) | np.isnan(request), np.nanmax(np.nan_to_num(rates), axis=0), iops * request)
     chosen = (sizes.sum(axis=0) > least_bytes) & (rate > 0) & (iops > 0)
@@ -60,7 +60,7 @@ def compute_request_size_shares(jobs: pa.Table, edges: Sequence[int] = EDGES, fe
     """For each edge (`below_bytes`): `jobs` whose mean request is smaller, `job_share`, `ops`, `ops_share`, of `known`
     jobs with at least `fewest_ops` reads and writes. Shares are null where no job's requests are known."""
     size = compute_mean_request_bytes(jobs)
-    ops = np.nan_to_num(read_floats(jobs, "read_ops")) + np.nan_to_num(read_floats(jobs, "write_ops"))
+    ops = np.nan_to_num(read_float_column(jobs, "read_ops")) + np.nan_to_num(read_float_column(jobs, "write_ops"))
     counted = ~np.isnan(size) & (ops >= fewest_ops)
     known, total = int(counted.sum()), float(ops[counted].sum())
     rows = []

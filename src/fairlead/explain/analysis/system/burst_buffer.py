@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import GIB, format_bytes, format_percent
-from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,
@@ -20,6 +19,7 @@ from fairlead.explain.analysis.system.scope import (
     build_finding_subjects,
     report_missing_findings,
 )
+from fairlead.explain.analysis.table_columns import read_float_column
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,21 @@ def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemF
     jobs = scope.jobs
     if not jobs.num_rows:
         return report_missing_findings("system.burst_buffer_unused: no summaries of jobs")
-    written = float(np.nansum(read_floats(rows, "write_bytes")))
+    written = float(np.nansum(read_float_column(rows, "write_bytes")))
     held = _held(
-        scope, read_floats(rows, "used_bytes_max"), read_floats(rows, "capacity_bytes"), rows["id"].to_pylist()
+        scope,
+        read_float_column(rows, "used_bytes_max"),
+        read_float_column(rows, "capacity_bytes"),
+        rows["id"].to_pylist(),
     )
     room = [float(size) for size in scope.site.devices.values() if size]
-    room += [float(size) for size in read_floats(rows, "capacity_bytes") if size == size]
+    room += [float(size) for size in read_float_column(rows, "capacity_bytes") if size == size]
     largest = max(room, default=np.inf)
     wrote, nodes = (
-        read_floats(jobs, "write_bytes"),
-        np.maximum(np.nan_to_num(read_floats(jobs, "nodes_count"), nan=1.0), 1.0),
+        read_float_column(jobs, "write_bytes"),
+        np.maximum(np.nan_to_num(read_float_column(jobs, "nodes_count"), nan=1.0), 1.0),
     )
-    phases = np.nan_to_num(read_floats(jobs, "phases"))
+    phases = np.nan_to_num(read_float_column(jobs, "phases"))
     burst = wrote / nodes / np.maximum(phases, 1.0)
     private = pc.is_in(jobs["write_mode"], pc.cast(["N-N", "N-M"], "string")).to_numpy(zero_copy_only=False)
     fitting = private & (phases >= limits.phases) & (wrote > 0) & (burst <= largest)

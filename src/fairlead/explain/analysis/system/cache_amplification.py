@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import GIB, format_bytes
-from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.system.scope import (
     Scope,
     SystemFindings,
@@ -24,6 +23,7 @@ from fairlead.explain.analysis.system.scope import (
     grade_finding_severity,
     report_missing_findings,
 )
+from fairlead.explain.analysis.table_columns import read_float_column
 
 Way = Literal["read", "write"]
 _PAST = {"read": "read", "write": "written"}
@@ -66,7 +66,7 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
     pair = _pair(scope, way)
     if pair is None:
         return report_missing_findings(f"system.{word}: no two layers whose {way}s can be held against each other")
-    asked, done = (float(np.nansum(read_floats(pair.rows, name))) for name in ("asked", "done"))
+    asked, done = (float(np.nansum(read_float_column(pair.rows, name))) for name in ("asked", "done"))
     if not asked or done < ratio * asked or done - asked < limits.extra_bytes_per_hour * scope.hours:
         return report_missing_findings()
     factor = done / asked
@@ -143,7 +143,7 @@ def _together(above: pa.Table, below: pa.Table, column: str, by: tuple[str, ...]
 def _extra(rows: pa.Table, key: str) -> list[tuple[str, float]]:
     """Who moved how many bytes too many, most first."""
     found = rows.group_by(key).aggregate([("asked", "sum"), ("done", "sum")])
-    extra = read_floats(found, "done_sum") - read_floats(found, "asked_sum")
+    extra = read_float_column(found, "done_sum") - read_float_column(found, "asked_sum")
     names = found[key].to_pylist()
     return sorted(((name, float(more)) for name, more in zip(names, extra, strict=True)), key=lambda x: (-x[1], x[0]))
 

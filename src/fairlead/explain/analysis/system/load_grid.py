@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.site_file import FORWARDED, SERVED
-from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_moved_bytes
 from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope
+from fairlead.explain.analysis.table_columns import F64, read_float_column, sum_byte_columns
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def build_load_grid(scope: Scope, kind: str) -> Grid | None:
     shape = (len(names), scope.minutes)
     grid = np.full(shape, np.nan)
     grid[~np.isin(names, ids.astype(str))] = 0.0
-    grid[place, minute] = sum_moved_bytes(rows)
+    grid[place, minute] = sum_byte_columns(rows)
     wait, waits = np.zeros(shape), np.zeros(shape)
-    wait[place, minute] = np.nan_to_num(read_floats(rows, "wait_ns"))
-    waits[place, minute] = np.nan_to_num(read_floats(rows, "waits"))
+    wait[place, minute] = np.nan_to_num(read_float_column(rows, "wait_ns"))
+    waits[place, minute] = np.nan_to_num(read_float_column(rows, "waits"))
     return Grid(names.tolist(), grid, (wait, waits))
 
 
@@ -76,11 +76,11 @@ def list_load_jobs(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -
     whole = scope.sum_rollups(kind, (kind,), by=("id",))
     wanted = pa.array(list(ids), pa.string())
     parts = parts.filter(pc.is_in(parts["id"], wanted))
-    total = float(np.nansum(sum_moved_bytes(whole.filter(pc.is_in(whole["id"], wanted)))))
+    total = float(np.nansum(sum_byte_columns(whole.filter(pc.is_in(whole["id"], wanted)))))
     if not parts.num_rows or not total:
         return []
     names, place = np.unique(parts["job_id"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
-    sums = np.bincount(place, np.nan_to_num(sum_moved_bytes(parts)), len(names)) / total
+    sums = np.bincount(place, np.nan_to_num(sum_byte_columns(parts)), len(names)) / total
     order = np.argsort(-sums, kind="stable")[:most]
     return [(str(names[k]), float(min(1.0, sums[k]))) for k in order if sums[k] > 0]
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.unit_formats import GIB, format_bandwidth, format_bytes, format_count
-from fairlead.explain.analysis.overview.columns import read_floats, sum_moved_bytes
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
@@ -23,6 +22,7 @@ from fairlead.explain.analysis.system.scope import (
     grade_finding_severity,
     report_missing_findings,
 )
+from fairlead.explain.analysis.table_columns import read_float_column, sum_byte_columns
 
 LAYERS = ("pfs_client", "osc", "mount", "client")
 """Layers of a node, best first; never added, as they tell of the same bytes."""
@@ -69,10 +69,10 @@ def _node(
     volume = rate = None
     for layer in LAYERS:
         rows = told[layer].filter(pc.equal(told[layer]["id"], node))
-        if volume is None and rows.num_rows and not np.isnan(sum_moved_bytes(rows)).all():
-            volume = float(np.nansum(sum_moved_bytes(rows)))
+        if volume is None and rows.num_rows and not np.isnan(sum_byte_columns(rows)).all():
+            volume = float(np.nansum(sum_byte_columns(rows)))
         if ops is None and rows.num_rows and rows["metadata_ops"].null_count < rows.num_rows:
-            counted = np.nan_to_num(read_floats(rows, "metadata_ops"))
+            counted = np.nan_to_num(read_float_column(rows, "metadata_ops"))
             ops = dict(zip(rows["ts_ns"].to_pylist(), counted.tolist(), strict=True))
     busy = [count / 60 for count in (ops or {}).values() if count / 60 > limits.mdops_per_s]
     if len(busy) >= limits.minutes:

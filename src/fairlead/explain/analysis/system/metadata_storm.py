@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.unit_formats import format_count, format_percent
-from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.switch_ports import UNKNOWN_CLASS, count_metadata_load_sources
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
@@ -25,6 +24,7 @@ from fairlead.explain.analysis.system.scope import (
     grade_finding_severity,
     report_missing_findings,
 )
+from fairlead.explain.analysis.table_columns import read_float_column
 
 OWN_JOB = "job"
 
@@ -49,7 +49,7 @@ def find_metadata_storms(scope: Scope, limits: StormLimits) -> SystemFindings:
     peak = scope.site.peaks.get("mds")
     if peak is None:
         return report_missing_findings("system.metadata_storm: the peak of a metadata server (site file: mdops)")
-    rate = read_floats(rows, "metadata_ops") / (MINUTE_NS / 1e9)
+    rate = read_float_column(rows, "metadata_ops") / (MINUTE_NS / 1e9)
     stormy = rows.filter(pa.array(np.nan_to_num(rate) >= limits.share_of_peak * peak))
     found = SystemFindings()
     for server in sorted(set(stormy["id"].to_pylist())):
@@ -61,7 +61,7 @@ def find_metadata_storms(scope: Scope, limits: StormLimits) -> SystemFindings:
 
 def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak: float) -> SystemFindings:
     minutes = rows["ts_ns"]
-    counted = read_floats(rows, "metadata_ops")
+    counted = read_float_column(rows, "metadata_ops")
     total = float(counted.sum())
     mean, highest = total / (len(counted) * 60), float(counted.max()) / 60
     jobs = _jobs(scope, server, minutes, total)
@@ -115,7 +115,7 @@ def _jobs(scope: Scope, server: str, minutes: pa.ChunkedArray, total: float) -> 
     parts = scope.sum_rollups("mds", ("metadata",), by=("id", "job_id", "ts_ns"), jobs=True)
     here = pc.and_(pc.equal(parts["id"], server), pc.is_in(parts["ts_ns"], minutes.combine_chunks()))
     by_job = parts.filter(here).group_by("job_id").aggregate([("metadata_ops", "sum")])
-    shares = read_floats(by_job, "metadata_ops_sum") / total
+    shares = read_float_column(by_job, "metadata_ops_sum") / total
     told = zip(by_job["job_id"].to_pylist(), np.minimum(shares, 1.0).tolist(), strict=True)
     return sorted(((name, part) for name, part in told if part > 0), key=lambda one: (-one[1], one[0]))[:8]
 
@@ -144,7 +144,7 @@ def _classes(
 
 def _shares(sums: pa.Table, by: str) -> list[tuple[str, float]]:
     found = sums.group_by(by).aggregate([("count", "sum")])
-    values = read_floats(found, "count_sum")
+    values = read_float_column(found, "count_sum")
     told = zip(found[by].to_pylist(), (values / max(values.sum(), 1.0)).tolist(), strict=True)
     return sorted(told, key=lambda one: (-one[1], one[0]))
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.unit_formats import KIB, format_bytes, format_count, format_percent
-from fairlead.explain.analysis.overview.columns import read_floats
 from fairlead.explain.analysis.overview.request_statistics import compute_mean_request_bytes
 from fairlead.explain.analysis.system.scope import (
     Scope,
@@ -21,6 +20,7 @@ from fairlead.explain.analysis.system.scope import (
     grade_finding_severity,
     report_missing_findings,
 )
+from fairlead.explain.analysis.table_columns import read_float_column
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def find_small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     """At most one finding: the share, and the jobs that make most small requests."""
     jobs = scope.jobs
     size = compute_mean_request_bytes(jobs)
-    ops = np.nan_to_num(read_floats(jobs, "read_ops")) + np.nan_to_num(read_floats(jobs, "write_ops"))
+    ops = np.nan_to_num(read_float_column(jobs, "read_ops")) + np.nan_to_num(read_float_column(jobs, "write_ops"))
     counted = ~np.isnan(size) & (ops >= limits.fewest_ops)
     if not jobs.num_rows:
         return report_missing_findings("system.small_requests: no summaries of jobs")

@@ -14,17 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.errors import UsageError
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions import components
 from fairlead.explain.questions.answers_pages import ComponentLook, Lane
 from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, find_coverage
-from fairlead.explain.questions.lake_queries import (
-    Sight,
-    Tables,
-    build_day_filter,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.pages.page_axis import Axis, build_axis_line, build_page_axis
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.rollup_sums import fill_rollup_steps, round_rollup_line, sum_rollup_by_step
@@ -112,10 +106,10 @@ def _cells(lake: Tables, kind: str, name: str, span: Span, now_ns: int, points: 
 
 
 def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
-    at = read_integers(rows, "step")
-    read, there = build_axis_line(axis, at, read_floats(rows, "read_bytes"), cover)
-    write, _ = build_axis_line(axis, at, read_floats(rows, "write_bytes"), cover)
-    metadata, _ = build_axis_line(axis, at, read_floats(rows, "metadata_ops"), cover)
+    at = read_integer_column(rows, "step")
+    read, there = build_axis_line(axis, at, read_float_column(rows, "read_bytes"), cover)
+    write, _ = build_axis_line(axis, at, read_float_column(rows, "write_bytes"), cover)
+    metadata, _ = build_axis_line(axis, at, read_float_column(rows, "metadata_ops"), cover)
     return Lane(
         layer=layer,
         read_bytes_per_s=read,
@@ -127,11 +121,11 @@ def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
 
 def _by_point(axis: Axis, rows: pa.Table) -> tuple[np.ndarray[Any, np.dtype[np.float64]], ...]:
     """Mean wait and longest queue of each point; NaN where no row tells."""
-    at = read_integers(rows, "step")
+    at = read_integer_column(rows, "step")
     room = axis.points.count * axis.per
     cells = np.full((3, room), np.nan)
     for k, column in enumerate(("wait_ns", "waits", "queue")):
-        cells[k, at] = read_floats(rows, column)
+        cells[k, at] = read_float_column(rows, column)
     by_point = cells.reshape(3, axis.points.count, axis.per)
     known = np.isfinite(by_point).any(axis=2)
     wait, waits = np.nansum(by_point[0], axis=1), np.nansum(by_point[1], axis=1)
@@ -156,4 +150,6 @@ def _hours(lake: Tables, kind: str, layer: str, name: str, span: Span, now_ns: i
         within=wide,
     )
     hourly = build_page_axis(wide, now_ns, wide.length_ns // HOUR_NS, HOUR_NS).points
-    return wide, round_rollup_line(fill_rollup_steps(hourly, read_integers(found, "hour"), read_floats(found, "peak")))
+    return wide, round_rollup_line(
+        fill_rollup_steps(hourly, read_integer_column(found, "hour"), read_float_column(found, "peak"))
+    )

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Series
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line, PhaseBand
 from fairlead.explain.questions.clock_offsets import correct_clock_offsets, find_clock_offsets
 from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, find_coverage
-from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, read_floats, read_integers
+from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows
 from fairlead.explain.questions.layer_estimates import estimate_layers
 from fairlead.explain.questions.pages import node_lanes as of_nodes
 from fairlead.explain.questions.pages.neighbours import list_neighbour_parts, rank_neighbours
@@ -114,8 +115,8 @@ def _counted(axis: Axis, found: pa.Table, cover: Coverage) -> list[Lane]:
 
 
 def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
-    at = read_integers(rows, "step")
-    read, write, metadata = (build_axis_line(axis, at, read_floats(rows, name), cover) for name in _RATES)
+    at = read_integer_column(rows, "step")
+    read, write, metadata = (build_axis_line(axis, at, read_float_column(rows, name), cover) for name in _RATES)
     return Lane(
         layer=layer,
         read_bytes_per_s=read[0],
@@ -171,9 +172,9 @@ def _finer(lake: Tables, run: RunSeen, axis: Axis, lanes: list[Lane], points: in
 
 
 def _spread(steps: Steps, runs: pa.Table, layer: str) -> Lane:
-    start, end = read_integers(runs, "start_ns"), read_integers(runs, "end_ns")
+    start, end = read_integer_column(runs, "start_ns"), read_integer_column(runs, "end_ns")
     word = np.array(runs.column("class").to_pylist(), object)
-    amount = read_floats(runs, "amount")
+    amount = read_float_column(runs, "amount")
     passed = np.clip(steps.now_ns - steps.list_starts(), 1, steps.step_ns) / 1e9
     lines = {}
     for name in _RATES:

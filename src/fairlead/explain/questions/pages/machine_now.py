@@ -17,20 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.model.incident import Incident
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Gap, TopRow
 from fairlead.explain.questions.answers_pages import ComponentNow, LayerNow, Now
 from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
 from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.jobs import rank_consumers
-from fairlead.explain.questions.lake_queries import (
-    Sight,
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.machine import count_machine_jobs
 from fairlead.explain.questions.pages.component_states import (
     WORST_FIRST,
@@ -234,8 +227,8 @@ def _rates(lake: Tables, span: Span) -> dict[Counted, _Rates]:
         part = found.slice(first, last - first)
         made[of] = _Rates(
             part.column("id").to_pylist(),
-            read_floats(part, "moved") / span.seconds,
-            read_floats(part, "asked") / span.seconds,
+            read_float_column(part, "moved") / span.seconds,
+            read_float_column(part, "asked") / span.seconds,
         )
     return made
 
@@ -307,7 +300,11 @@ def _by_minute(lake: Tables, span: Span) -> dict[int, dict[Counted, tuple[float,
         within=span,
     )
     made: dict[int, dict[Counted, tuple[float, float]]] = {}
-    columns = (read_integers(found, "ts_ns"), read_floats(found, "moved"), read_floats(found, "asked"))
+    columns = (
+        read_integer_column(found, "ts_ns"),
+        read_float_column(found, "moved"),
+        read_float_column(found, "asked"),
+    )
     of = zip(found.column("kind").to_pylist(), found.column("layer").to_pylist(), strict=True)
     for start, moved, asked, key in zip(*(one.tolist() for one in columns), of, strict=True):
         made.setdefault(start, {})[key] = (moved, asked)
@@ -338,7 +335,9 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
             " GROUP BY node",
             within=back,
         )
-        quiet = at - read_integers(rows, "last") > PERIODS * np.maximum(read_integers(rows, "period"), MINUTE_NS)
+        quiet = at - read_integer_column(rows, "last") > PERIODS * np.maximum(
+            read_integer_column(rows, "period"), MINUTE_NS
+        )
         gaps = {
             gap.source: gap for gap in find_coverage_gaps(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None
         }

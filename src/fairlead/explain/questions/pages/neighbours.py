@@ -11,17 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers_pages import Neighbour
 from fairlead.explain.questions.job_accounts import read_all_accounts
-from fairlead.explain.questions.lake_queries import (
-    Sight,
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.pages.page_axis import Axis
 from fairlead.explain.questions.pages.run_window import RunSeen
 from fairlead.explain.questions.rollup_sums import (
@@ -134,8 +127,8 @@ def _lines(
         {"kinds": list(_SHARED), "ids": [row["id"] for row in rows], "jobs": [row["job_id"] for row in rows]},
     )
     keys = list(zip(*(found.column(name).to_pylist() for name in ("kind", "id", "job_id")), strict=True))
-    at = read_integers(found, "step")
-    read, write, asked = (read_floats(found, name) for name in ("read_bytes", "write_bytes", "metadata_ops"))
+    at = read_integer_column(found, "step")
+    read, write, asked = (read_float_column(found, name) for name in ("read_bytes", "write_bytes", "metadata_ops"))
     moved = np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
     made = []
     for row in rows:

@@ -15,15 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers_pages import RankRow, Ranks
-from fairlead.explain.questions.lake_queries import (
-    Sight,
-    Tables,
-    build_day_filter,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.pages.operations import (
     DATA,
     MOUNTED,
@@ -84,7 +78,7 @@ def build_rank_map(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: 
     if known is not None and known > totals.num_rows:
         missing.append(f"{source.by}s: of {known}, {totals.num_rows} were seen to move something")
     rows = _rows(asking.lake, source, totals, (from_ns, step, columns), asked.rows, now_ns)
-    moved = read_floats(totals, "read") + read_floats(totals, "written")
+    moved = read_float_column(totals, "read") + read_float_column(totals, "written")
     return Ranks(
         job_id=run.job_id,
         by=source.by,
@@ -214,15 +208,15 @@ def _rows(
         source.words,
         within=source.within,
     )
-    row, at = read_integers(found, "number"), read_integers(found, "col")
+    row, at = read_integer_column(found, "number"), read_integer_column(found, "col")
     moved, highest = np.zeros((count, columns)), np.zeros((count, columns))
-    moved[row, at], highest[row, at] = read_floats(found, "moved"), read_floats(found, "highest")
+    moved[row, at], highest[row, at] = read_float_column(found, "moved"), read_float_column(found, "highest")
     starts = from_ns + np.arange(columns, dtype=np.int64) * step
     seconds = np.clip(now_ns - starts, 1, step) / 1e9
     future = starts >= now_ns
     members = np.bincount(group, minlength=count)
-    read = np.bincount(group, read_floats(totals, "read"), count)
-    written = np.bincount(group, read_floats(totals, "written"), count)
+    read = np.bincount(group, read_float_column(totals, "read"), count)
+    written = np.bincount(group, read_float_column(totals, "written"), count)
     names = _names(totals.column("who").to_pylist(), group, count)
     made = []
     for k in range(count):
@@ -276,7 +270,7 @@ def _names(who: Sequence[object], group: NDArray[np.int64], count: int) -> list[
 def _busiest(totals: pa.Table, moved: Floats) -> list[RankRow]:
     order = np.argsort(-moved, kind="stable")[:BUSIEST]
     who = totals.column("who")
-    read, written = read_floats(totals, "read"), read_floats(totals, "written")
+    read, written = read_float_column(totals, "read"), read_float_column(totals, "written")
     return [
         RankRow(
             name=str(who[int(k)].as_py()),

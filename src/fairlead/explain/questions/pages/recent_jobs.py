@@ -15,19 +15,12 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.diagnosis import parse_findings
 from fairlead.core.model.finding import SEVERITIES
+from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import JobRow
 from fairlead.explain.questions.answers_pages import MyJob, MyJobs
 from fairlead.explain.questions.grades import grade_lost_time
 from fairlead.explain.questions.jobs import list_jobs
-from fairlead.explain.questions.lake_queries import (
-    Sight,
-    Tables,
-    build_day_filter,
-    list_query_rows,
-    query_lake,
-    read_floats,
-    read_integers,
-)
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.redaction import redact_findings
@@ -167,7 +160,11 @@ def _drawn(lake: Tables, asked: Sequence[tuple[int, str, Span]], step: int) -> d
     if not found.num_rows:
         return {}
     rank = {layer: place for place, layer in enumerate(RANK)}
-    place, ts, moved = read_integers(found, "place"), read_integers(found, "ts_ns"), read_floats(found, "moved")
+    place, ts, moved = (
+        read_integer_column(found, "place"),
+        read_integer_column(found, "ts_ns"),
+        read_float_column(found, "moved"),
+    )
     layer = np.array([rank.get(word, len(rank)) for word in found.column("layer").to_pylist()])
     lines: dict[int, Floats] = {}
     for at, _, life in asked:
