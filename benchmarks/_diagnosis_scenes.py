@@ -142,7 +142,7 @@ def known_peaks(season: Season) -> Known:
     machine, given = season.machine, described(season)
     names = {
         "target": machine.targets.names,
-        "mds": tuple(map(machine.mdt_name, range(len(machine.mds)))),
+        "mds": tuple(map(machine.format_mdt_name, range(len(machine.mds)))),
         "forwarder": machine.forwarders.names,
     }
     return {(kind, name): given[kind, ""] for kind, every in names.items() for name in every}

@@ -214,11 +214,11 @@ def build(
     today = now_ns // DAY * DAY
     made = 0
     started = time.perf_counter()
-    with lake.writer("main") as writer:
+    with lake.open_writer("main") as writer:
 
         def put(name: str, *tables: pa.RecordBatch) -> None:
             nonlocal made
-            taking = writer.batch(f"bench:{name}")
+            taking = writer.open_batch(f"bench:{name}")
             for table in tables:
                 for at in range(0, table.num_rows, BATCH):
                     taking.add(table.slice(at, BATCH))

@@ -126,8 +126,8 @@ def fill(lake: Lake, seconds: int) -> dict[str, int]:
         for s in range(until)
     ]
     fine = columns(rollup)
-    with lake.writer("main") as writer:
-        batch = writer.batch("benchmark")
+    with lake.open_writer("main") as writer:
+        batch = writer.open_batch("benchmark")
         batch.add(build_table_batch(JOBS, columns(rows)))
         batch.add(build_table_batch(HEALTH, columns(health)))
         for interval in (1, 60, 3600):
@@ -152,7 +152,7 @@ def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, in
     first = T0 + 1830 * S
     waited: list[float] = []
     findings, worked = 0, 0.0
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         while summarise_ended_jobs(lake, writer, first).more:  # the past, and what is compiled the first time
             pass
         writer.flush()

@@ -69,11 +69,11 @@ def _word(codes: np.ndarray, words: list[str]) -> pa.DictionaryArray:
 def take_in(lake: Lake, rows: int) -> dict[str, float]:
     """Batches of a million rows from acknowledgement to Delta commit: checked, sorted, compressed, synced."""
     spent = 0.0
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         for number in range(rows // BATCH):
             batch = rows_of(number, BATCH)
             started = time.perf_counter()
-            taking = writer.batch(f"bench:{number}")
+            taking = writer.open_batch(f"bench:{number}")
             taking.add(batch)
             taking.commit()
             if number % 4 == 3:
@@ -87,7 +87,7 @@ def take_in(lake: Lake, rows: int) -> dict[str, float]:
 
 def merge(lake: Lake, rows: int) -> dict[str, float]:
     """All files of the lake into sorted ones."""
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         started = time.perf_counter()
         merged = compact_tables(lake, writer)
         spent = time.perf_counter() - started
@@ -105,11 +105,11 @@ def small_commits(lake: Lake, rows: int) -> dict[str, float]:
     """200 rows at a time into the filled lake: milliseconds until they are acknowledged, and to their Delta commits
     (rows and the note of the batch: two tables)."""
     acknowledged, committed = [], []
-    with lake.writer("small") as writer:
+    with lake.open_writer("small") as writer:
         for number in range(60 if rows < 10_000_000 else 200):
             batch = rows_of(number, 200)
             started = time.perf_counter()
-            taking = writer.batch(f"small:{number}")
+            taking = writer.open_batch(f"small:{number}")
             taking.add(batch)
             taking.commit()
             acknowledged.append((time.perf_counter() - started) * 1e3)

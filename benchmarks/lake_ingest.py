@@ -222,7 +222,7 @@ def run_ingest(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     lake = Lake.open(folder / "lake", create=True)
     stop = time.perf_counter() + plan["seconds"]
     gc.freeze()
-    writer = lake.writer(derive=derive_of(plan["derive"]))
+    writer = lake.open_writer(derive=derive_of(plan["derive"]))
     senders = [
         Sender(writer, bodies_of(Path(path), ends), lambda: time.perf_counter() < stop)
         for path, ends in zip(plan["paths"][:2], plan["ends"][:2], strict=True)
@@ -290,7 +290,7 @@ def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     from fairlead.store.maintenance import run_lake_maintenance
 
     lake = Lake.open(folder / "lake")
-    writer = lake.writer(derive=derive_of(plan["derive"]))
+    writer = lake.open_writer(derive=derive_of(plan["derive"]))
     asking = threading.Event()
     sender = Sender(
         writer, bodies_of(Path(plan["paths"][2]), plan["ends"][2]), lambda: not asking.is_set(), LIMIT_ROWS_PER_S

@@ -126,7 +126,7 @@ def carried_over(path: Path) -> Any:
     from fairlead.store.rollups import derive_rollups
 
     lake = Lake.open(path)
-    lake.writer("main", wait_s=60, derive=derive_rollups, regroup=merge_node_groups).close()
+    lake.open_writer("main", wait_s=60, derive=derive_rollups, regroup=merge_node_groups).close()
     return lake
 
 

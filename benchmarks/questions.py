@@ -34,13 +34,13 @@ BEACON = "95.6 % < 10 s"
 def feed(root: Path, rate: int) -> None:
     """Writes operations with what is derived of them, 20 batches a second in all, until it is ended."""
     lake = Lake.open(root)
-    with lake.writer("live", derive=derive_rollups) as writer:
+    with lake.open_writer("live", derive=derive_rollups) as writer:
         print("ready", flush=True)
         number, flushed = 0, time.monotonic()
         due = time.monotonic()
         while True:
             now = time.time_ns()
-            taking = writer.batch(f"feed:{now}")
+            taking = writer.open_batch(f"feed:{now}")
             taking.add(ops_rows(number, max(1, rate // 20), now - S, S))
             taking.commit()
             number += 1

@@ -126,7 +126,7 @@ def recorded(spool: Path, job: str, op: str) -> float:
     try:
         lake = Lake.open(folder / "lake", create=True)
         jobs, _ = find_ingest_traces([spool])
-        with lake.writer() as writer:
+        with lake.open_writer() as writer:
             outcomes = list(ingest_jobs(writer, jobs))
             assert all(one.state == "added" for one in outcomes), outcomes
         rows = lake.query(

@@ -112,7 +112,7 @@ def test_the_example_source_feeds_a_lake(installed: Path, tmp_path: Path) -> Non
     jobs, failed = find_ingest_traces([tmp_path / "a.txt"])
     assert not failed
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         (outcome,) = ingest_jobs(writer, jobs)
     assert (outcome.source, outcome.state, outcome.rows) == ("scratch", "added", {"target": 2})
 
@@ -135,7 +135,7 @@ def test_a_faulty_source_ends_its_file_not_the_run(installed: Path, tmp_path: Pa
     good = ROOT / "examples" / "logs" / "small_512b_nn_4.darshan"
     jobs, _ = find_ingest_traces([tmp_path / "in" / "a", good])
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         outcomes = {outcome.source: outcome for outcome in ingest_jobs(writer, jobs)}
     assert outcomes["darshan"].state == "added"
     error = outcomes["broken"].error
@@ -347,8 +347,8 @@ def _lake(tmp_path: Path) -> Lake:
             "end_ns": [10**18 + 10**10, 10**18 + 10**10],
         },
     )
-    with lake.writer() as writer:
-        batch = writer.batch("x")
+    with lake.open_writer() as writer:
+        batch = writer.open_batch("x")
         batch.add(pa.Table.from_batches([jobs]).to_batches()[0])
         batch.commit()
     return lake

@@ -79,8 +79,8 @@ def test_what_is_not_there_stands_in_the_file_as_a_comment(tmp_path: Path) -> No
 def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> None:
     play = play_small_machine(seed=3, seconds=120)
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer("main", derive=derive_rollups) as writer:
-        batch = writer.batch("play")
+    with lake.open_writer("main", derive=derive_rollups) as writer:
+        batch = writer.open_batch("play")
         for table in play.tables().values():
             batch.add(table)
         batch.commit()

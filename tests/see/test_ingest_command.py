@@ -232,7 +232,7 @@ def test_wrong_calls_say_so(run: Run, arguments: tuple[str, ...], code: int) -> 
 
 
 def test_a_busy_shard_is_named(run: Run, fixtures: Path, tmp_path: Path) -> None:
-    with Lake.open(tmp_path / "lake", create=True).writer():
+    with Lake.open(tmp_path / "lake", create=True).open_writer():
         code, _, err = run("ingest", fixtures / "darshan")
         assert (code, "is being written by process" in err) == (7, True)
         assert run("ingest", fixtures / "darshan", "--shard", "other")[0] == 0

@@ -31,12 +31,12 @@ def _jobs(lake: Lake) -> dict[str, int]:
 
 def test_a_copy_holds_tables_and_what_waits(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_writer, "SPILL_BYTES", 10_000)
-    with lake.writer() as one, lake.writer("other") as other:
+    with lake.open_writer() as one, lake.open_writer("other") as other:
         put(one, 1)
         one.flush()
         put(one, 2)
         put(other, 3)
-        large = one.batch("large")
+        large = one.open_batch("large")
         for _ in range(20):
             large.add(ops_of(4, 100))
         large.commit()
@@ -49,7 +49,7 @@ def test_a_copy_holds_tables_and_what_waits(lake: Lake, tmp_path: Path, monkeypa
     restore_lake(tmp_path / "copy", tmp_path / "again")
     again = Lake.open(tmp_path / "again")
     assert _jobs(again) == before == {"job-1": OPS_ROWS, "job-2": OPS_ROWS, "job-3": OPS_ROWS, "job-4": 2000}
-    with again.writer() as one:
+    with again.open_writer() as one:
         assert [put(one, n) for n in (1, 2, 5)] == [False, False, True]
     assert set(_jobs(again)) == {f"job-{n}" for n in range(1, 6)}
 
@@ -74,7 +74,7 @@ def test_what_nodes_sent_is_once_in_the_copy_with_its_sums(lake: Lake, tmp_path:
 @pytest.mark.parametrize("link", [False, True])
 def test_only_what_is_new_is_copied_again(lake: Lake, tmp_path: Path, link: bool) -> None:
     copy = tmp_path / "copy"
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         put(one, 1)
         one.flush()
         first = backup_lake(lake.place, copy, link=link)
@@ -95,7 +95,7 @@ def test_only_what_is_new_is_copied_again(lake: Lake, tmp_path: Path, link: bool
 
 def test_a_backup_that_fails_leaves_the_one_before(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy"
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         put(one, 1)
         backup_lake(lake.place, copy)
         put(one, 2)
@@ -113,7 +113,7 @@ def test_a_backup_that_fails_leaves_the_one_before(lake: Lake, tmp_path: Path, m
 
 
 def test_damage_is_found_and_nothing_opens_as_a_lake(lake: Lake, tmp_path: Path) -> None:
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         put(one, 1)
     copy = tmp_path / "copy"
     backup_lake(lake.place, copy)
@@ -152,7 +152,7 @@ def test_nothing_else_is_overwritten(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_the_command_copies_restores_and_tells(lake: Lake, tmp_path: Path) -> None:
-    with lake.writer() as one, lake.writer("other") as other:
+    with lake.open_writer() as one, lake.open_writer("other") as other:
         put(one, 1)
         put(other, 2)
 

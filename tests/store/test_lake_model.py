@@ -73,16 +73,16 @@ def _step(lake: Lake, writer: Writer, model: Model, action: tuple) -> Writer:  #
                 model.there[job] = (day, rows)
             model.taken.add(job)
         case ("offer again", job):
-            assert writer.known(f"test:{job}") == (job in model.taken)
+            assert writer.has_batch(f"test:{job}") == (job in model.taken)
         case ("flush",):
             writer.flush()
         case ("reopen",):
             writer.close()
-            return lake.writer()
+            return lake.open_writer()
         case ("leave",):
             writer.close(flush=False)
             assert _sight(lake) == model.there
-            return lake.writer()
+            return lake.open_writer()
         case ("compact", thorough):
             compact_tables(lake, writer, thorough=thorough, keep_hours=0)
         case ("expire", day):
@@ -96,7 +96,7 @@ def _step(lake: Lake, writer: Writer, model: Model, action: tuple) -> Writer:  #
 def test_any_sequence_of_actions_agrees_with_a_dictionary(actions: list[tuple]) -> None:  # type: ignore[type-arg]
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(batch_writer, "SPILL_BYTES", 8_000):
         lake = Lake.open(Path(folder) / "lake", create=True)
-        writer = lake.writer()
+        writer = lake.open_writer()
         model = Model()
         try:
             for action in actions:

@@ -16,7 +16,7 @@ def test_a_lake_is_made_once_and_found_again(tmp_path: Path) -> None:
     made = place.create_lake_folder(tmp_path / "a" / "läke with spaces")
     assert place.create_lake_folder(made.root) == made
     assert place.open_lake_folder(made.root) == made
-    assert made.shards() == []
+    assert made.list_shards() == []
 
 
 def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from lake_rows import COUNTER_ROWS, DAY_NS, DAY_ONE, OPS_ROWS, put
 def lake(tmp_path: Path) -> Lake:
     """Three jobs on two days: two carried over to the tables, one waiting in the log."""
     lake = Lake.open(tmp_path / "a lake", create=True)
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         put(writer, 1)
         put(writer, 2, day=1)
         writer.flush()
@@ -36,7 +36,7 @@ def test_rows_are_the_same_before_and_after_they_are_carried_over(lake: Lake) ->
         {"job_id": "job-3", "n": OPS_ROWS, "day": date(2024, 10, 5)},
     ]
     sights = {name: _sight(lake, name) for name in TABLES}
-    lake.writer().close()
+    lake.open_writer().close()
     assert lake.query(sql).to_pylist() == before
     assert {name: _sight(lake, name) for name in TABLES} == sights
 
@@ -73,8 +73,8 @@ def test_rows_without_a_time_lie_on_the_day_of_their_input(lake: Lake) -> None:
 
 
 def test_a_day_that_is_not_asked_for_is_not_opened(lake: Lake) -> None:
-    lake.writer().close()
-    for path in lake.place.table("main", "ops").glob("day=2024-10-05/*.parquet"):
+    lake.open_writer().close()
+    for path in lake.place.build_table_path("main", "ops").glob("day=2024-10-05/*.parquet"):
         path.write_bytes(b"not parquet")
     fresh = Lake.open(lake.place.root)
     assert fresh.query("SELECT count(*) AS n FROM ops WHERE day = '2024-10-04'").to_pylist() == [{"n": OPS_ROWS}]
@@ -94,9 +94,9 @@ def test_of_two_accounts_with_one_end_the_final_state_counts(tmp_path: Path) -> 
     """Slurm says COMPLETING with the end that FAILED will have."""
     account = {"cluster": ["c"], "job_id": ["8"], "start_ns": [DAY_ONE], "end_ns": [DAY_ONE + 5]}
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         for number, state in enumerate(("COMPLETING", "FAILED", "COMPLETING")):
-            batch = writer.batch(f"{number}")
+            batch = writer.open_batch(f"{number}")
             batch.add(build_table_batch(JOBS, account | {"state": [state]}))
             batch.commit()
     assert lake.read("jobs").column("state").to_pylist() == ["FAILED"]
@@ -106,9 +106,9 @@ def test_a_path_seen_often_is_one_file_and_a_job_told_twice_is_one_job(tmp_path:
     lake = Lake.open(tmp_path / "lake", create=True)
     running = {"cluster": ["c"], "job_id": ["7"], "start_ns": [DAY_ONE], "state": ["RUNNING"]}
     done = running | {"state": ["COMPLETED"], "end_ns": [DAY_ONE + 5]}
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         for number, (job, seen) in enumerate([(running, DAY_ONE + DAY_NS), (done, DAY_ONE), (running | {}, None)]):
-            batch = writer.batch(f"b{number}")
+            batch = writer.open_batch(f"b{number}")
             batch.add(build_table_batch(JOBS, job))
             batch.add(
                 build_table_batch(FILES, {"file_id": [1], "fs": ["/s"], "path": ["/s/a"], "first_seen_ns": [seen]})
@@ -150,7 +150,7 @@ def test_a_query_reads_the_lake_and_nothing_else(lake: Lake, sql: str, tmp_path:
 
 
 def test_one_request_does_not_see_the_views_of_another(lake: Lake) -> None:
-    cursor = lake.engine.cursor()
+    cursor = lake.engine.open_cursor()
     lake.query("SELECT 1 FROM ops LIMIT 1")
     import duckdb
 

@@ -12,8 +12,8 @@ from fairlead.store.lake import Lake
 
 
 def _put(lake: Lake, number: int, *, flush: bool) -> None:
-    with lake.writer() as writer:
-        batch = writer.batch("test", number)
+    with lake.open_writer() as writer:
+        batch = writer.open_batch("test", number)
         batch.add(build_table_batch(EVENTS, {"ts_ns": [number], "component": ["c"], "kind": ["k"], "text": ["t"]}))
         batch.commit()
         if flush:

@@ -38,8 +38,8 @@ def _as_version(patch: pytest.MonkeyPatch, spec: TableSpec) -> None:
 
 
 def _put(lake: Lake, name: str, spec: TableSpec, *, flush: bool = True, **more: object) -> None:
-    one = lake.writer()
-    batch = one.batch(name)
+    one = lake.open_writer()
+    batch = one.open_batch(name)
     batch.add(build_table_batch(spec, {"ts_ns": [5], "component": [name], "kind": ["k"], "text": ["t"], **more}))
     assert batch.commit()
     one.close(flush=flush)
@@ -58,7 +58,7 @@ def test_a_newer_version_reads_older_files_with_nulls(lake: Lake, monkeypatch: p
     _put(lake, "young", NEWER, severity=["high"], weights=[[1, 2]])
     expected = [("old", None, None), ("waiting", None, None), ("young", "high", [1, 2])]
     assert _rows(lake, "component, severity, weights") == expected
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         [merged] = [m for m in compact_tables(lake, one) if m.table == "events"]
     assert (merged.files_before, merged.files_after) == (3, 1)
     assert _rows(lake, "component, severity, weights") == expected
@@ -74,7 +74,7 @@ def test_an_older_version_reads_a_newer_lake_and_keeps_what_it_does_not_know(
         _put(lake, "young2", NEWER)
     assert _rows(lake, "*") == [(5, None, n, "k", "t", _rows(lake, "day")[0][0]) for n in ("young", "young2")]
     _put(lake, "older", EVENTS)
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         compact_tables(lake, one)
     assert [row[0] for row in _rows(lake, "component")] == ["older", "young", "young2"]
     _as_version(monkeypatch, NEWER)
@@ -91,10 +91,10 @@ def test_rows_of_a_newer_version_in_the_log_wait_for_it(lake: Lake, monkeypatch:
         _put(lake, "young", NEWER, flush=False, severity=["high"])
     assert _rows(lake, "component") == [("young",)]
     with pytest.raises(LakeError, match="severity"):
-        lake.writer()
+        lake.open_writer()
     assert _rows(lake, "component") == [("young",)]
     _as_version(monkeypatch, NEWER)
-    lake.writer().close()
+    lake.open_writer().close()
     assert _rows(lake, "component, severity") == [("young", "high")]
 
 
@@ -104,7 +104,7 @@ def test_a_table_of_a_newer_version_is_named_and_left_alone(lake: Lake, monkeypa
         newer.setitem(stored_tables.SPECS, "tapes", spec)
         _put(lake, "x", spec)
     _put(lake, "y", EVENTS)
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         compact_tables(lake, one)
     assert {(h.table, h.known, h.rows) for h in take_inventory(lake.place).tables} == {
         ("events", True, 1),
@@ -130,14 +130,14 @@ def test_files_of_another_engine_are_read(lake: Lake) -> None:
 
     for name in ("a", "b", "c"):
         _put(lake, name, EVENTS)
-    folder = lake.place.table("main", "events")
+    folder = lake.place.build_table_path("main", "events")
     DeltaTable(str(folder)).optimize.compact()
     table = delta.open_delta(folder)
     assert table is not None
     assert [p.path for p in delta.list_delta_parts(table) if p.path.split("/")[-1].startswith("v1-")] == []
     assert [row[0] for row in _rows(lake, "component")] == ["a", "b", "c"]
     _put(lake, "d", EVENTS)
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         compact_tables(lake, one)
     assert [row[0] for row in _rows(lake, "component")] == ["a", "b", "c", "d"]
 
@@ -148,7 +148,7 @@ def test_the_tables_are_plain_delta_for_everyone_else(lake: Lake) -> None:
 
     for name in ("a", "b"):
         _put(lake, name, EVENTS)
-    table = DeltaTable(str(lake.place.table("main", "events")))
+    table = DeltaTable(str(lake.place.build_table_path("main", "events")))
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
     rows = table.to_pyarrow_table()
     assert sorted(rows["component"].to_pylist()) == ["a", "b"]

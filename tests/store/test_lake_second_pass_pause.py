@@ -46,9 +46,9 @@ def test_it_is_looked_for_less_and_less_while_it_does_not_pay(tmp_path: Path, mo
         return table, nothing
 
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer(regroup=regroup) as writer:
+    with lake.open_writer(regroup=regroup) as writer:
         for number in range(30):
-            batch = writer.batch("ops", number)
+            batch = writer.open_batch("ops", number)
             batch.add(_ops(number))
             batch.commit()
             writer.flush()
@@ -70,9 +70,9 @@ def test_where_it_pays_all_rows_are_looked_at_each_time(tmp_path: Path, monkeypa
         looked.append(table.num_rows)
         return table.slice(0, table.num_rows // 2), nothing
 
-    with Lake.open(tmp_path / "lake", create=True).writer(regroup=regroup) as writer:
+    with Lake.open(tmp_path / "lake", create=True).open_writer(regroup=regroup) as writer:
         for number in range(3):
-            batch = writer.batch("ops", number)
+            batch = writer.open_batch("ops", number)
             batch.add(_ops(number))
             batch.commit()
             writer.flush()

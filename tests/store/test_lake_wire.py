@@ -94,7 +94,7 @@ def test_the_log_holds_the_bytes_as_they_were_sent(lake: Lake) -> None:
     body = wire(1) + wire(2)
     send(one, wire(2))
     send(one, body)
-    [(_, path)] = wal.list_wal_segments(lake.place.wal("main"))
+    [(_, path)] = wal.list_wal_segments(lake.place.build_wal_path("main"))
     assert [bytes(frame.body) for frame in wal.read_wal_segment(path).frames] == [wire(2), wire(1)]
     assert all(len(str(frame.meta)) < 60 for frame in wal.read_wal_segment(path).frames)
     one.close(flush=False)
@@ -116,7 +116,7 @@ def test_a_body_is_taken_whole_or_not_at_all(lake: Lake) -> None:
                 send(one, wire(1, start_ns=now), bad)
         with pytest.raises(OversizeError):
             decode_batch_rows(wire(1, rows=2000) + wire(2, rows=2000), "x", 90_000)
-        assert not one.known("n1/b1/ops", 1)
+        assert not one.has_batch("n1/b1/ops", 1)
         assert _seqs(lake) == {}
         assert send(one, wire(1, start_ns=now)) == (1, 0)
 
@@ -150,7 +150,7 @@ def test_many_threads_share_syncs_while_segments_are_carried_over(lake: Lake, mo
             thread.join(PATIENCE_S)
         _until(lambda: one.backlog_bytes < 40_000)
         assert one.trouble is None
-        assert len(list(lake.place.table("main", "ops").rglob("*.parquet"))) > 1
+        assert len(list(lake.place.build_table_path("main", "ops").rglob("*.parquet"))) > 1
     assert [sum(column) for column in zip(*done, strict=True)] == [60, 60]
     assert set(_seqs(lake).values()) == {OPS_ROWS}
     assert len(_seqs(lake)) == 60
@@ -175,7 +175,7 @@ def test_what_is_derived_of_rows_comes_with_them_also_of_those_written_ahead(
     monkeypatch.setattr(batch_writer, "SPILL_BYTES", 10_000)
     with _writer(lake, derive=sums) as one:
         send(one, wire(1), wire(2))
-        large = one.batch("large")
+        large = one.open_batch("large")
         for _ in range(5):
             large.add(ops_of(1, 200))
         assert large.commit()
@@ -183,7 +183,7 @@ def test_what_is_derived_of_rows_comes_with_them_also_of_those_written_ahead(
         assert _rolled(lake, 10**9) == _rolled(lake, 60 * 10**9) == 4096 * (2 * OPS_ROWS + 1000)
         send(one, wire(3))
     assert _rolled(lake, 10**9) == 4096 * (3 * OPS_ROWS + 1000)
-    names = [path.name.split("-")[1] for path in lake.place.table("main", "rollup").rglob("*.parquet")]
+    names = [path.name.split("-")[1] for path in lake.place.build_table_path("main", "rollup").rglob("*.parquet")]
     assert set(names) == {"i1", "i60"}
 
 
@@ -365,9 +365,9 @@ def test_files_of_another_time_are_not_opened(lake: Lake) -> None:
             if seq < 3:
                 one.flush()
         between = (DAY_ONE + 10**10, DAY_ONE + 10**10 + 5)
-        view = lake._snapshots.take(["ops"], WantedRows(between))["ops"]
+        view = lake._snapshots.take_snapshot(["ops"], WantedRows(between))["ops"]
         assert (sum(len(group.paths) for group in view.groups), view.waiting) == (1, [])
-        late = lake._snapshots.take(["ops"], WantedRows((DAY_ONE + 3 * 10**10, DAY_ONE + 4 * 10**10)))["ops"]
+        late = lake._snapshots.take_snapshot(["ops"], WantedRows((DAY_ONE + 3 * 10**10, DAY_ONE + 4 * 10**10)))["ops"]
         assert (late.groups, sum(rows.num_rows for rows in late.waiting)) == ([], OPS_ROWS)
         assert lake.read("ops", from_ns=between[0], to_ns=between[1]).num_rows == 1
         assert len(_seqs(lake)) == 4
@@ -408,9 +408,9 @@ def test_streams_long_silent_are_forgotten_and_their_batches_refused(lake: Lake)
     days["now"] = DAY_ONE + 33 * DAY_NS
     send(one, wire(8, start_ns=days["now"]))
     assert expire_batch_numbers(one) == 1
-    assert not one.known("n1/b1/ops", 1)
-    assert one.known("n1/b1/ops", 8)
-    assert one.known("test:1")
+    assert not one.has_batch("n1/b1/ops", 1)
+    assert one.has_batch("n1/b1/ops", 8)
+    assert one.has_batch("test:1")
     seen: set[str] = set()
     assert (expire_batch_numbers(one, seen), len(seen)) == (0, 1)
     one.close()

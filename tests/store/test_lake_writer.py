@@ -34,38 +34,38 @@ def _counts(lake: Lake) -> dict[str, int]:
 
 
 def test_a_batch_is_taken_once_while_open_and_after(lake: Lake) -> None:
-    with lake.writer() as first:
+    with lake.open_writer() as first:
         assert put(first, 1)
         assert not put(first, 1)
-        assert first.known("test:1")
-        assert not first.known("test:2")
+        assert first.has_batch("test:1")
+        assert not first.has_batch("test:2")
         first.flush()
         assert not put(first, 1)
-    with lake.writer() as second:
-        assert second.known("test:1")
+    with lake.open_writer() as second:
+        assert second.has_batch("test:1")
         assert not put(second, 1)
     assert _counts(lake) == {"job-1": OPS_ROWS}
 
 
 def test_batches_are_remembered_in_merged_and_in_new_files(lake: Lake) -> None:
     for job in range(4):
-        with lake.writer() as one:
+        with lake.open_writer() as one:
             assert put(one, job)
             if job == 2:
                 compact_tables(lake, one)
-    with lake.writer() as last:
+    with lake.open_writer() as last:
         assert [put(last, job) for job in range(5)] == [False] * 4 + [True]
 
 
 def test_each_number_of_a_stream_is_taken_once_in_any_order(lake: Lake) -> None:
-    with lake.writer() as first:
-        assert fill(first.batch("node7/boot1", 4), 4).commit()
-        assert fill(first.batch("node7/boot1", 3), 3).commit()
-        assert fill(first.batch("node7/boot1", 9), 9).commit()
-        assert not fill(first.batch("node7/boot1", 3), 3).commit()
-        assert fill(first.batch("node7/boot2", 1), 1).commit()
-    with lake.writer() as second:
-        assert [second.known("node7/boot1", seq) for seq in (2, 3, 4, 5, 8, 9, 10)] == [
+    with lake.open_writer() as first:
+        assert fill(first.open_batch("node7/boot1", 4), 4).commit()
+        assert fill(first.open_batch("node7/boot1", 3), 3).commit()
+        assert fill(first.open_batch("node7/boot1", 9), 9).commit()
+        assert not fill(first.open_batch("node7/boot1", 3), 3).commit()
+        assert fill(first.open_batch("node7/boot2", 1), 1).commit()
+    with lake.open_writer() as second:
+        assert [second.has_batch("node7/boot1", seq) for seq in (2, 3, 4, 5, 8, 9, 10)] == [
             False,
             True,
             True,
@@ -74,14 +74,14 @@ def test_each_number_of_a_stream_is_taken_once_in_any_order(lake: Lake) -> None:
             True,
             False,
         ]
-        assert not second.known("node7/boot2", 2)
-        assert fill(second.batch("node7/boot1", 7), 7).commit()
+        assert not second.has_batch("node7/boot2", 2)
+        assert fill(second.open_batch("node7/boot1", 7), 7).commit()
     assert set(_counts(lake)) == {"job-4", "job-3", "job-9", "job-7", "job-1"}
 
 
 def test_what_is_not_committed_is_not_there(lake: Lake) -> None:
-    with lake.writer() as first:
-        batch = fill(first.batch("x"), 1)
+    with lake.open_writer() as first:
+        batch = fill(first.open_batch("x"), 1)
         batch.abandon()
         put(first, 2)
     assert set(_counts(lake)) == {"job-2"}
@@ -91,9 +91,9 @@ def test_a_large_batch_is_written_ahead_and_seen_only_when_committed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_writer, "SPILL_BYTES", 10_000)
-    folder = lake.place.table("main", "ops")
-    with lake.writer() as first:
-        batch = first.batch("large")
+    folder = lake.place.build_table_path("main", "ops")
+    with lake.open_writer() as first:
+        batch = first.open_batch("large")
         for _ in range(20):
             batch.add(ops_of(1, 100))
         assert len(list(folder.rglob("*.parquet"))) > 3
@@ -102,7 +102,7 @@ def test_a_large_batch_is_written_ahead_and_seen_only_when_committed(
         assert _counts(lake) == {"job-1": 2000}
         first.flush()
         assert _counts(lake) == {"job-1": 2000}
-        again = first.batch("other")
+        again = first.open_batch("other")
         for _ in range(20):
             again.add(ops_of(2, 100))
         before = set(folder.rglob("*.parquet"))
@@ -122,13 +122,13 @@ def test_rows_that_cannot_be_stored_are_refused_before_they_are_acknowledged(lak
     no_text = ops_of(1, 1).set_column(3, OPS.schema.field("node"), broken)
     wild = ops_of(1, 11_000)
     wild = wild.set_column(0, OPS.schema.field(0), pa.array(np.arange(11_000) * DAY_NS))
-    with lake.writer() as first:
+    with lake.open_writer() as first:
         for rows, error, what in [
             (nulls, LakeError, "null"),
             (no_text, LakeError, "UTF-8"),
             (wild, InputError, "days"),
         ]:
-            batch = first.batch("bad")
+            batch = first.open_batch("bad")
             with pytest.raises(error, match=what):
                 batch.add(rows)
             batch.abandon()
@@ -137,7 +137,7 @@ def test_rows_that_cannot_be_stored_are_refused_before_they_are_acknowledged(lak
 
 
 def test_a_full_disk_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = lake.writer()
+    first = lake.open_writer()
     put(first, 1)
     with monkeypatch.context() as full:
 
@@ -159,15 +159,15 @@ def test_a_full_disk_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) -> None:
-    first = lake.writer()
+    first = lake.open_writer()
     put(first, 1)
     put(first, 2)
     first.close(flush=False)
-    [(_, path)] = [s for s in wal.list_wal_segments(lake.place.wal("main")) if s[1].stat().st_size > 100]
+    [(_, path)] = [s for s in wal.list_wal_segments(lake.place.build_wal_path("main")) if s[1].stat().st_size > 100]
     content = bytearray(path.read_bytes())
     content[len(content) // 4] ^= 0xFF
     path.write_bytes(content)
-    with lake.writer() as second:
+    with lake.open_writer() as second:
         assert [p.name for p in second.damaged] == [f"{path.name}.damaged"]
         assert set(_counts(lake)) == {"job-2"}
         assert [put(second, 1), put(second, 2)] == [True, False]
@@ -177,18 +177,18 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) ->
 
 def test_a_log_deleted_by_hand_does_not_swallow_what_comes_after(lake: Lake) -> None:
     for job in range(3):
-        with lake.writer() as one:
+        with lake.open_writer() as one:
             put(one, job)
-    for _, path in wal.list_wal_segments(lake.place.wal("main")):
+    for _, path in wal.list_wal_segments(lake.place.build_wal_path("main")):
         path.unlink()
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         put(one, 9)
     assert set(_counts(lake)) == {"job-0", "job-1", "job-2", "job-9"}
 
 
 def test_many_threads_commit_while_the_segment_rolls(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROLL_BYTES", 20_000)
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         taken: list[bool] = []
 
         def work(thread: int) -> None:
@@ -205,7 +205,7 @@ def test_many_threads_commit_while_the_segment_rolls(lake: Lake, monkeypatch: py
 
 
 def test_shards_are_read_together(lake: Lake) -> None:
-    with lake.writer("a") as a, lake.writer("b") as b:
+    with lake.open_writer("a") as a, lake.open_writer("b") as b:
         put(a, 1)
         put(b, 2)
         a.flush()
@@ -219,7 +219,7 @@ def test_shards_are_read_together(lake: Lake) -> None:
 
 
 def test_the_inventory_counts_what_waits(lake: Lake) -> None:
-    one = lake.writer()
+    one = lake.open_writer()
     put(one, 1)
     one.flush()
     put(one, 2, day=3)
@@ -240,7 +240,7 @@ def test_tables_agree_however_often_a_segment_is_carried_over_meanwhile(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worst writer there is: between any two tables a reader opens, it takes an input in and carries it over."""
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         for job in range(2):
             put(one, job)
             one.flush()
@@ -265,7 +265,7 @@ def test_tables_agree_however_often_a_segment_is_carried_over_meanwhile(
 
 
 def test_a_copy_of_the_tables_alone_is_read(lake: Lake, tmp_path: Path) -> None:
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         put(one, 1)
         one.flush()
         put(one, 2)

@@ -51,8 +51,8 @@ def co_run(runs: int = 4, *, seed: int = 7, disturbed: bool = True) -> Play:
 
 def fill(lake: Lake, tables: Mapping[str, pa.Table], stream: str = "play") -> None:
     """Takes tables in with what is derived of them."""
-    with lake.writer("main", derive=derive_rollups) as writer:
-        batch = writer.batch(stream)
+    with lake.open_writer("main", derive=derive_rollups) as writer:
+        batch = writer.open_batch(stream)
         for table in tables.values():
             batch.add(table)
         batch.commit()
@@ -74,7 +74,7 @@ def look(lake: Lake, now_ns: int, most: int = 200) -> int:
     """Steps of the analysis until there is nothing to do, each by a new writer; findings told."""
     told = 0
     while True:
-        with lake.writer("analysis") as writer:
+        with lake.open_writer("analysis") as writer:
             made = summarise_ended_jobs(lake, writer, now_ns, most=most)
         told += made.findings
         if not made.more:

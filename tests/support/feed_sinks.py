@@ -78,13 +78,13 @@ class LakeSink(MemorySink):
         self._writer = writer
 
     def batch(self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = "") -> bool:
-        filling = self._writer.batch(stream, seq, source=source, path=path)
+        filling = self._writer.open_batch(stream, seq, source=source, path=path)
         for rows in tables:
             filling.add(rows)
         return filling.commit()
 
     def known(self, stream: str, seq: int) -> bool:
-        return self._writer.known(stream, seq)
+        return self._writer.has_batch(stream, seq)
 
 
 def files_below(folder: Path) -> list[str]:

@@ -87,7 +87,7 @@ def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) ->
 
 def put(writer: Writer, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> bool:
     """Takes one input in; False when it was known."""
-    return fill(writer.batch(f"test:{job}", source="test", path=f"/t/{job}"), job, day=day, rows=rows).commit()
+    return fill(writer.open_batch(f"test:{job}", source="test", path=f"/t/{job}"), job, day=day, rows=rows).commit()
 
 
 def wire(

@@ -48,9 +48,9 @@ def say(*words: object) -> None:
 
 def take_all(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
     """Takes in `jobs` inputs on three days, some large enough to be written ahead, flushing and merging as it goes."""
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         for job in range(jobs):
-            batch = fill(one.batch(f"test:{job}", source="test"), job, day=job % 3, rows=30)
+            batch = fill(one.open_batch(f"test:{job}", source="test"), job, day=job % 3, rows=30)
             if job % 4 == 3:
                 fill(batch, job, day=job % 3, rows=0)
             batch.commit()
@@ -216,9 +216,9 @@ def _die_at(step: int) -> None:
 
 def write_and_tidy(lake: Lake, rounds: int) -> None:
     """A busy writer: takes inputs in on many days, flushes, merges, forgets old days, until `rounds` are done."""
-    with lake.writer() as one:
+    with lake.open_writer() as one:
         for job in range(rounds):
-            fill(one.batch(f"test:{job}"), job, day=job // 8, rows=40).commit()
+            fill(one.open_batch(f"test:{job}"), job, day=job // 8, rows=40).commit()
             if job % 2:
                 one.flush()
             if job % 7 == 6:

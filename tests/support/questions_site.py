@@ -101,8 +101,8 @@ def put(lake: Lake, *tables: pa.RecordBatch, stream: str = "site") -> None:
     for table in tables:
         by_name.setdefault(table.schema.metadata[b"fairlead.table"].decode(), []).append(table)
     made = derive_rollups({name: pa.Table.from_batches(held) for name, held in by_name.items()})
-    with lake.writer(stream) as writer:
-        taking = writer.batch(f"{stream}:{len(by_name)}")
+    with lake.open_writer(stream) as writer:
+        taking = writer.open_batch(f"{stream}:{len(by_name)}")
         for table in tables:
             taking.add(table)
         for table in made.values():

@@ -157,7 +157,7 @@ class Plane:
             wide = Path(self.folder("n0"), "wide")
             wide.mkdir()
             os.setxattr(wide, "user.fairlead.layout", f"count={len(TARGETS)}".encode())
-        with self.lake.writer("site") as writer:
+        with self.lake.open_writer("site") as writer:
             write_site_mappings(writer, str(self.site))
 
     def _forwarder(self, name: str) -> Child:
@@ -290,8 +290,8 @@ class Plane:
             "nodes": [[socket.gethostname()] for _ in runs],
             "nodes_count": [1] * len(runs),
         }
-        with self.lake.writer("jobs", derive=derive_rollups) as writer:
-            batch = writer.batch(f"accounting/{runs[0].job_id}", source="jobs")
+        with self.lake.open_writer("jobs", derive=derive_rollups) as writer:
+            batch = writer.open_batch(f"accounting/{runs[0].job_id}", source="jobs")
             batch.add(build_table_batch(JOBS, columns, len(runs)))
             batch.commit()
 
@@ -305,7 +305,7 @@ class Plane:
         begun = monotonic_s()
         self._take()
         peaks = read_system_site_file(str(self.site)).peaks
-        with self.lake.writer("analysis", derive=derive_rollups) as writer:
+        with self.lake.open_writer("analysis", derive=derive_rollups) as writer:
             now = now_ns()
             run_health_round(self.lake, writer, now, SETTINGS, peaks)
             # No more is coming: jobs are due that would wait for what may come late.
@@ -318,7 +318,7 @@ class Plane:
         files = {path for path in self.spool.rglob("*") if path.is_file() and not path.name.startswith(".")}
         inputs, failed = find_ingest_traces(sorted(files - self._taken))
         self._taken |= files
-        with self.lake.writer("main", derive=derive_rollups) as writer:
+        with self.lake.open_writer("main", derive=derive_rollups) as writer:
             for outcome in [*ingest_jobs(writer, inputs), *failed]:
                 if outcome.error is not None:
                     raise outcome.error

@@ -66,7 +66,9 @@ def rows(course: Course, origin_ns: int) -> dict[str, list[dict[str, object]]]:
             "targets": [machine.targets.names[int(t)] for t in np.unique(course.target[data])],
         }
         of_job = who | {"start_ns": start, "end_ns": end, "cores": who["processes"]}
-        found["jobs"].append(of_job | {"nodes": [machine.node_name(int(n)) for n in job.nodes], "state": "COMPLETED"})
+        found["jobs"].append(
+            of_job | {"nodes": [machine.format_node_name(int(n)) for n in job.nodes], "state": "COMPLETED"}
+        )
         found["job_summary"].append(
             of_job
             | served
@@ -107,8 +109,8 @@ def lake_of(root: Path, made: Sequence[Play], *, broken: float = 0.0, seed: int 
     """A lake of these plays. `broken`: the share of summaries that are corrupt, in several ways."""
     lake = Lake.open(root, create=True)
     rng = np.random.default_rng(seed)
-    with lake.writer("main") as writer:
-        batch = writer.batch("whatif")
+    with lake.open_writer("main") as writer:
+        batch = writer.open_batch("whatif")
         for play in made:
             found = rows(play.course, play.origin_ns)
             for one in found["job_summary"]:

@@ -75,5 +75,5 @@ def _analyse(lake: Path) -> None:
     from fairlead.store.lake import Lake
 
     held = Lake.open(lake)
-    with held.writer("analysis") as writer:
+    with held.open_writer("analysis") as writer:
         summarise_ended_jobs(held, writer, clock.now_ns(), lag_ns=0)

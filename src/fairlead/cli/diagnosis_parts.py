@@ -146,7 +146,7 @@ def build_diagnosis_incident_table(rows: Sequence[Incident], now_ns: int, width:
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
         Column("state", lambda r: r.kind),
         Column("when", lambda r: format_span(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
-        Column("lasted", lambda r: unit_formats.format_duration(r.duration_s(now_ns)), right=True),
+        Column("lasted", lambda r: unit_formats.format_duration(r.compute_duration_s(now_ns)), right=True),
         Column("of peak", lambda r: unit_formats.format_percent(r.share_of_peak), right=True, spare=2),
         Column("likely cause", lambda r: r.hint.replace("_", " "), spare=3),
         Column("kind", lambda r: r.persistence, spare=4),

@@ -67,7 +67,7 @@ def ingest(
     if not jobs:
         _finish(failed)
     lake = Lake.open(root or find_default_lake_folder(), create=True)
-    with lake.writer(shard, wait_s=wait_s, derive=derive_rollups) as writer:
+    with lake.open_writer(shard, wait_s=wait_s, derive=derive_rollups) as writer:
         outcomes = _take(writer, jobs, exact_times) + failed
         compact_tables(lake, writer, thorough=False, keep_hours=None)
     _print(lake, outcomes, as_json=as_json)

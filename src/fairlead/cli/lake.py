@@ -110,7 +110,7 @@ def compact_lake(root: Path | None, shards: tuple[str, ...], wait_s: float, keep
     opened = _open(root)
     merged = []
     for shard in _shards(opened, shards):
-        with opened.writer(shard, wait_s=wait_s) as writer:
+        with opened.open_writer(shard, wait_s=wait_s) as writer:
             merged += [{"shard": shard, **asdict(one)} for one in compact_tables(opened, writer, keep_hours=keep_hours)]
     if as_json:
         print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
@@ -153,7 +153,7 @@ def expire_lake_days(
     opened = _open(root)
     expired = []
     for shard in _shards(opened, shards):
-        with opened.writer(shard, wait_s=wait_s) as writer:
+        with opened.open_writer(shard, wait_s=wait_s) as writer:
             done = retention.expire_retained_days(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
             expired += [{"shard": shard, **asdict(one)} for one in done]
     if as_json:
@@ -237,7 +237,7 @@ def _open(root: Path | None) -> Lake:
 
 
 def _shards(opened: Lake, chosen: tuple[str, ...]) -> list[str]:
-    have = opened.place.shards()
+    have = opened.place.list_shards()
     for name in chosen:
         if name not in have:
             where = str(opened.place.root)

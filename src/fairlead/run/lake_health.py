@@ -21,14 +21,16 @@ def read_lake_health(root: Path, now_ns: int) -> Health:
     lake = Lake.open(root)
     sources = Sources(started_ns=0, silent_periods=3.0, period_ns=60_000_000_000)
     recover_sources(lake, sources, now_ns)
-    sources.gaps(now_ns)
-    found = sources.all(now_ns)
+    sources.find_gaps(now_ns)
+    found = sources.list_sources(now_ns)
     states: dict[str, int] = {}
     for one in found:
         states[one.state] = states.get(one.state, 0) + 1
-    waiting = [path for shard in lake.place.shards() for _, path in list_wal_segments(lake.place.wal(shard))]
+    waiting = [
+        path for shard in lake.place.list_shards() for _, path in list_wal_segments(lake.place.build_wal_path(shard))
+    ]
     collector = CollectorHealth(
-        shard=", ".join(lake.place.shards()),
+        shard=", ".join(lake.place.list_shards()),
         version=fairlead.__version__,
         started_ns=0,
         backlog_bytes=sum(path.stat().st_size for path in waiting if path.exists()),

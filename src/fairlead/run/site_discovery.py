@@ -241,7 +241,7 @@ def _lustre(found: Discovery, run: Run) -> list[Device | Space]:
     lines: list[Device | Space] = []
     for argv in (["lctl", "dl", "-t"], ["lfs", "df"]):
         try:
-            told = Parser().lines(run(argv).splitlines())
+            told = Parser().parse_lines(run(argv).splitlines())
             lines += [line for line in told if isinstance(line, Device | Space)]
         except AbsentError:
             found.remarks["file_systems"].append(f"no {argv[0]} on this node")

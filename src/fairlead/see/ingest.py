@@ -115,9 +115,9 @@ class _Intake:
         try:
             before = _stamp(self._path)
             name = _compute_content_id(self._path, self._source)
-            if self._writer.known(name):
+            if self._writer.has_batch(name):
                 return self._outcome("known")
-            batch = self._writer.batch(name, source=self._source.name, path=str(self._path))
+            batch = self._writer.open_batch(name, source=self._source.name, path=str(self._path))
             try:
                 self._fill(batch)
                 self._still(before)

@@ -82,7 +82,7 @@ def backup_lake(place: Place, folder: Path, *, link: bool = False) -> CopyResult
     try:
         copy = _Copy(place.root, folder, before.files if before else {}, f"{now_ns:x}", link=link)
         copy.keep(place.root / "lake.toml", (place.root / "lake.toml").read_bytes())
-        for shard in place.shards():
+        for shard in place.list_shards():
             copy.shard(place, shard)
         folder.mkdir(parents=True, exist_ok=True)
         copy.settle()
@@ -223,7 +223,7 @@ class _Copy:
 
 def _look(place: Place, shard: str) -> _Sight:
     """The files that make up a shard now: the log first, the tables after, as a reader looks."""
-    folder = place.wal(shard)
+    folder = place.build_wal_path(shard)
     listed = wal.list_wal_segments(folder)
     growing = listed[-1][0] if listed else None
     passing: dict[Path, bytes] = {}
@@ -237,14 +237,18 @@ def _look(place: Place, shard: str) -> _Sight:
         passing[path] = content[: len(content) - contents.torn]
         for frame in contents.frames:
             named = hot.list_wal_parts(frame)
-            ahead += [(number, name, place.table(shard, name) / p.path) for name, parts in named.items() for p in parts]
+            ahead += [
+                (number, name, place.build_table_path(shard, name) / p.path)
+                for name, parts in named.items()
+                for p in parts
+            ]
     for path in wal.list_damaged_wal_segments(folder):
         passing[path] = path.read_bytes()
     lasting: list[Path] = []
     carried: dict[str, int] = {}
     # Groups after the operations that left for them, as `snapshot` says.
-    for name in sorted(place.tables(shard), key=lambda name: name == OP_GROUPS.name):
-        below = place.table(shard, name)
+    for name in sorted(place.list_tables(shard), key=lambda name: name == OP_GROUPS.name):
+        below = place.build_table_path(shard, name)
         bounds = [growing, carried[OPS.name] + 1 if name == OP_GROUPS.name and OPS.name in carried else None]
         bound = min((b for b in bounds if b is not None), default=None)
         table = delta.open_delta(below)

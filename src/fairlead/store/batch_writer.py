@@ -32,7 +32,7 @@ class Takes(Protocol):
     shard: str
     now_ns: Callable[[], int]
 
-    def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
+    def take_batch(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
         """Whether the batch was new; it is on disk then."""
         ...
 
@@ -84,7 +84,7 @@ class BatchWriter:
             fallback_ns=self._fallback(),
             parts=self._parts,
         )
-        taken = self._writer.take(batch, held)
+        taken = self._writer.take_batch(batch, held)
         if not taken:
             self.abandon()
         return taken
@@ -93,7 +93,7 @@ class BatchWriter:
         """Forgets the batch and removes files it wrote ahead."""
         for name, parts in self._parts.items():
             for part in parts:
-                (self._writer.place.table(self._writer.shard, name) / part.path).unlink(missing_ok=True)
+                (self._writer.place.build_table_path(self._writer.shard, name) / part.path).unlink(missing_ok=True)
         self._held, self._parts = {}, {}
 
     def _fallback(self) -> int | None:
@@ -113,7 +113,7 @@ class BatchWriter:
     def _spill(self, spec: TableSpec) -> None:
         rows = pa.concat_tables(self._held.pop(spec.name))
         self._bytes[spec.name] = 0
-        folder = self._writer.place.table(self._writer.shard, spec.name)
+        folder = self._writer.place.build_table_path(self._writer.shard, spec.name)
         parts = write_part_files(folder, spec, rows, compute_days(rows, spec, self._fallback()))
         self._parts.setdefault(spec.name, []).extend(parts)
 

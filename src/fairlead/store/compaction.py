@@ -78,15 +78,15 @@ def compact_due_files(
     """Merges what is due among the files of each table of the writer's shard, at most `most` groups of each; removes
     nothing. Raises LakeError."""
     done = []
-    for name in writer.place.tables(writer.shard):
+    for name in writer.place.list_tables(writer.shard):
         spec = SPECS.get(name)
         if spec is None or (tables is not None and name not in tables):
             continue
-        with writer.table(spec) as table:
+        with writer.open_table(spec) as table:
             before = delta.list_delta_parts(table, spec)
         for group in find_compaction_groups(before, thorough=thorough)[:most]:
             _merge_group(writer, lake.engine, spec, group)
-        with writer.table(spec) as table:
+        with writer.open_table(spec) as table:
             done.append(MergeResult(name, len(before), len(delta.list_delta_parts(table)), 0))
     return done
 
@@ -125,27 +125,27 @@ def _size_class(part: Part) -> int:
 
 def vacuum_after_compaction(writer: Writer, spec: TableSpec, keep_hours: int) -> int:
     """Removes files of one table that no reader can need; no segment is on its way meanwhile. Raises LakeError."""
-    with writer.quiet(), writer.table(spec) as table:
+    with writer.pause_carrying(), writer.open_table(spec) as table:
         return delta.vacuum_delta_files(table, keep_hours)
 
 
 def _merge_group(writer: Writer, engine: query.Engine, spec: TableSpec, group: Sequence[Part]) -> None:
     """Replaces the files of `group` by sorted ones in one commit. Of rows about the same thing, the one that counts
     remains."""
-    folder = writer.place.table(writer.shard, spec.name)
+    folder = writer.place.build_table_path(writer.shard, spec.name)
     newest = max((parse_part_version(part.path) for part in group), key=lambda version: int(version[1:] or 0))
     version = "-".join(filter(None, (newest or f"v{spec.version}", parse_part_tier(group[0].path))))
     if spec.name == BATCHES.name:
         added = [_joined_ranges(folder, spec, version, group)]
     else:
-        cursor = engine.cursor()
+        cursor = engine.open_cursor()
         try:
             reader = cursor.sql(_sorted_rows(folder, spec, group)).to_arrow_reader(ROW_GROUP)
             limit = max(ROW_GROUP, TARGET_BYTES * sum(p.rows for p in group) // max(1, sum(p.size for p in group)))
             added = list(_write(folder, spec, version, group[0].day, reader, limit))
         finally:
             cursor.close()
-    with writer.table(spec) as table:
+    with writer.open_table(spec) as table:
         delta.swap_delta_parts(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
 
 

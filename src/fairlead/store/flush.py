@@ -64,7 +64,7 @@ class Carrier:
         self._now_ns = now_ns
         self._derive = derive
         self._regroup = regroup
-        self._folder = place.wal(shard)
+        self._folder = place.build_wal_path(shard)
         self._tables: dict[str, DeltaTable] = {}
         self._turn = threading.RLock()
         self._pool: ThreadPoolExecutor | None = None
@@ -73,12 +73,14 @@ class Carrier:
         """Rows nothing could be derived of because their numbers make no sense."""
 
     @contextmanager
-    def table(self, spec: TableSpec) -> Iterator[DeltaTable]:
+    def open_table(self, spec: TableSpec) -> Iterator[DeltaTable]:
         """The shard's Delta table of `spec` at its newest version, made if there is none; nobody else of this process
         reads or commits it meanwhile. Raises LakeError."""
         with self._turn:
             known = self._tables.get(spec.name)
-            self._tables[spec.name] = delta.prepare_delta_table(self.place.table(self.shard, spec.name), spec, known)
+            self._tables[spec.name] = delta.prepare_delta_table(
+                self.place.build_table_path(self.shard, spec.name), spec, known
+            )
             yield self._tables[spec.name]
 
     def carry(self, number: int, loads: Sequence[hot.Load]) -> None:
@@ -88,9 +90,9 @@ class Carrier:
             plan = self._written(number, loads)
             write_lake_folder_file(wal.build_wal_plan_path(self._folder, number), msgspec.json.encode(plan))
         for spec in hot.sort_wal_specs(plan):
-            with self.table(spec) as table:
+            with self.open_table(spec) as table:
                 if delta.find_delta_segment(table) < number:
-                    folder = self.place.table(self.shard, spec.name)
+                    folder = self.place.build_table_path(self.shard, spec.name)
                     delta.commit_delta_parts(folder, table, spec, plan[spec.name], number, self._now_ns())
 
     def remove_finished_plans(self) -> None:
@@ -151,13 +153,13 @@ class Carrier:
         return plan
 
     def _has(self, spec: TableSpec, number: int) -> bool:
-        with self.table(spec) as table:
+        with self.open_table(spec) as table:
             return delta.find_delta_segment(table) >= number
 
     def _files(self, spec: TableSpec, rows: hot.Rows) -> list[Part]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(2, "lake-files")
-        return write_part_files(self.place.table(self.shard, spec.name), spec, *rows, pool=self._pool)
+        return write_part_files(self.place.build_table_path(self.shard, spec.name), spec, *rows, pool=self._pool)
 
     def _derived(self, held: Mapping[str, hot.Rows], plan: Plan) -> dict[str, list[pa.Table]]:
         derived: dict[str, list[pa.Table]] = {}
@@ -189,7 +191,7 @@ class Carrier:
         """Rows of files an input wrote ahead, in stretches."""
         from pyarrow import parquet
 
-        folder = self.place.table(self.shard, spec.name)
+        folder = self.place.build_table_path(self.shard, spec.name)
         for part in parts:
             with parquet.ParquetFile(folder / part.path) as file:
                 for batch in file.iter_batches(_STRETCH):

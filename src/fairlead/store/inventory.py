@@ -64,12 +64,12 @@ def take_inventory(place: Place) -> Inventory:
     batches = log_bytes = 0
     damaged: list[str] = []
     sums: list[Shard] = []
-    for shard in place.shards():
-        frames, size = _waiting(place.wal(shard))
+    for shard in place.list_shards():
+        frames, size = _waiting(place.build_wal_path(shard))
         log_bytes += size
         first, batches_before = len(holdings), batches
-        damaged += [str(path) for path in wal.list_damaged_wal_segments(place.wal(shard))]
-        for name in sorted({*place.tables(shard), *_named(frames)}):
+        damaged += [str(path) for path in wal.list_damaged_wal_segments(place.build_wal_path(shard))]
+        for name in sorted({*place.list_tables(shard), *_named(frames)}):
             holding = _holding(place, shard, name, frames)
             if name == BATCHES.name:
                 batches += holding.rows + holding.waiting_rows
@@ -89,7 +89,7 @@ def take_inventory(place: Place) -> Inventory:
     return Inventory(
         root=str(place.root),
         format=FORMAT,
-        shards=place.shards(),
+        shards=place.list_shards(),
         tables=holdings,
         batches=batches,
         log_bytes=log_bytes,
@@ -106,17 +106,17 @@ def take_stored_inventory(place: Place, now_ns: int) -> tuple[list[Holding], int
     week = {str(format_day(today - back)) for back in range(1, 8)}
     holdings: list[Holding] = []
     log_bytes, by_day = 0, dict.fromkeys(week, 0)
-    for shard in place.shards():
-        for _, path in wal.list_wal_segments(place.wal(shard)):
+    for shard in place.list_shards():
+        for _, path in wal.list_wal_segments(place.build_wal_path(shard)):
             try:
                 log_bytes += path.stat().st_size
             except FileNotFoundError:  # carried over meanwhile
                 continue
-        for name in place.tables(shard):
+        for name in place.list_tables(shard):
             if name == BATCHES.name:
                 continue
             holdings.append(_holding(place, shard, name, {}))
-            table = delta.open_delta(place.table(shard, name))
+            table = delta.open_delta(place.build_table_path(shard, name))
             for part in delta.list_delta_parts(table) if table is not None else []:
                 if part.day in week:
                     by_day[str(part.day)] += part.size
@@ -143,7 +143,7 @@ def _named(frames: dict[int, list[wal.Frame]]) -> set[str]:
 
 
 def _holding(place: Place, shard: str, name: str, frames: dict[int, list[wal.Frame]]) -> Holding:
-    table = delta.open_delta(place.table(shard, name))
+    table = delta.open_delta(place.build_table_path(shard, name))
     parts: list[Part] = delta.list_delta_parts(table) if table is not None else []
     carried = delta.find_delta_segment(table)
     waiting = 0

@@ -23,7 +23,7 @@ class JobFiles:
     def __init__(self) -> None:
         self._known: dict[str, Numbers | None] = {}
 
-    def holding(self, paths: Iterable[str], numbers: Collection[str]) -> set[str]:
+    def select_holding(self, paths: Iterable[str], numbers: Collection[str]) -> set[str]:
         """Those of the paths that may hold a row of one of these jobs."""
         wanted = np.unique(np.array([number.encode(errors="surrogateescape") for number in numbers] or [b""]))
         paths = list(paths)

@@ -42,7 +42,7 @@ class Lake:
         """The lake in `root`. Raises LakeError when there is none (unless `create`) or it is of a newer format."""
         return cls(create_lake_folder(root) if create else open_lake_folder(root), memory=memory, timeout_s=timeout_s)
 
-    def writer(
+    def open_writer(
         self,
         shard: str = DEFAULT_SHARD,
         *,
@@ -82,7 +82,7 @@ class Lake:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         wanted = WantedRows(between, began, numbers)
         for attempt in range(_NO_COMMON_SIGHT):
-            views = self._snapshots.take(query.find_query_tables(sql), wanted)
+            views = self._snapshots.take_snapshot(query.find_query_tables(sql), wanted)
             try:
                 return query.run_query(self.engine, views.values(), sql, parameters, timeout_s=timeout_s, tables=tables)
             except LakeError:

@@ -33,20 +33,20 @@ class Place:
 
     root: Path
 
-    def shards(self) -> list[str]:
+    def list_shards(self) -> list[str]:
         """Names of the shards that exist, sorted."""
         found = {p.name for part in ("shards", "wal") for p in _folders(self.root / part)}
         return sorted(found)
 
-    def tables(self, shard: str) -> list[str]:
+    def list_tables(self, shard: str) -> list[str]:
         """Names of the tables a shard holds on disk, sorted. Internal ones begin with an underscore."""
         return sorted(p.name for p in _folders(self.root / "shards" / shard) if (p / "_delta_log").is_dir())
 
-    def table(self, shard: str, table: str) -> Path:
+    def build_table_path(self, shard: str, table: str) -> Path:
         """Folder of one Delta table."""
         return self.root / "shards" / shard / table
 
-    def wal(self, shard: str) -> Path:
+    def build_wal_path(self, shard: str) -> Path:
         """Folder of a shard's write-ahead segments and its lock."""
         return self.root / "wal" / shard
 
@@ -148,7 +148,7 @@ class ShardLock:
 
     def __init__(self, place: Place, shard: str, *, wait_s: float = 0.0) -> None:
         """Takes the lock; waits up to `wait_s` seconds. Raises LakeBusyError naming who holds it."""
-        folder = place.wal(check_shard_folder(shard))
+        folder = place.build_wal_path(check_shard_folder(shard))
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -57,7 +57,7 @@ def run_lake_maintenance(
     now_ns = writer.now_ns()
     if memory.removed_ns is None or now_ns - memory.removed_ns >= REMOVE_EVERY_NS:
         memory.removed_ns = now_ns
-        for name in writer.place.tables(writer.shard):
+        for name in writer.place.list_tables(writer.shard):
             if name in SPECS:
                 removed += compaction.vacuum_after_compaction(writer, SPECS[name], keep_hours)
     return MaintenanceResult([m for m in merged if m.files_before != m.files_after], expired, forgotten, removed)

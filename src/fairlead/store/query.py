@@ -70,11 +70,11 @@ class Engine:
         """Whether an error is about a file of the lake, not about the query."""
         return f"File '{self._root}/" in message
 
-    def cursor(self) -> Any:
+    def open_cursor(self) -> Any:
         """A connection of its own: its temporary views are seen by nobody else."""
         return self._instance.cursor()
 
-    def take(self, sight: Sight) -> Any | None:
+    def take_connection(self, sight: Sight) -> Any | None:
         """A connection that knows the tables of `sight` from a query before, for the caller alone."""
         with self._turn:
             held = self._ready.get(sight)
@@ -131,9 +131,9 @@ def run_query(
 
     views = list(views)
     sight = _sight(views)
-    cursor = engine.take(sight) if sight is not None else None
+    cursor = engine.take_connection(sight) if sight is not None else None
     defined, good = cursor is not None, False
-    cursor = cursor or engine.cursor()
+    cursor = cursor or engine.open_cursor()
     late = threading.Event()
 
     def end() -> None:

@@ -72,7 +72,7 @@ class ReceivedRanges:
         else:
             ranges[at:at] = [seq, seq + 1]
 
-    def room(self, key: int) -> bool:
+    def has_room(self, key: int) -> bool:
         """Whether another gap of this stream can be remembered."""
         ranges = self._heard.get(key)
         return ranges is None or len(ranges) < 2 * MAX_RANGES

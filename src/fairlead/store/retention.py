@@ -43,12 +43,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         default_factory=lambda: {**dict.fromkeys(FOR_EVER), "files": 183.0, "file_counters": 183.0}
     )
 
-    def tiers(self) -> dict[str, float | None]:
+    def list_tiers(self) -> dict[str, float | None]:
         """Days by tier of `rollup`."""
         intervals = {1: self.rollup_1s_days, 60: self.rollup_1min_days, 3600: self.rollup_1h_days}
         return {format_tier(seconds * 1_000_000_000): days for seconds, days in intervals.items()}
 
-    def days(self, table: str) -> float | None:
+    def find_days(self, table: str) -> float | None:
         """Days of a table without tiers."""
         return self.tables.get(table, self.raw_days)
 
@@ -80,17 +80,17 @@ def expire_retained_days(
     if unknown:
         raise UsageError(f"there is no table {unknown[0]!r}", remedy=f"one of {', '.join(TABLES)}")
     writer.flush()
-    names = [name for name in writer.place.tables(writer.shard) if name in chosen]
+    names = [name for name in writer.place.list_tables(writer.shard) if name in chosen]
     return [_expire(writer, name, before_ns, tier, dry_run=dry_run) for name in names]
 
 
 def apply_retention(writer: Writer, policy: Policy) -> list[ExpiryResult]:
     """Removes every day the policy no longer keeps. Raises LakeError."""
     done = []
-    for name in writer.place.tables(writer.shard):
+    for name in writer.place.list_tables(writer.shard):
         if name not in TABLES:
             continue
-        kept = policy.tiers() if name in TIERS else {"": policy.days(name)}
+        kept = policy.list_tiers() if name in TIERS else {"": policy.find_days(name)}
         for tier, days in kept.items():
             if days is not None:
                 before_ns = writer.now_ns() - int(days * DAY_NS)
@@ -101,8 +101,8 @@ def apply_retention(writer: Writer, policy: Policy) -> list[ExpiryResult]:
 def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_run: bool) -> ExpiryResult:
     spec = SPECS[name]
     cutoff = str(format_day(before_ns // DAY_NS))
-    folder = writer.place.table(writer.shard, name)
-    with writer.table(spec) as table:
+    folder = writer.place.build_table_path(writer.shard, name)
+    with writer.open_table(spec) as table:
         parts = [part for part in delta.list_delta_parts(table) if tier is None or parse_part_tier(part.path) == tier]
         old = [part for part in parts if part.day is not None and part.day < cutoff]
         if old and not dry_run:
@@ -122,8 +122,8 @@ def expire_batch_numbers(writer: Writer, looked_at: set[str] | None = None) -> i
     went. Files found without any are noted in `looked_at` and not read again. Raises LakeError."""
     looked_at = set() if looked_at is None else looked_at
     before_ns = writer.now_ns() - writer.remember_ns - _MARGIN_NS
-    folder = writer.place.table(writer.shard, BATCHES.name)
-    with writer.table(BATCHES) as table:
+    folder = writer.place.build_table_path(writer.shard, BATCHES.name)
+    with writer.open_table(BATCHES) as table:
         old = [p for p in delta.list_delta_parts(table, BATCHES) if p.last_ns is not None and p.last_ns < before_ns]
         removed, added, gone = [], [], 0
         for part in old:

@@ -35,7 +35,7 @@ class Names:
     codes: I64
     words: pa.Array
 
-    def take(self, rows: NDArray[np.intp]) -> Names:
+    def select_rows(self, rows: NDArray[np.intp]) -> Names:
         """These rows."""
         return Names(self.codes[rows], self.words)
 
@@ -202,7 +202,7 @@ class Cells:
     apart: bool = False
     """Whether no two rows are of one second and the same names."""
 
-    def where(self, rows: Flags) -> Cells:
+    def select_rows(self, rows: Flags) -> Cells:
         """These rows only."""
         at = np.flatnonzero(rows)
         return self._at(at, self.second[at])
@@ -211,10 +211,10 @@ class Cells:
         def taken(columns: Mapping[str, Amounts]) -> dict[str, Amounts]:
             return {n: Amounts(c.values[at], None if c.known is None else c.known[at]) for n, c in columns.items()}
 
-        kept = {name: column.take(at) for name, column in self.names.items()}
+        kept = {name: column.select_rows(at) for name, column in self.names.items()}
         return Cells(second, kept, taken(self.sums), taken(self.largest), self.apart)
 
-    def by(self, wanted: Sequence[str], interval_s: int = 1) -> Cells:
+    def group_by(self, wanted: Sequence[str], interval_s: int = 1) -> Cells:
         """Added up by interval and the names in `wanted`; other names are dropped."""
         if self.apart and interval_s == 1 and len(wanted) == len(self.names):
             return self
@@ -223,7 +223,7 @@ class Cells:
         count = len(one)
         return Cells(
             second[one],
-            {name: self.names[name].take(one) for name in wanted},
+            {name: self.names[name].select_rows(one) for name in wanted},
             {name: add_cell_groups(column, groups, count) for name, column in self.sums.items()},
             {name: _find_largest(column, groups, count) for name, column in self.largest.items()},
             apart=True,

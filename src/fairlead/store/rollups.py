@@ -104,11 +104,11 @@ def _rows(cells: Cells, plan: _Plan) -> Iterator[pa.Table]:
     if plan.job is not None:
         there &= cells.names[plan.job].codes >= 0
     if not there.all():
-        cells = cells.where(there)
+        cells = cells.select_rows(there)
     if not len(cells.second):
         return
     for interval_s in INTERVALS_S:
-        cells = cells.by(wanted, interval_s)
+        cells = cells.group_by(wanted, interval_s)
         yield _table(cells, plan, interval_s)
 
 
@@ -184,11 +184,11 @@ def _of_layer(ops: pa.Table, layer: str) -> _Sums:
     )
     keys = {name: rc.read_cell_names(ops[name]) for name in ("node", "job_id", "fs")}
     if row is not None:
-        keys = {name: column.take(row) for name, column in keys.items()}
+        keys = {name: column.select_rows(row) for name, column in keys.items()}
         kind, unsized = kind[row], None if unsized is None else unsized[row]
     groups, one = rc.group_cell_rows([second, *(column.codes for column in keys.values())])
     amounts = {"count": count, "moved": moved, "busy_ns": busy, "samples": samples}
-    named = {name: column.take(one) for name, column in keys.items()}
+    named = {name: column.select_rows(one) for name, column in keys.items()}
     yield _op_cells(second[one], named, groups, kind, unsized, amounts), _client_plans(layer)
 
 
@@ -257,9 +257,9 @@ def _of_intervals(table: pa.Table, names: Mapping[str, Names], columns: Mapping[
 
     spread = {n: Amounts(v, placed(c.known)) for (n, c), v in zip(sums.items(), parts, strict=True)}
     if row is not None:
-        names = {name: column.take(row) for name, column in names.items()}
+        names = {name: column.select_rows(row) for name, column in names.items()}
         tops = {name: Amounts(column.values[row], placed(column.known)) for name, column in tops.items()}
-    return Cells(second, names, spread, tops).by(list(names))
+    return Cells(second, names, spread, tops).group_by(list(names))
 
 
 def _column(table: pa.Table, *names: str) -> Amounts:

@@ -81,18 +81,20 @@ class Snapshots:
         self._tails: dict[str, Tail] = {}
         self._job_files = JobFiles()
 
-    def take(self, names: Iterable[str], wanted: WantedRows | None = None) -> dict[str, View]:
+    def take_snapshot(self, names: Iterable[str], wanted: WantedRows | None = None) -> dict[str, View]:
         """The tables `names` as of now. A batch is in all of them or in none. Files and batches that hold
         nothing of what is wanted are left out. Raises LakeError."""
         specs, wanted = [SPECS[name] for name in names], wanted or WantedRows()
         with self._turn:
             while True:
-                shards = self._place.shards()
+                shards = self._place.list_shards()
                 growing = {shard: self._tail(shard).look() for shard in shards}
                 views = self._look(specs, growing, wanted)
                 # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
                 # it keeps one, so this looks twice at most.
-                if not any(last is None and wal.list_wal_segments(self._place.wal(s)) for s, last in growing.items()):
+                if not any(
+                    last is None and wal.list_wal_segments(self._place.build_wal_path(s)) for s, last in growing.items()
+                ):
                     return views
 
     def _look(self, specs: list[TableSpec], growing: dict[str, int | None], wanted: WantedRows) -> dict[str, View]:
@@ -102,7 +104,7 @@ class Snapshots:
         for shard, last in growing.items():
             carried: dict[str, int] = {}
             for name, view in views.items():
-                folder = self._place.table(shard, name)
+                folder = self._place.build_table_path(shard, name)
                 table = self._open(folder)
                 bounds = [last, carried[OPS.name] + 1 if name == OP_GROUPS.name and OPS.name in carried else None]
                 bound = min((b for b in bounds if b is not None), default=None)
@@ -110,7 +112,7 @@ class Snapshots:
                 carried[name] = listed.carried
                 span = wanted.between if name in SERIES else None
                 tail = self._tail(shard)
-                ahead = tail.parts(name, listed.carried)
+                ahead = tail.list_parts(name, listed.carried)
                 files = listed.files + [_file(folder, part) for part in ahead] if ahead else listed.files
                 if span is not None:
                     files = [file for file in files if _overlaps(file[0], span, REACH_NS.get(name, 0))]
@@ -118,20 +120,20 @@ class Snapshots:
                     files = self._of_jobs(files, wanted)
                 self._fill(view, folder, files)
                 reach = None if span is None else (span[0] - REACH_NS.get(name, 0), span[1])
-                view.waiting += tail.rows(name, listed.carried, reach)
+                view.waiting += tail.read_rows(name, listed.carried, reach)
         return views
 
     def _of_jobs(self, files: list[_File], wanted: WantedRows) -> list[_File]:
         if wanted.began is not None:
             files = [file for file in files if _overlaps(file[0], wanted.began, DAY_NS, DAY_NS)]
         if wanted.numbers is not None:
-            holding = self._job_files.holding((path for _, path, _ in files), wanted.numbers)
+            holding = self._job_files.select_holding((path for _, path, _ in files), wanted.numbers)
             files = [file for file in files if file[1] in holding]
         return files
 
     def _tail(self, shard: str) -> Tail:
         if shard not in self._tails:
-            self._tails[shard] = Tail(self._place.wal(shard))
+            self._tails[shard] = Tail(self._place.build_wal_path(shard))
         return self._tails[shard]
 
     def _fill(self, view: View, folder: Path, files: list[_File]) -> None:

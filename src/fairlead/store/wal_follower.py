@@ -64,7 +64,7 @@ class Tail:
                 self._forget(self._segments.pop(number))
         return listed[-1][0] if listed else None
 
-    def parts(self, table: str, after: int) -> list[Part]:
+    def list_parts(self, table: str, after: int) -> list[Part]:
         """Files of `table` that frames of segments beyond number `after` name."""
         found = []
         for number, followed in self._segments.items():
@@ -74,7 +74,7 @@ class Tail:
                         found += hot.list_wal_parts(entry.frame).get(table, [])
         return found
 
-    def rows(self, table: str, after: int, between: Span | None) -> list[pa.Table]:
+    def read_rows(self, table: str, after: int, between: Span | None) -> list[pa.Table]:
         """Rows of `table` (its schema and `day`) in segments beyond number `after`, one table a segment. With
         `between`, batches without a time in [from, to) are left out."""
         found = []

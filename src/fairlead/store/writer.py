@@ -98,7 +98,7 @@ class Writer:
         self._bytes: dict[int, int] = {}
         self._carrier = Carrier(place, shard, now_ns, derive, regroup)
         try:
-            self._folder = place.wal(shard)
+            self._folder = place.build_wal_path(shard)
             self._segment = self._next_segment()
             self._carry_over_older()
             self._carrier.remove_finished_plans()
@@ -126,13 +126,13 @@ class Writer:
         """Rows carried over since opening that nothing could be derived of: their numbers make no sense."""
         return self._carrier.underived_rows
 
-    def batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> BatchWriter:
+    def open_batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> BatchWriter:
         """A batch to fill and commit. `stream` and `seq` identify it for ever: each number of a stream is taken once,
         in whatever order (an agent's boot counts up; a file's content is a stream of one batch)."""
         key = hash_received_stream(stream)
         return BatchWriter(self, hot.Batch(stream=stream, seq=seq, key=key, taken_ns=0, source=source, path=path))
 
-    def known(self, stream: str, seq: int = 0) -> bool:
+    def has_batch(self, stream: str, seq: int = 0) -> bool:
         """Whether this batch has been taken in."""
         with self._turn:
             return self._taken.has(hash_received_stream(stream), seq)
@@ -200,7 +200,7 @@ class Writer:
         if ticket.full:
             self._carry_soon()
 
-    def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
+    def take_batch(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
         """Appends one batch and returns when it is on disk: True, or False when it was known. Raises LakeError."""
         meta, bodies = hot.pack_wal_batch(batch, tables)
         load = hot.load_wal_tables(batch, tables)
@@ -249,13 +249,13 @@ class Writer:
             self._carrier.close()
             self._lock.release()
 
-    def table(self, spec: TableSpec) -> AbstractContextManager[DeltaTable]:
+    def open_table(self, spec: TableSpec) -> AbstractContextManager[DeltaTable]:
         """The shard's Delta table of `spec` at its newest version, made if there is none, for this thread alone: no
         segment is committed meanwhile. Raises LakeError."""
-        return self._carrier.table(spec)
+        return self._carrier.open_table(spec)
 
     @contextmanager
-    def quiet(self) -> Iterator[None]:
+    def pause_carrying(self) -> Iterator[None]:
         """No segment is being carried over meanwhile; batches are taken in as ever."""
         with self._flushing:
             yield
@@ -300,7 +300,7 @@ class Writer:
         new: dict[tuple[int, int], int] = {}
         for number, (key, one) in enumerate(zip(keys, decoded, strict=True)):
             if (key, one.header.seq) not in new and not taken.has(key, one.header.seq):
-                if not taken.room(key):
+                if not taken.has_room(key):
                     raise UnfitError(
                         "too many batches of its stream are missing", where=one.stream, remedy="send those first"
                     )
@@ -311,7 +311,7 @@ class Writer:
         """Whether none was taken, none is twice among them, and all can be remembered."""
         taken = self._taken
         pairs = {(key, one.header.seq) for key, one in zip(keys, batches, strict=True)}
-        return len(pairs) == len(batches) and all(not taken.has(*pair) and taken.room(pair[0]) for pair in pairs)
+        return len(pairs) == len(batches) and all(not taken.has(*pair) and taken.has_room(pair[0]) for pair in pairs)
 
     def _of_now(self, batches: Sequence[Small], tables: Mapping[str, pa.RecordBatch], now_ns: int) -> bool:
         """Whether every row and every header is of a time that `_check_wire` lets pass, told by the outermost alone."""
@@ -348,7 +348,7 @@ class Writer:
         """What the table `_batches` says."""
         from pyarrow import parquet
 
-        folder = self.place.table(self.shard, BATCHES.name)
+        folder = self.place.build_table_path(self.shard, BATCHES.name)
         table = delta.open_delta(folder)
         parts = delta.list_delta_parts(table) if table is not None else []
         read = []
@@ -370,7 +370,7 @@ class Writer:
     def _next_segment(self) -> wal.Segment:
         """A new segment. Its number exceeds every number ever used, even if the log's folder was deleted by hand."""
         numbers = [number for number, _ in (*wal.list_wal_segments(self._folder), *wal.list_wal_plans(self._folder))]
-        folders = [self.place.table(self.shard, name) for name in self.place.tables(self.shard)]
+        folders = [self.place.build_table_path(self.shard, name) for name in self.place.list_tables(self.shard)]
         numbers += [delta.find_delta_segment(delta.open_delta(folder)) for folder in folders]
         return wal.Segment(self._folder, max(numbers, default=0) + 1)
 

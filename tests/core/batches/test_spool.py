@@ -24,7 +24,7 @@ def _batch(spool: Spool, rows: int = 3, filler: str = "x") -> bytes:
         "kind": encode_words(["k"] * rows),
         "text": encode_words([os.urandom(8).hex() for _ in range(rows)]),
     }
-    return encode_batch(spool.header("events", 1, rows), columns)
+    return encode_batch(spool.build_header("events", 1, rows), columns)
 
 
 def _all(folder: Path) -> list[Batch]:

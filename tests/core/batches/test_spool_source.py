@@ -315,7 +315,7 @@ def test_a_spool_is_taken_in_once(tmp_path: Path) -> None:
         _file(spool, _ops(6, seq=seq), name=f"{seq}.batch")
     _file(spool, _forwarder(), name="9.batch")
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer("main") as writer:
+    with lake.open_writer("main") as writer:
         states = [outcome.state for outcome in ingest_jobs(writer, find_ingest_traces([spool])[0])]
         assert states == ["added"] * 4
         (spool / "copy.batch").write_bytes((spool / "1.batch").read_bytes())

@@ -267,8 +267,8 @@ def test_hostile_words_and_lone_rows_stay_words(tmp_path: Path) -> None:
 
 
 def _add(lake: Lake, table: str, spec: object, rows: list[dict[str, object]]) -> None:
-    with lake.writer("main") as writer:
-        batch = writer.batch(table)
+    with lake.open_writer("main") as writer:
+        batch = writer.open_batch(table)
         batch.add(pa.Table.from_pylist(rows, spec.schema))  # type: ignore[attr-defined]
         batch.commit()
 

@@ -67,8 +67,8 @@ def history(folder: Path) -> Path:
             ("mds", "MDT0000", "metadata", None, rng.integers(0, 9_000, MINUTES)),
         )
     ]
-    with Lake.open(root, create=True).writer("main") as writer:
-        batch = writer.batch("made", source="test")
+    with Lake.open(root, create=True).open_writer("main") as writer:
+        batch = writer.open_batch("made", source="test")
         for rows in (phases, *loads):
             batch.add(rows)
         assert batch.commit()

@@ -67,7 +67,7 @@ strange line
 
 def test_plain_and_composite_layouts_are_read() -> None:
     parser = Parser()
-    plain, composite = parser.files((PLAIN + COMPOSITE).splitlines(keepends=True))
+    plain, composite = parser.parse_files((PLAIN + COMPOSITE).splitlines(keepends=True))
     assert plain.path == "/scratch/a b"
     assert plain.components == (Component(0, None, 1 << 20, 2, "flash", "raid0", (1, 0)),)
     assert composite.components[:2] == (
@@ -76,11 +76,11 @@ def test_plain_and_composite_layouts_are_read() -> None:
     )
     assert composite.components[2].targets == ()
     assert (parser.unknown, parser.unknown_example) == (1, "strange line")
-    assert list(Parser().files([])) == []
+    assert list(Parser().parse_files([])) == []
 
 
 def test_layouts_become_rows() -> None:
-    batch = build_layout_rows(Parser().files(COMPOSITE.splitlines()), "/scratch")
+    batch = build_layout_rows(Parser().parse_files(COMPOSITE.splitlines()), "/scratch")
     assert batch.schema.equals(LAYOUTS.schema)
     rows = batch.to_pylist()
     assert {row["file_id"] for row in rows} == {compute_file_identity("/scratch", "/scratch/pfl")}

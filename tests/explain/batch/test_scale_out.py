@@ -107,10 +107,10 @@ def two(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Path:
 def one(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Lake:
     """The same batches in one shard, written by this process; its jobs summarised by the analysis loop."""
     lake = Lake.open(tmp_path_factory.mktemp("one") / "lake", create=True)
-    with lake.writer("main", derive=derive_rollups) as writer:
+    with lake.open_writer("main", derive=derive_rollups) as writer:
         for body in sent:
             writer.take_batches(body.data, decode_batch_rows(body.data))
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         assert not summarise_ended_jobs(lake, writer, NOW_NS).more
     return lake
 
@@ -137,9 +137,9 @@ def plain(found: Population) -> dict[str, Any]:
 
 def test_two_collectors_make_one_lake(two: Path, play: Play, sent: list[Body]) -> None:
     lake, told = Lake.open(two), play.tables()
-    assert {"a", "b"} <= set(lake.place.shards())
+    assert {"a", "b"} <= set(lake.place.list_shards())
     for name in ("ops", "pfs_client", "target", "metadata", "forwarder", "files"):
-        mine = [lake.place.table(shard, name).is_dir() for shard in ("a", "b")]
+        mine = [lake.place.build_table_path(shard, name).is_dir() for shard in ("a", "b")]
         assert any(mine), name
         assert lake.query(f"SELECT count(*) AS n FROM {name}")["n"].to_pylist() == [told[name].num_rows], name  # noqa: S608
     moved = pc.sum(pc.multiply(pc.fill_null(told["ops"]["size"], 0), told["ops"]["count"])).as_py()
@@ -153,7 +153,7 @@ def test_two_collectors_make_one_lake(two: Path, play: Play, sent: list[Body]) -
 
 
 def _streams(lake: Lake, shard: str) -> list[str]:
-    rows = DeltaTable(str(lake.place.table(shard, "_batches"))).to_pyarrow_table()
+    rows = DeltaTable(str(lake.place.build_table_path(shard, "_batches"))).to_pyarrow_table()
     return [str(name) for name in rows["stream"].to_pylist()]
 
 
@@ -176,7 +176,7 @@ def test_a_lost_collector_is_replaced_elsewhere(tmp_path: Path, sent: list[Body]
         assert {replacement.post(body.data, token).json["taken"] for body in bodies_of_first} == {0}
         assert replacement.post(sent[-1].data, token).json["taken"] > 0
         assert replacement.stop() == 0
-    assert lake.place.shards() == ["a"]
+    assert lake.place.list_shards() == ["a"]
     assert lake.query("SELECT count(*) AS n FROM ops")["n"].to_pylist() == [rows + sent[-1].ops_rows]
 
 
@@ -186,7 +186,7 @@ def test_jobs_of_two_shards_are_summarised_as_of_one(two: Path, one: Lake, proce
     assert (found.stretches, found.done_before, found.kept) == (2, 0, 0)
     assert done == [(0, 2), (1, 2), (2, 2)]
     lake = Lake.open(two)
-    assert {"a", "b", "reanalysis"} <= set(lake.place.shards())
+    assert {"a", "b", "reanalysis"} <= set(lake.place.list_shards())
     assert summaries(lake) == summaries(one)
     assert found.jobs == len(summaries(one)) > 3
     again = run_reanalysis(processes, str(two), SPAN, NOW_NS + HOUR_NS, label="first")
@@ -290,13 +290,13 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(two: Path, one: Lake) -> 
     found = run_reanalysis(LocalWorkers(), str(two), SPAN, NOW_NS, label="again", shard="again")
     assert (found.stretches, found.done_before) == (2, 1)
     lake = Lake.open(two)
-    stored = DeltaTable(str(lake.place.table("again", "job_summary"))).to_pyarrow_table()
+    stored = DeltaTable(str(lake.place.build_table_path("again", "job_summary"))).to_pyarrow_table()
     assert sorted(stored["job_id"].to_pylist()) == [row["job_id"] for row in summaries(one)]
     assert summaries(lake) == summaries(one)
 
 
 def test_only_one_run_writes_a_shard(one: Lake) -> None:
-    with one.writer("busy"), pytest.raises(LakeBusyError):
+    with one.open_writer("busy"), pytest.raises(LakeBusyError):
         run_reanalysis(LocalWorkers(), str(one.place.root), SPAN, NOW_NS, shard="busy")
 
 
@@ -304,12 +304,12 @@ def test_only_one_run_writes_a_shard(one: Lake) -> None:
 def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None:
     """A summary made when the operations were there stays, once only sums are left."""
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer("main", derive=derive_rollups) as writer:
+    with lake.open_writer("main", derive=derive_rollups) as writer:
         for body in sent:
             writer.take_batches(body.data, decode_batch_rows(body.data))
     first = run_reanalysis(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS)
     before = summaries(lake)
-    with lake.writer("main") as writer:
+    with lake.open_writer("main") as writer:
         expire_retained_days(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
     again = run_reanalysis(LocalWorkers(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
     doing = sum(row["io_processes"] is not None for row in before)

@@ -64,8 +64,8 @@ def test_the_culprits_owner_is_told_what_his_own_other_runs_reached(tmp_path: Pa
             "nodes_count": [16],
         },
     )
-    with lake.writer("main") as writer:
-        batch = writer.batch("past")
+    with lake.open_writer("main") as writer:
+        batch = writer.open_batch("past")
         for rows in (*past, job):
             batch.add(rows)
         batch.commit()

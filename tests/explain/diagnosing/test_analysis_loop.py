@@ -47,8 +47,8 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def fill(lake: Lake, tables: Tables, stream: str = "play") -> None:
-    with lake.writer("main", derive=derive_rollups) as writer:
-        batch = writer.batch(stream)
+    with lake.open_writer("main", derive=derive_rollups) as writer:
+        batch = writer.open_batch(stream)
         for table in tables.values():
             batch.add(table)
         batch.commit()
@@ -58,7 +58,7 @@ def steps(lake: Lake, now_ns: int, most: int = 200) -> int:
     """Each step by a new writer: nothing is remembered but what the lake holds."""
     done = 0
     while True:
-        with lake.writer("analysis") as writer:
+        with lake.open_writer("analysis") as writer:
             made = summarise_ended_jobs(lake, writer, now_ns, most=most)
         done += made.summaries
         if not made.more:
@@ -174,7 +174,7 @@ def test_a_job_whose_records_are_all_here_is_summarised_at_once(play: Tables, la
         "rest",
     )
     assert steps(lake, first["end_ns"] - 1) == 0
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         made = [summarise_ended_jobs(lake, writer, first["end_ns"] + n * S, quick=True).summaries for n in (70, 71)]
     assert made[0] >= 1
     assert made[1] == 0
@@ -371,7 +371,7 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
 
 def running_at(tables: Tables, lake: Lake, now_ns: int) -> dict[str, dict[str, object]]:
     """The summaries of running jobs, after one step."""
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         made = summarise_ended_jobs(lake, writer, now_ns)
     rows = lake.query("SELECT * FROM job_summary WHERE end_ns IS NULL").to_pylist()
     assert made.running == len([row for row in rows if row["made_ns"] == now_ns])
@@ -459,7 +459,7 @@ def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play:
 def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text('[[routes]]\nnodes = "n[1-4]"\nforwarders = "f[1-2]"\n')
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         assert not write_site_mappings(writer, "")
         assert write_site_mappings(writer, str(file))
         assert not write_site_mappings(writer, str(file))
@@ -513,7 +513,7 @@ def test_accounting_of_years_is_summarised_without_looking_at_each_job(lake: Lak
     ]
     fill(lake, {"jobs": pa.Table.from_pylist(rows, _schema("jobs"))})
     asked = Counting(lake)
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         assert summarise_ended_jobs(asked, writer, 20_000 * 86_400 * S + year, most=400).summaries == 400
     assert asked.questions == 4
     assert steps(lake, 20_000 * 86_400 * S + year) == 100
@@ -534,7 +534,7 @@ class Counting:
 def test_a_site_file_without_mappings_is_no_fault(lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text('name = "bare"\n')
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         write_site_mappings(writer, str(file))
     assert lake.query("SELECT * FROM mapping").num_rows == 0
 
@@ -549,8 +549,8 @@ def test_a_job_of_which_records_told_too_is_the_schedulers_job(play: Tables, lak
     ]
     alone = {"job_id": "nobody-s", "user": "root", "start_ns": bare[0]["start_ns"], "end_ns": bare[0]["end_ns"]}
     columns = {name: [row[name] for row in [*bare, alone]] for name in alone}
-    with lake.writer("main", derive=derive_rollups) as writer:
-        batch = writer.batch("records")
+    with lake.open_writer("main", derive=derive_rollups) as writer:
+        batch = writer.open_batch("records")
         batch.add(build_table_batch(JOBS, columns, len(bare) + 1))
         batch.commit()
     assert steps(lake, later(play)) == told.num_rows + 1

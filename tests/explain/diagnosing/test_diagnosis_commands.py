@@ -101,8 +101,8 @@ def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
         user=evil,
         components=[Subject("target", evil)],
     )
-    with lake.writer("main") as writer:
-        batch = writer.batch("evil")
+    with lake.open_writer("main") as writer:
+        batch = writer.open_batch("evil")
         batch.add(build_finding_rows([told], 1_717_200_100 * S))
         batch.commit()
     for words in (("finding", "list", *SPAN), ("finding", "show", "abcdef123456")):
@@ -124,7 +124,7 @@ def test_a_slow_target_becomes_one_incident_that_ends(tmp_path: Path) -> None:
     lake = lake_of(tmp_path / "lake", play.tables())
     settings = Diagnosis(least_minutes=2.0)
     open_at, rows = [], []
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         for minute in range(2, 11):
             rows.append(run_health_round(lake, writer, play.origin_ns + minute * 60 * S, settings))
             [row] = lake.query(

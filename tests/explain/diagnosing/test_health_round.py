@@ -64,7 +64,7 @@ def lake_with(root: Path, forwarders: int) -> Lake:
 def test_what_is_slow_for_hours_is_found_while_it_lasts(tmp_path: Path, forwarders: int) -> None:
     lake = lake_with(tmp_path / "lake", forwarders)
     begun, ended, findings = None, None, 0
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         for minute in range(30, 210, 6):
             now = NOON + minute * MINUTE
             run_health_round(lake, writer, now, Diagnosis())
@@ -95,6 +95,6 @@ def test_who_looks_for_the_first_time_hours_later_still_knows_the_peak(tmp_path:
     for one in (lake, alone):
         known = read_past_peaks(one, compute_health_learning_end(now, Diagnosis()))
         assert known["forwarder", SICK] == Peak(bytes_per_s=pytest.approx(1e9), basis="learnt")  # type: ignore[arg-type]
-        with one.writer("analysis") as writer:
+        with one.open_writer("analysis") as writer:
             run_health_round(one, writer, now, Diagnosis())
         assert one.query("SELECT component FROM incident")["component"].to_pylist() == [SICK]

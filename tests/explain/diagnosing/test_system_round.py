@@ -58,7 +58,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         build_table_batch(JOBS, columns([account("7", "zoe"), account("8", "yves")])),
         build_table_batch(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
     )
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         assert run_system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(1, 0)
         assert run_system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == RoundResult(0, 0)
         assert run_system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == RoundResult(1, 0)
@@ -87,7 +87,7 @@ def test_others_are_not_named_to_a_reader_of_one_user(lake: Lake) -> None:
 
 def test_a_window_without_records_finds_nothing(tmp_path: Path) -> None:
     empty = Lake.open(tmp_path / "lake", create=True)
-    with empty.writer("analysis") as writer:
+    with empty.open_writer("analysis") as writer:
         assert run_system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == RoundResult(0, 0)
     assert isinstance(empty.query("SELECT * FROM finding"), pa.Table)
 
@@ -110,7 +110,7 @@ def test_after_an_outage_of_days_missed_windows_are_caught_up_with(tmp_path: Pat
     lake = Lake.open(tmp_path / "lake", create=True)
     put(lake, build_table_batch(ROLLUP, columns(hours(count))))
     now, looks = HOUR_0 + count * HOUR + 30 * MINUTE, []
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         while not looks or looks[-1].left:
             looks.append(run_system_round(lake, writer, now, SITE, most=12))
             assert len(looks) < 9
@@ -129,7 +129,7 @@ def test_what_was_too_much_to_read_is_told(tmp_path: Path, monkeypatch: pytest.M
         build_table_batch(JOB_SUMMARY, columns([small(job) for job in range(7, 80)])),
     )
     monkeypatch.setattr(rounds, "MOST_ROWS", 50)
-    with lake.writer("analysis") as writer:
+    with lake.open_writer("analysis") as writer:
         assert run_system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE).written == 1
     [told] = list_findings(lake, WHEN, Sight()).findings
     assert told.finding.missing[0] == "job_summary: 73 rows in this window are more than are read (50)"

@@ -197,8 +197,8 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
     look(lake, now)
     rows = lake.query("SELECT * EXCLUDE (day) FROM finding").to_pylist()
     newer = [{**rows[0], "id": "ffffffffffff", "analysis_version": 2}]
-    with lake.writer("newer") as writer:
-        batch = writer.batch("newer")
+    with lake.open_writer("newer") as writer:
+        batch = writer.open_batch("newer")
         batch.add(_of(newer, FINDING.schema))
         batch.commit()
     found = answer_question(Asking(lake), "findings", "", parse_question_parameters("findings", NARROW), Sight(), now)
@@ -208,8 +208,8 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
         2,
     )
     phase = lake.query("SELECT * EXCLUDE (day) FROM phase LIMIT 1").to_pylist()
-    with lake.writer("newer") as writer:
-        batch = writer.batch("phases")
+    with lake.open_writer("newer") as writer:
+        batch = writer.open_batch("phases")
         batch.add(_of([{**phase[0], "analysis_version": 3}], PHASE.schema))
         batch.commit()
     assert (
@@ -254,7 +254,7 @@ from pathlib import Path
 from fairlead.store.lake import Lake
 from fairlead.explain.diagnosing import analysis_loop
 lake = Lake.open(Path(sys.argv[1]))
-with lake.writer("analysis") as writer:
+with lake.open_writer("analysis") as writer:
     batch = writer.batch
     def held(stream, *a, **k):
         made = batch(stream, *a, **k)

@@ -143,8 +143,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         jobs=[EVIL],
         evidence=[Evidence(text=EVIL, metric="event", value=EVIL)],
     )
-    with lake.writer("analysis") as made:
-        rows = made.batch("told")
+    with lake.open_writer("analysis") as made:
+        rows = made.open_batch("told")
         rows.add(build_finding_rows([told], NOW))
         rows.add(build_incident_rows([sick], NOW))
         rows.commit()

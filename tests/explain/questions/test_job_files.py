@@ -21,8 +21,8 @@ S = 10**9
 
 
 def told(lake: Lake, name: str, *rows: object) -> None:
-    with lake.writer("main") as writer:
-        taking = writer.batch(name)
+    with lake.open_writer("main") as writer:
+        taking = writer.open_batch(name)
         for one in rows:
             taking.add(one)
         taking.commit()
@@ -80,8 +80,8 @@ def test_a_run_told_later_is_seen(lake: Lake) -> None:
 
 
 def test_rows_that_wait_are_seen(lake: Lake) -> None:
-    with lake.writer("main") as writer:
-        taking = writer.batch("waiting")
+    with lake.open_writer("main") as writer:
+        taking = writer.open_batch("waiting")
         taking.add(job("8", T0 + DAY_NS, None))
         taking.commit()
         assert [run["job_id"] for run in read_run_accounts(lake, "8")] == ["8"]

@@ -63,8 +63,8 @@ def test_what_was_taken_is_null_where_nobody_told_and_jobs_without_summary_wait(
     assert (empty.sources, empty.state, empty.analysis.last_ns) == ([], "ok", None)
     assert set(empty.taken.rows_per_s) == {None}
     step = empty.taken.step_ns
-    with lake.writer("main") as writer:
-        batch = writer.batch("one")
+    with lake.open_writer("main") as writer:
+        batch = writer.open_batch("one")
         at = empty.taken.from_ns + 5 * step + S
         rows = [("agent", 1200), ("lustre", 1100), ("node", 100)]
         batch.add(

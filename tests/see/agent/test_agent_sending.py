@@ -45,7 +45,7 @@ def batch(spool: Spool) -> bytes:
         "kind": encode_words(["k"]),
         "text": encode_words(["t"]),
     }
-    return encode_batch(spool.header("events", 1, 1), columns)
+    return encode_batch(spool.build_header("events", 1, 1), columns)
 
 
 def garbage(request: BaseHTTPRequestHandler, _: bytes) -> bool:

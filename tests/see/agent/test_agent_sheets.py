@@ -23,7 +23,7 @@ def sheets(max_rows: int = 100) -> Sheets:
 
 def taken(made: Sheets) -> dict[str, list[Batch]]:
     found: dict[str, list[Batch]] = {}
-    for batch in decode_stream_batches(io.BytesIO(b"".join(made.take())), "here"):
+    for batch in decode_stream_batches(io.BytesIO(b"".join(made.take_batches())), "here"):
         assert list(arrow_rows(batch, "here"))
         found.setdefault(batch.header.table, []).append(batch)
     return found

@@ -52,7 +52,7 @@ def fill(spool: Spool, files: int, text: str = "x", rows: int = 4, size: int = 8
             "kind": encode_words(["k"] * rows),
             "text": encode_words([os.urandom(size).hex() for _ in range(rows)]),
         }
-        assert spool.write([encode_batch(spool.header("events", 1, rows), columns)]) is not None
+        assert spool.write([encode_batch(spool.build_header("events", 1, rows), columns)]) is not None
 
 
 def spool_in(folder: Path, max_bytes: int = 1 << 30) -> Spool:
@@ -83,17 +83,17 @@ def left(folder: Path) -> int:
 
 def test_waits_double_to_a_minute_and_are_drawn_evenly() -> None:
     longest = Backoff(lambda: 1.0)
-    assert [longest.failed() for _ in range(9)] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert [longest.record_failure() for _ in range(9)] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
     longest.record_success()
-    assert longest.failed() == 0.5
-    assert Backoff(lambda: 0.0).failed(30) == 30
-    assert Backoff(lambda: 0.0).failed(10**8) == 3600
+    assert longest.record_failure() == 0.5
+    assert Backoff(lambda: 0.0).record_failure(30) == 30
+    assert Backoff(lambda: 0.0).record_failure(10**8) == 3600
     drawn = random.Random(1)
     waits = []
     for _ in range(2000):
         backoff = Backoff(drawn.random)
         backoff.failures = 20
-        waits.append(backoff.failed())
+        waits.append(backoff.record_failure())
     assert 27 < sum(waits) / len(waits) < 33
 
 

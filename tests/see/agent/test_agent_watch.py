@@ -128,9 +128,9 @@ class House:
 def test_ticks_are_steady_and_missed_ones_are_skipped_and_counted() -> None:
     grid = Grid(1000, 100)
     assert not grid.is_due(999)
-    grid.take(1000)
+    grid.take_tick(1000)
     assert (grid.next_ns, grid.missed) == (1100, 0)
-    grid.take(1399)
+    grid.take_tick(1399)
     assert (grid.next_ns, grid.missed) == (1400, 2)
     assert align_schedule(7, 1_234, 100) == 7 + 66
     phases = [find_schedule_phase(f"node{n}", 10 * SECOND) for n in range(4000)]

@@ -54,7 +54,7 @@ def test_a_token_with_a_role_is_signed_apart() -> None:
 
 def _status(admission: Admission, header: str, roles: tuple[str, ...], *, trusted: bool = False) -> int:
     try:
-        admission.claims(header, roles, trusted=trusted)
+        admission.check_claims(header, roles, trusted=trusted)
     except Refusal as refusal:
         return refusal.status
     return 200
@@ -119,15 +119,15 @@ def test_pauses_grow_and_begin_again() -> None:
 
 def test_figures() -> None:
     counter = Counter("things", "Things.")
-    assert list(counter.lines())[-1] == "fairlead_collector_things_total 0"
+    assert list(counter.format_lines())[-1] == "fairlead_collector_things_total 0"
     counter.add(2, kind='a"b\\c\n')
-    assert list(counter.lines())[-1] == 'fairlead_collector_things_total{kind="a\\"b\\\\c\\n"} 2'
+    assert list(counter.format_lines())[-1] == 'fairlead_collector_things_total{kind="a\\"b\\\\c\\n"} 2'
     durations = Histogram("work", "Work.", (0.1, 1.0))
     for value in (0.05, 0.1, 0.5, 3.0):
         durations.observe(value)
-    assert [line.rpartition(" ")[2] for line in list(durations.lines())[2:]] == ["2", "3", "4", "3.65", "4"]
+    assert [line.rpartition(" ")[2] for line in list(durations.format_lines())[2:]] == ["2", "3", "4", "3.65", "4"]
     metrics = Metrics()
-    metrics.gauge("depth", "Depth.", lambda: 3.5)
+    metrics.add_gauge("depth", "Depth.", lambda: 3.5)
     assert metrics.page().endswith("fairlead_collector_depth 3.5\n")
 
 
@@ -153,14 +153,14 @@ def test_a_feed_that_fails_is_run_again_and_told() -> None:
     keeper.start()
     try:
         assert feed.again.wait(PATIENCE_S)
-        (one,) = keeper.states()
+        (one,) = keeper.list_states()
         assert one.state == "failing"
         assert "no such folder" in one.text
-        keeper.health("shaky", "ok", rows=3, unknown_lines=2)
-        (row,) = keeper.rows(everything=False)
+        keeper.report_health("shaky", "ok", rows=3, unknown_lines=2)
+        (row,) = keeper.build_rows(everything=False)
         assert (row["probe"], row["state"], row["rows"], row["unknown_lines"]) == ("feed:shaky", "ok", 3, 2)
-        assert keeper.rows(everything=False) == []
-        (row,) = keeper.rows(everything=True)
+        assert keeper.build_rows(everything=False) == []
+        (row,) = keeper.build_rows(everything=True)
         assert (row["rows"], row["unknown_lines"]) == (0, 0)
     finally:
         assert keeper.stop(20) == []

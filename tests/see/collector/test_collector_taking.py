@@ -38,7 +38,7 @@ def _body(node: str, seq: int, *, ts_ns: int = NOW, table: str = "health", rows:
 class _Rig:
     def __init__(self, folder: Path) -> None:
         self.lake = Lake.open(folder / "lake", create=True)
-        self.writer = self.lake.writer()
+        self.writer = self.lake.open_writer()
         self.writer.now_ns = lambda: NOW
         self.sources = Sources(started_ns=0, silent_periods=3, period_ns=60 * 10**9)
         self.metrics = Metrics()
@@ -91,7 +91,7 @@ def test_what_is_sent_again_counts_once_beside_what_is_new(rig: _Rig) -> None:
     fresh, twice = Arrival(_body("n2", 1), "", "a"), Arrival(_body("n3", 9), "", "a")
     assert rig.answers(first, both, fresh, twice, twice) == [(0, 1), (1, 1), (1, 0), (1, 0), (0, 1)]
     assert rig.rows() == 2 * 4
-    assert {one.node: (one.batches, one.lost_batches) for one in rig.sources.all(NOW)} == {
+    assert {one.node: (one.batches, one.lost_batches) for one in rig.sources.list_sources(NOW)} == {
         "n1": (3, 6),
         "n2": (1, 2),
         "n3": (1, 2),
@@ -111,9 +111,9 @@ def test_small_and_large_bodies_and_strange_tables_together(rig: _Rig) -> None:
 def test_rows_taken_together_survive_a_writer_that_was_killed(rig: _Rig, tmp_path: Path) -> None:
     assert rig.answers(*(Arrival(_body(f"n{k}", 1), "", "a") for k in range(50))) == [(1, 0)] * 50
     rig.writer.close(flush=False)
-    with Lake.open(tmp_path / "lake").writer() as writer:
-        assert writer.known("n7/boot/health", 1)
-        assert not writer.known("n7/boot/health", 2)
+    with Lake.open(tmp_path / "lake").open_writer() as writer:
+        assert writer.has_batch("n7/boot/health", 1)
+        assert not writer.has_batch("n7/boot/health", 2)
     assert rig.rows() == 100
 
 
@@ -129,16 +129,16 @@ def test_waiting_bodies_are_one_group_and_a_defect_ends_no_thread() -> None:
 
     async def ask() -> list[object]:
         gathering: Gathering[int] = Gathering(take, 1)
-        first = asyncio.create_task(gathering.taken(Arrival(b"boom", "", "")))
+        first = asyncio.create_task(gathering.await_answer(Arrival(b"boom", "", "")))
         while not gathering.busy:
             await asyncio.sleep(0.001)
-        rest = [asyncio.create_task(gathering.taken(Arrival(b, "n", ""))) for b in (b"a", b"bad", b"ccc")]
+        rest = [asyncio.create_task(gathering.await_answer(Arrival(b, "n", ""))) for b in (b"a", b"bad", b"ccc")]
         await asyncio.sleep(0)
         go.set()
         answers = await asyncio.gather(first, *rest, return_exceptions=True)
         gathering.close()
         with pytest.raises(RuntimeError):
-            await gathering.taken(Arrival(b"late", "", ""))
+            await gathering.await_answer(Arrival(b"late", "", ""))
         return list(answers)
 
     boom, one, bad, three = asyncio.run(ask())

@@ -206,7 +206,7 @@ def test_no_sum_of_ordinary_load_counts_canaries(folder: Path) -> None:
             for row in deltas[2 * (at % 2) + place].advance(reading, at):
                 sheets.add_reading(reading, 10**18 + at * 10**9, row.key, row.values, row.interval_ns)
     tables = {}
-    for batch in decode_stream_batches(io.BytesIO(b"".join(sheets.take())), "here"):
+    for batch in decode_stream_batches(io.BytesIO(b"".join(sheets.take_batches())), "here"):
         tables[batch.header.table] = pa.Table.from_batches(list(arrow_rows(batch, "here")))
     assert set(tables) == {"target", "metadata"}
     for table in tables.values():

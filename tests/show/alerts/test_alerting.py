@@ -70,8 +70,8 @@ def incident(name: str, component: str, *, jobs: list[str], at_ns: int = NOW, to
 
 
 def write(lake: Lake, stream: str, *batches: Any) -> None:
-    with lake.writer("found") as writer:
-        batch = writer.batch(stream)
+    with lake.open_writer("found") as writer:
+        batch = writer.open_batch(stream)
         for rows in batches:
             batch.add(rows)
         batch.commit()

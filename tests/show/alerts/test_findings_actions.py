@@ -89,8 +89,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         confidence=0.9,
         jobs=["42"],
     )
-    with lake.writer("found") as writer:
-        batch = writer.batch("x")
+    with lake.open_writer("found") as writer:
+        batch = writer.open_batch("x")
         batch.add(
             build_finding_rows(
                 [

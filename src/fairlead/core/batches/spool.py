@@ -76,7 +76,7 @@ class Spool:
             pass
         os.unlink(probe)
 
-    def header(
+    def build_header(
         self,
         table: str,
         version: int,
@@ -197,14 +197,14 @@ class Spool:
             told.append(("spool_full", text.format(self._dropped_files, self._dropped_bytes)))
         if self._lost:
             told.append(("records_lost", "{} batches could not be written: {}".format(self._lost, self._lost_why)))
-        return self.events(told) if told else None
+        return self.build_events(told) if told else None
 
-    def events(self, told: Sequence[Tuple[str, str]]) -> bytes:
+    def build_events(self, told: Sequence[Tuple[str, str]]) -> bytes:
         """A batch of `events` about this writer, now: (kind, text)."""
         now = self._clock()
         count = len(told)
         return encode_batch(
-            self.header("events", EVENTS_VERSION, count, first_ns=now, last_ns=now),
+            self.build_header("events", EVENTS_VERSION, count, first_ns=now, last_ns=now),
             {
                 "ts_ns": encode_numbers([now] * count),
                 "component": encode_words([self.writer + "@" + self.node] * count),

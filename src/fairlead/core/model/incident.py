@@ -40,6 +40,6 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence] = []
     missing: list[str] = []
 
-    def duration_s(self, now_ns: int) -> float:
+    def compute_duration_s(self, now_ns: int) -> float:
         """Seconds it lasted, or has lasted until `now_ns`."""
         return ((self.to_ns if self.to_ns is not None else now_ns) - self.from_ns) / 1e9

@@ -162,11 +162,11 @@ class Site:
     @cached_property
     def whole(self) -> F64:
         """`capacity()`, computed once. Read-only."""
-        capacity = self.capacity()
+        capacity = self.compute_capacity()
         capacity.flags.writeable = False
         return capacity
 
-    def capacity(self, locks: int = 0) -> F64:
+    def compute_capacity(self, locks: int = 0) -> F64:
         """Return the capacity of every resource, then of `locks` files that are written interleaved."""
         parts = (
             self.forwarders.bandwidth,
@@ -179,11 +179,11 @@ class Site:
         )
         return np.concatenate(parts)
 
-    def node_name(self, number: int) -> str:
+    def format_node_name(self, number: int) -> str:
         """`cn00012`."""
         return f"cn{number:05d}"
 
-    def mdt_name(self, number: int) -> str:
+    def format_mdt_name(self, number: int) -> str:
         """`scratch-MDT0000`, as records name what a metadata server serves."""
         return f"{self.file_system}-MDT{number:04x}"
 
@@ -200,7 +200,7 @@ class Resources:
         self.mds = self.target_iops + len(site.targets)
         self.lock = self.mds + len(site.mds)
 
-    def of(self, component: str, number: int) -> tuple[int, ...]:
+    def find_resources(self, component: str, number: int) -> tuple[int, ...]:
         """Resources of a component: `forwarder`, `server`, `target`, `mds`. KeyError for another word."""
         return {
             "forwarder": (self.forwarder + number, self.workers + number),

@@ -33,7 +33,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     programs: list[str] = []
     but_users: list[str] = []
 
-    def concerns(self, user: str, program: str) -> bool:
+    def matches(self, user: str, program: str) -> bool:
         """Whether a job of this user and program is kept away."""
         if user in self.but_users:
             return False

@@ -238,7 +238,7 @@ def expand_barred_components(barred: Iterable[Exclusion]) -> tuple[Reservation, 
             else frozenset(),
             pools=frozenset(one.pools),
             why=one.why,
-            concerns=one.concerns,
+            concerns=one.matches,
         )
         for at, one in enumerate(barred)
     )

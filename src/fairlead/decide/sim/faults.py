@@ -87,7 +87,7 @@ def build_fault_changes(machine: Site, faults: Sequence[Fault], capacity: F64) -
         courses = [fault.course() for fault in own]
         for when in sorted({time for course in courses for time, _ in course if time < np.inf}):
             factor = float(np.prod([_factor_at(course, when) for course in courses]))
-            points += [(when, r, factor * float(capacity[r])) for r in machine.at.of(component, number)]
+            points += [(when, r, factor * float(capacity[r])) for r in machine.at.find_resources(component, number)]
     points.sort()
     return Changes(
         np.array([p[0] for p in points], np.float64),

@@ -78,7 +78,7 @@ def run_reanalysis(
     """
     label = label or _label_of_this()
     lake = open_piece_lake(root, memory)
-    with lake.writer(shard, wait_s=wait_s) as writer:
+    with lake.open_writer(shard, wait_s=wait_s) as writer:
         cut = find_reanalysis_stretches(lake, span)
         wanted = [one for one in cut if not writer.known(name_reanalysis_stream(label, one))]
         count, jobs, kept = len(cut) - len(wanted), 0, 0

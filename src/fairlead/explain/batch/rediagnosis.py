@@ -86,7 +86,7 @@ def run_rediagnosis(
     label = label or _label_of_this()
     lake = open_piece_lake(root, memory)
     counts = {"jobs": 0, "phases": 0, "findings": 0, "withdrawn": 0, "kept": 0}
-    with lake.writer(shard, wait_s=wait_s) as writer:
+    with lake.open_writer(shard, wait_s=wait_s) as writer:
         cut = find_reanalysis_stretches(lake, span)
         before = 0
         for half, (name, work) in enumerate((("phases", _detect_stretch_phases), ("findings", _judge_stretch_phases))):

@@ -55,7 +55,7 @@ log = logging.getLogger("fairlead.explain.analysis")
 class Output(Protocol):
     """Where summaries go (`lake.writer.Writer` is one)."""
 
-    def batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> Any:
+    def open_batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> Any:
         """A batch to fill and commit."""
 
 
@@ -81,7 +81,7 @@ def run_analysis_loop(config: Any, stop: threading.Event) -> None:
     lake = Lake.open(root, memory=config.server.memory)
     every_ns, running_ns = (int(s * NS_PER_S) for s in (config.analysis.every_s, config.analysis.running_s))
     rounds = Rounds(config.diagnosis, read_system_site_file(config.server.site))
-    with lake.writer(config.analysis.shard, wait_s=30.0) as writer:
+    with lake.open_writer(config.analysis.shard, wait_s=30.0) as writer:
         write_site_mappings(writer, config.server.site)
         whole_ns = flushed_ns = 0
         while not stop.is_set():
@@ -125,7 +125,7 @@ def write_site_mappings(writer: Output, file: str) -> bool:
     except OSError as fault:
         raise InputError((fault.strerror or str(fault)).lower(), where=file, remedy="check server.site") from fault
     rows = build_site_file_mapping(parse_site_file(content, file), expand_hostlist)
-    batch = writer.batch(f"site/{blake2b(content, digest_size=8).hexdigest()}", source="site", path=file)
+    batch = writer.open_batch(f"site/{blake2b(content, digest_size=8).hexdigest()}", source="site", path=file)
     batch.add(rows)
     return bool(batch.commit())
 
@@ -159,7 +159,7 @@ def summarise_ended_jobs(
     )
     found = _diagnosed(lake, jobs, looked, now_ns, diagnosis, peaks)
     if rows or running:
-        batch = writer.batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
+        batch = writer.open_batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
         batch.add(build_job_summary_table([*rows, *running]))
         for table in found.rows if found is not None else ():
             batch.add(table)

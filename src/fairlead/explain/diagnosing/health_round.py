@@ -137,7 +137,7 @@ def _write_health(
     withdrawn = list(health.withdrawn)
     if not changed and not withdrawn:
         return 0
-    batch = writer.batch(f"health/{now_ns}", source="analysis")
+    batch = writer.open_batch(f"health/{now_ns}", source="analysis")
     if changed:
         batch.add(build_incident_rows(changed, now_ns))
         batch.add(build_finding_rows([told[one.id] for one in changed], now_ns))

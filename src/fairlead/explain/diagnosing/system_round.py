@@ -76,7 +76,7 @@ def _stream_of(window: Span) -> str:
 def run_system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most: int = MOST_WINDOWS) -> RoundResult:
     """Looks at `most` of the windows that were not looked at and of which there is something, one batch each. Raises
     LakeError."""
-    due = [window for window in _list_ended_windows(now_ns) if not writer.known(_stream_of(window))]
+    due = [window for window in _list_ended_windows(now_ns) if not writer.has_batch(_stream_of(window))]
     busy = _busy_hours(lake, due)
     due = [window for window in due if any(hour in busy for hour in _hours(window))]
     written = 0
@@ -85,7 +85,7 @@ def run_system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, m
         tables, unread = _tables(lake, window, rules)
         found = find_system_findings(tables, site, window.from_ns, window.to_ns, only=rules, advice=load_advice_set())
         told = [_with_missing(one, unread) for one in found.told]
-        batch = writer.batch(_stream_of(window), source="analysis")
+        batch = writer.open_batch(_stream_of(window), source="analysis")
         batch.add(build_finding_rows(sorted(told, key=lambda one: one.finding.id), now_ns))
         batch.commit()
         written += len(told)

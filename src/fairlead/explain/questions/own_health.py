@@ -246,7 +246,7 @@ def _held(place: Place, now_ns: int, keep: Policy | None) -> LakeHeld:
         log_bytes=log_bytes,
         free_bytes=_free(place.root),
         rows=sum(one.rows for one in tables),
-        shards=len(place.shards()),
+        shards=len(place.list_shards()),
         bytes_per_day=per_day,
         tables=tables,
     )
@@ -258,7 +258,7 @@ def _keeps(table: str, keep: Policy | None) -> list[Tier]:
     if table in TIERS:
         days_of = (("1s", keep.rollup_1s_days), ("1min", keep.rollup_1min_days), ("1h", keep.rollup_1h_days))
         return [Tier(tier=name, days=value) for name, value in days_of]
-    return [Tier(tier="", days=keep.days(table))]
+    return [Tier(tier="", days=keep.find_days(table))]
 
 
 def _free(root: Path) -> int | None:

@@ -119,7 +119,7 @@ def _analysed(
     if done is not None:
         done(0, stretches)
     lake = Lake.open(root)
-    with lake.writer(ANALYSIS) as writer:
+    with lake.open_writer(ANALYSIS) as writer:
         _ready(lake, writer, origin_ns)
         for number, (begin, end) in enumerate(pairwise(cuts)):
             line = told.readline().split()
@@ -164,7 +164,7 @@ def fill_old_summaries(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     ]
     for first in range(0, len(jobs), MOST_JOBS):
         looked = read_recorded_io(lake, jobs[first : first + MOST_JOBS])
-        batch = writer.batch(f"sample/remembered/{to_ns}/{first}", source="analysis")
+        batch = writer.open_batch(f"sample/remembered/{to_ns}/{first}", source="analysis")
         batch.add(build_job_summary_table([build_job_summary(data, to_ns) for data in looked]))
         batch.add(detect_lake_phases(lake, looked, to_ns))
         batch.commit()
@@ -182,7 +182,7 @@ def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
         conform_stored_table(lake.query(f"SELECT * EXCLUDE (day) FROM {spec.name} ORDER BY {order}"), spec, strict=True)  # noqa: S608
         for spec, order in ((JOB_SUMMARY, "cluster, job_id, start_ns"), (PHASE, "cluster, job_id, kind, number"))
     ]
-    batch = writer.batch(f"sample/profiled/{now_ns}", source="analysis")
+    batch = writer.open_batch(f"sample/profiled/{now_ns}", source="analysis")
     batch.add(update_program_profiles(lake, told[0], told[1], [], now_ns))
     batch.commit()
 

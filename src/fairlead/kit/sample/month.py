@@ -108,7 +108,7 @@ def build_sample_month(
         idle_s=60,
     )
     quiet = (
-        Quiet(made.node_name(42), month_s - 5.2 * 3600, None),
+        Quiet(made.format_node_name(42), month_s - 5.2 * 3600, None),
         Quiet(made.forwarders.names[3], month_s - 1.3 * DAY_S, month_s - 1.3 * DAY_S + 2700),
     )
     return Month(play, int(month_s), quiet)

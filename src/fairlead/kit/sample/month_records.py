@@ -157,8 +157,14 @@ def _build_event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
             for at, kind, word in ((fault.from_s, "raid_rebuild", "begins"), (fault.to_s, "raid_rebuilt", "done"))
         ),
         (12.2 * DAY_S, 12.2 * DAY_S + 5400, machine.mds.names[0], "maintenance", "planned: new firmware"),
-        (19.7 * DAY_S, None, machine.node_name(31), "eviction", f"{machine.targets.names[1]}: client evicted"),
-        (27.1 * DAY_S, None, machine.node_name(31), "reconnect", f"{machine.targets.names[1]}: connection restored"),
+        (19.7 * DAY_S, None, machine.format_node_name(31), "eviction", f"{machine.targets.names[1]}: client evicted"),
+        (
+            27.1 * DAY_S,
+            None,
+            machine.format_node_name(31),
+            "reconnect",
+            f"{machine.targets.names[1]}: connection restored",
+        ),
     ]
     rows = [row for row in told if from_s <= row[0] < to_s]
     return build_table_batch(

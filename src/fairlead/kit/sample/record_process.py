@@ -51,10 +51,10 @@ def _record(task: Recording) -> None:
     site = build_sample_month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
     _ = site.play.course
     lake = Lake.open(Path(task.lake))
-    with lake.writer(SHARD, derive=derive_rollups) as writer:
+    with lake.open_writer(SHARD, derive=derive_rollups) as writer:
         for number, (begin, end) in enumerate(zip(task.cuts[:-1], task.cuts[1:], strict=True)):
             tables = build_month_records(site, begin, end)
-            batch = writer.batch(f"sample/{task.origin_ns}/{begin}/{end}", source="sample site")
+            batch = writer.open_batch(f"sample/{task.origin_ns}/{begin}/{end}", source="sample site")
             for table in tables.values():
                 batch.add(table)
             batch.commit()

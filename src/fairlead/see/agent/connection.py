@@ -58,7 +58,7 @@ class Token:
         self._seen: Optional[Tuple[int, int, int]] = None
         self._text = ""
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Raises SendError when there is none."""
         try:
             with open(self.path, "rb") as stream:
@@ -163,7 +163,7 @@ class Line:
     def post(self, files: Sequence[BinaryIO], size: int) -> Answer:
         """The content of files, `size` bytes in all, as one body. Raises SendError."""
         headers = [
-            ("Authorization", "Bearer " + self._token.text()),
+            ("Authorization", "Bearer " + self._token.read_text()),
             ("Content-Type", FORMAT),
             ("Content-Length", str(size)),
         ]

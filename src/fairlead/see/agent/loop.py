@@ -96,7 +96,7 @@ class Watch:
         self._first_told = False
 
     def _header(self, table: str, version: int, rows: int, first: Optional[int], last: Optional[int]) -> Header:
-        return self._spool.header(table, version, rows, first_ns=first, last_ns=last)
+        return self._spool.build_header(table, version, rows, first_ns=first, last_ns=last)
 
     def step(self, mono_ns: int, wall_ns: int) -> int:
         """Does what is due; returns the monotonic time at which to come again, at the latest."""
@@ -111,7 +111,7 @@ class Watch:
             self._take(outcome, mono_ns)
         for one in self.watched:
             if one.grid.is_due(mono_ns) and not one.running and one.name not in self._crew.stuck:
-                one.grid.take(mono_ns)
+                one.grid.take_tick(mono_ns)
                 one.running = True
                 self._crew.start(one.name, one.probe)
                 if len(one.series) and one.grid.missed:
@@ -197,13 +197,13 @@ class Watch:
             return True
         if not self._ship.is_due(mono_ns):
             return False
-        self._ship.take(mono_ns)
+        self._ship.take_tick(mono_ns)
         # A quarter of a period of grace: the grid is steadier than the file before it was.
         return self._lively or mono_ns - self._written_ns >= self._idle_ns - self._ship_ns // 4
 
     def flush(self, mono_ns: int) -> None:
         """Everything that waits becomes a file of the spool."""
-        batches = self.sheets.take()
+        batches = self.sheets.take_batches()
         self._lively = False
         self._written_ns = mono_ns
         if batches and self._spool.write(batches) is not None:
@@ -226,7 +226,7 @@ class Watch:
     # -- health ---------------------------------------------------------------------------------------------------
 
     def _tell_health(self, mono_ns: int, wall_ns: int) -> None:
-        self._health.take(mono_ns)
+        self._health.take_tick(mono_ns)
         interval = mono_ns - self._told_at_ns
         self._told_at_ns = mono_ns
         for one in self.watched:

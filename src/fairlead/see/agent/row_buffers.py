@@ -118,7 +118,7 @@ class Sheet:
         self.first_ns = at_ns if self.first_ns is None else min(self.first_ns, at_ns)
         self.last_ns = at_ns if self.last_ns is None else max(self.last_ns, at_ns)
 
-    def columns(self) -> Dict[str, Column]:
+    def build_columns(self) -> Dict[str, Column]:
         """All columns, filled up with nulls. The sheet is not added to afterwards."""
         made = {name: one.column(self.rows) for name, one in self._figures.items()}
         made.update((name, one.column(self.rows)) for name, one in self._words.items())
@@ -192,11 +192,11 @@ class Sheets:
     def _seal(self, table: str) -> None:
         sheet = self._sheets.pop(table)
         header = self._header_of(table, VERSIONS.get(table, 1), sheet.rows, sheet.first_ns, sheet.last_ns)
-        batch = encode_batch(header, sheet.columns())
+        batch = encode_batch(header, sheet.build_columns())
         self._batches.append(batch)
         self.waiting_bytes += len(batch)
 
-    def take(self) -> List[bytes]:
+    def take_batches(self) -> List[bytes]:
         """Everything that waits, as batches."""
         for table in list(self._sheets):
             self._seal(table)

@@ -127,7 +127,7 @@ class Agent:
         if self.sending is not None:
             self.sending.wake()
 
-    def until(self, end: "Ending") -> None:
+    def run_until(self, end: "Ending") -> None:
         """Runs until it is told to end, or with `once` until everything was looked at twice."""
         began = _read_mono_ns()
         while not end.wanted:
@@ -241,7 +241,7 @@ def _serve(settings: Settings, words: Sequence[str]) -> int:
         gc.collect()
         if hasattr(gc, "freeze"):
             gc.freeze()
-        agent.until(ending)
+        agent.run_until(ending)
         agent.end(LAST_S)
         if not ending.again:
             break

@@ -20,7 +20,7 @@ class Grid:
         """Whether its tick has come."""
         return now_ns >= self.next_ns
 
-    def take(self, now_ns: int) -> None:
+    def take_tick(self, now_ns: int) -> None:
         """The tick is taken: the next one lies on the grid after `now_ns`."""
         passed = (now_ns - self.next_ns) // self._period_ns
         self.missed += passed

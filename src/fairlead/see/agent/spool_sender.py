@@ -51,7 +51,7 @@ class Backoff:
         self.failures = 0
         self._draw = draw
 
-    def failed(self, retry_after_s: Optional[float] = None) -> float:
+    def record_failure(self, retry_after_s: Optional[float] = None) -> float:
         """Seconds until the next attempt; what the other side asked for comes on top."""
         longest = min(_FIRST_S * 2.0 ** min(self.failures, 30), _LONGEST_S)
         self.failures += 1
@@ -294,7 +294,7 @@ class Shipper:
 
     def _failed(self, mono_ns: int, text: str, retry_after_s: Optional[float]) -> int:
         self._told = self._told._replace(failing=True, failures=self._told.failures + 1, text=text)
-        self._not_before_ns = mono_ns + int(self._backoff.failed(retry_after_s) * 1e9)
+        self._not_before_ns = mono_ns + int(self._backoff.record_failure(retry_after_s) * 1e9)
         return self._rest(mono_ns, self._not_before_ns)
 
 

@@ -42,7 +42,7 @@ class Admission:
             self._key = key
             self._valid.clear()
 
-    def claims(self, authorization: str, roles: Sequence[str], *, trusted: bool) -> Claims:
+    def check_claims(self, authorization: str, roles: Sequence[str], *, trusted: bool) -> Claims:
         """What the sender of this header may do. `trusted`: the process at the other end of a unix socket is the
         server's own user or root, who could read the key anyway. Raises Refusal 401, 403."""
         if trusted and not authorization:

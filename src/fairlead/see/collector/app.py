@@ -79,7 +79,7 @@ class Door:
         self._gathering = Gathering(intake.take_all, limits.checking_threads)
         self._threads = ThreadPoolExecutor(limits.checking_threads, thread_name_prefix="checking")
 
-    def application(self, receivers: Sequence[Receiver] = (), sink: Sink | None = None) -> ASGIApp:
+    def build_application(self, receivers: Sequence[Receiver] = (), sink: Sink | None = None) -> ASGIApp:
         """The ASGI application."""
         routes = [
             self._route("/v1/ping", "GET", self._ping),
@@ -135,16 +135,16 @@ class Door:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def claims(self, request: _Request, roles: Sequence[str]) -> Claims:
+    def check_claims(self, request: _Request, roles: Sequence[str]) -> Claims:
         """Who asks. Raises Refusal 401, 403."""
-        return self._admission.claims(request.header(b"authorization"), roles, trusted=request.trusted)
+        return self._admission.check_claims(request.header(b"authorization"), roles, trusted=request.trusted)
 
     async def _batches(self, request: _Request) -> Answer:
-        claims = self.claims(request, SENDERS)
+        claims = self.check_claims(request, SENDERS)
         agent = request.header(b"fairlead-agent")[:_AGENT_LONG]
         with self._admitted(request, self._limits.body_bytes):
             body = await request.body()
-            taken = await self._gathering.taken(Arrival(body, claims.node, agent))
+            taken = await self._gathering.await_answer(Arrival(body, claims.node, agent))
         return 200, JSON, msgspec.json.encode(taken)
 
     def _admitted(self, request: _Request, most_bytes: int) -> Any:
@@ -173,7 +173,7 @@ class Door:
                 raise build_lake_refusal(error) from error
 
         async def ask(request: _Request) -> Answer:
-            self.claims(request, SENDERS)
+            self.check_claims(request, SENDERS)
             with self._admitted(request, receiver.most_bytes):
                 body = await request.body()
                 loop = asyncio.get_running_loop()
@@ -202,7 +202,7 @@ class Door:
         return 200, exposition.CONTENT_TYPE.encode(), self._metrics.page().encode()
 
     async def _api_health(self, request: _Request) -> Answer:
-        if self.claims(request, ASKERS).user:  # texts of probes name what others do
+        if self.check_claims(request, ASKERS).user:  # texts of probes name what others do
             raise Refusal(403, "the token is of one user", remedy="ask with an operator's token")
         which = dict(parse_qsl(request.query)).get("sources", ALL)
         if which not in WHICH:

@@ -21,23 +21,25 @@ import pyarrow as pa
 class Sink(Protocol):
     """Where a feed puts what it finds. Safe to use from many threads."""
 
-    def batch(self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = "") -> bool:
+    def store_batch(
+        self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = ""
+    ) -> bool:
         """Rows of any record tables, as one batch: True when they are on disk, False when the lake had this batch
         (stream, seq) already. All of it or nothing. `source` and `path` are kept beside the batch. Raises LakeError
         (nothing was taken; try again later) and InputError (these rows will never be taken)."""
         ...
 
-    def known(self, stream: str, seq: int) -> bool:
+    def has_batch(self, stream: str, seq: int) -> bool:
         """Whether the lake has this batch: what needs no second reading."""
         ...
 
-    def event(
+    def record_event(
         self, component: str, kind: str, text: str, *, ts_ns: int | None = None, end_ns: int | None = None
     ) -> None:
         """A row of `events`, now unless `ts_ns` says otherwise."""
         ...
 
-    def health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:
+    def report_health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:
         """How the feed is: `ok`, `missing` (its source is not there), `failing`, `late`. `probe` is the feed's name, or
         `NAME:part`. Shown at once in `/api/v1/health`, kept in `health` when it changes and every minute. `rows` and
         `unknown_lines` are added up between."""

@@ -66,7 +66,7 @@ class Keeper:
     def start(self) -> None:
         """Starts every feed."""
         for feed in self.feeds:
-            self.health(feed.name, "ok", "starting")
+            self.report_health(feed.name, "ok", "starting")
             thread = threading.Thread(target=self._keep, args=(feed,), name=f"feed:{feed.name}"[:15], daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -79,9 +79,11 @@ class Keeper:
             thread.join(max(0.0, until_s - self._monotonic_s()))
         return [thread.name for thread in self._threads if thread.is_alive()]
 
-    def batch(self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = "") -> bool:
+    def store_batch(
+        self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = ""
+    ) -> bool:
         """See `feed.Sink`."""
-        batch = self._writer.batch(stream, seq, source=source, path=path)
+        batch = self._writer.open_batch(stream, seq, source=source, path=path)
         try:
             for rows in tables:
                 batch.add(rows)
@@ -90,18 +92,18 @@ class Keeper:
             batch.abandon()
             raise
 
-    def known(self, stream: str, seq: int) -> bool:
+    def has_batch(self, stream: str, seq: int) -> bool:
         """See `feed.Sink`."""
-        return self._writer.known(stream, seq)
+        return self._writer.has_batch(stream, seq)
 
-    def event(
+    def record_event(
         self, component: str, kind: str, text: str, *, ts_ns: int | None = None, end_ns: int | None = None
     ) -> None:
         """See `feed.Sink`."""
         now_ns = self._now_ns() if ts_ns is None else ts_ns
-        self._own.events([Event(now_ns, component, kind, escape_text(text), end_ns)])
+        self._own.write_events([Event(now_ns, component, kind, escape_text(text), end_ns)])
 
-    def health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:
+    def report_health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:
         """See `feed.Sink`."""
         with self._turn:
             one = self._states.get(probe)
@@ -113,7 +115,7 @@ class Keeper:
             one.rows += rows
             one.unknown_lines += unknown_lines
 
-    def states(self) -> list[FeedHealth]:
+    def list_states(self) -> list[FeedHealth]:
         """How every feed is."""
         with self._turn:
             return [
@@ -128,7 +130,7 @@ class Keeper:
                 for name, one in sorted(self._states.items())
             ]
 
-    def rows(self, *, everything: bool) -> list[dict[str, object]]:
+    def build_rows(self, *, everything: bool) -> list[dict[str, object]]:
         """Rows of `health` about feeds: all, or those whose state has changed since they were last asked for."""
         with self._turn:
             told: list[dict[str, object]] = []
@@ -164,6 +166,6 @@ class Keeper:
                 log.exception("feed %s ended by a defect of fairlead", feed.name)
             if self._monotonic_s() - began_s > _WELL_S:
                 pause_s = FIRST_PAUSE_S
-            self.health(feed.name, "failing", f"{why}; it is run again in {pause_s:.0f} s")
+            self.report_health(feed.name, "failing", f"{why}; it is run again in {pause_s:.0f} s")
             self._stop.wait(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)

@@ -51,7 +51,7 @@ class Gathering(Generic[Answered]):
         self._count = threads
         self._threads: list[threading.Thread] = []
 
-    async def taken(self, arrival: Arrival) -> Answered:
+    async def await_answer(self, arrival: Arrival) -> Answered:
         """The answer to a body. Raises what `take` gave for it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answered] = loop.create_future()

@@ -95,7 +95,7 @@ class Intake:
                 self._free = (now_s, measure_intake_room(self._writer.place.root))
             return self._free[1]
 
-    def take(self, body: bytes, *, node: str, agent: str) -> IntakeAnswer:
+    def take_body(self, body: bytes, *, node: str, agent: str) -> IntakeAnswer:
         """Returns when every batch of `body` is on disk. `node`: the only one it may be of; empty: any. Raises Refusal:
         then nothing of it was acknowledged, and what can be sent again is taken once."""
         answer = self.take_all([Arrival(body, node, agent)])[0]
@@ -176,7 +176,7 @@ class Intake:
         for table, rows in tables.items():
             self._metrics.rows.add(rows.num_rows, table=table)
         if HEALTH.name in tables:
-            self._sources.heard(tables[HEALTH.name], senders)
+            self._sources.record_health(tables[HEALTH.name], senders)
 
     def _take_one(self, arrival: Arrival, sights: list[Sight]) -> tuple[IntakeAnswer, Ticket | None]:
         """Appends one body. Raises Refusal."""
@@ -187,13 +187,13 @@ class Intake:
         sights += _sights([one.header for one in found], arrival.agent, fresh=taken > 0)
         for one in found:
             if taken and one.rows is not None and one.header.table == HEALTH.name:
-                self._sources.heard(one.rows, one.header.node)
+                self._sources.record_health(one.rows, one.header.node)
         return IntakeAnswer(taken=taken, known=known, now_ns=self._now_ns()), ticket
 
     def retry_unknown(self) -> int:
         """Takes in what was kept aside and is understood by now; returns how many batches. Raises LakeError."""
         done = 0
-        for path, data in list(self._aside.files()):
+        for path, data in list(self._aside.list_files()):
             try:
                 found = check_batches(data, raw_bytes=1 << 30, node="")
                 if found[0].rows is not None:
@@ -202,7 +202,7 @@ class Intake:
                 log.warning("%s", escape_text(f"{path}: {error}"))
                 continue
             if found[0].rows is not None:
-                self._aside.taken(path)
+                self._aside.remove_file(path)
                 done += 1
         return done
 

@@ -32,14 +32,14 @@ class Counter:
         with self._turn:
             self._values[key] = self._values.get(key, 0) + amount
 
-    def samples(self) -> list[Sample]:
+    def list_samples(self) -> list[Sample]:
         """All values."""
         with self._turn:
             return sorted(self._values.items()) or [((), 0.0)]
 
-    def lines(self) -> Iterable[str]:
+    def format_lines(self) -> Iterable[str]:
         """Its part of the page."""
-        return _lines(self.name, "counter", self.about, self.samples())
+        return _lines(self.name, "counter", self.about, self.list_samples())
 
 
 class Histogram:
@@ -59,7 +59,7 @@ class Histogram:
             self._counts[bisect_left(self._bounds, seconds)] += 1
             self._sum += seconds
 
-    def lines(self) -> Iterable[str]:
+    def format_lines(self) -> Iterable[str]:
         """Its part of the page."""
         with self._turn:
             counts, total = list(self._counts), self._sum
@@ -81,7 +81,7 @@ class Gauge:
         self.about = about
         self._ask = ask
 
-    def lines(self) -> Iterable[str]:
+    def format_lines(self) -> Iterable[str]:
         """Its part of the page."""
         found = self._ask()
         return _lines(self.name, "gauge", self.about, [((), found)] if isinstance(found, int | float) else found)
@@ -104,14 +104,14 @@ class Metrics:
         self.carry = Histogram("carry", "Time of one carrying over from the log to the tables.")
         self._gauges: list[Gauge] = []
 
-    def gauge(self, name: str, about: str, ask: Callable[[], float | Iterable[Sample]]) -> None:
+    def add_gauge(self, name: str, about: str, ask: Callable[[], float | Iterable[Sample]]) -> None:
         """Adds a gauge to the page."""
         self._gauges.append(Gauge(name, about, ask))
 
     def page(self) -> str:
         """All of it."""
         kept = [part for part in vars(self).values() if isinstance(part, Counter | Histogram)]
-        return "\n".join([line for part in [*kept, *self._gauges] for line in part.lines()]) + "\n"
+        return "\n".join([line for part in [*kept, *self._gauges] for line in part.format_lines()]) + "\n"
 
 
 def _lines(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iterable[str]:

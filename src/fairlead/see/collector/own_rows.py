@@ -30,13 +30,13 @@ class OwnRecords:
         self._turn = threading.Lock()
         self._seq = 0
 
-    def events(self, events: Sequence[Event]) -> None:
+    def write_events(self, events: Sequence[Event]) -> None:
         """Writes them, durably. Raises LakeError, InputError."""
         if events:
             columns: dict[str, object] = {name: [getattr(event, name) for event in events] for name in Event._fields}
             self._write("events", build_table_batch(EVENTS, columns))
 
-    def health(self, rows: Sequence[dict[str, object]]) -> None:
+    def write_health(self, rows: Sequence[dict[str, object]]) -> None:
         """Writes rows of `health` about this collector (columns that lack are null; `ts_ns` and `node` are added)."""
         if rows:
             now_ns = self._now_ns()
@@ -52,6 +52,6 @@ class OwnRecords:
         with self._turn:
             self._seq += 1
             seq = self._seq
-        batch = self._writer.batch(f"{self._stream}/{table}", seq, source=SOURCE)
+        batch = self._writer.open_batch(f"{self._stream}/{table}", seq, source=SOURCE)
         batch.add(rows)
         batch.commit()

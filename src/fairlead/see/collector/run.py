@@ -76,7 +76,7 @@ class Running:
             silent_periods=settings.silent_periods,
             period_ns=int(settings.health_period_s * 1e9),
         )
-        self.aside = Aside(lake.place.wal(settings.shard) / FOLDER, settings.limits.aside_bytes)
+        self.aside = Aside(lake.place.build_wal_path(settings.shard) / FOLDER, settings.limits.aside_bytes)
         self.intake = Intake(writer, self.aside, self.sources, self.metrics, settings.limits)
         self.own = OwnRecords(writer, clock.now_ns)
         self.keeper = Keeper(writer, self.own, order.feeds())
@@ -84,7 +84,7 @@ class Running:
         self.admission = Admission(read_token_key(order.token_key), clock.now_ns)
         self.complaints = Complaints(clock.now_ns)
         self.crowd = Crowd(settings.limits, self.metrics, self.complaints)
-        self.door = Door(self.intake, self.admission, self.metrics, self.complaints, settings.limits, self.health)
+        self.door = Door(self.intake, self.admission, self.metrics, self.complaints, settings.limits, self.build_health)
         self._tell_gauges()
         try:
             known = recover_sources(lake, self.sources, self.started_ns)
@@ -93,16 +93,16 @@ class Running:
         except FairleadError as error:  # no reason to refuse what arrives
             log.warning("what was known of sources cannot be read: %s", error)
 
-    def health(self, which: str = ALL) -> Health:
+    def build_health(self, which: str = ALL) -> Health:
         """The document of now, with `which` of the sources one by one."""
         now_ns = clock.now_ns()
-        sources = self.sources.all(now_ns)
+        sources = self.sources.list_sources(now_ns)
         states: dict[str, int] = {}
         agents: dict[str, int] = {}
         for one in sources:
             states[one.state] = states.get(one.state, 0) + 1
             agents[one.agent or "unknown"] = agents.get(one.agent or "unknown", 0) + 1
-        feeds = self.keeper.states()
+        feeds = self.keeper.list_states()
         collector = CollectorHealth(
             shard=self.writer.shard,
             version=fairlead.__version__,
@@ -158,7 +158,7 @@ class Running:
         return found
 
     def _tell_gauges(self) -> None:
-        gauge = self.metrics.gauge
+        gauge = self.metrics.add_gauge
         gauge(
             "backlog_bytes",
             "Acknowledged rows not yet in the tables, in memory.",
@@ -174,18 +174,18 @@ class Running:
         gauge(
             "sources",
             "Sources by state.",
-            lambda: [((("state", state),), count) for state, count in sorted(self.sources.states().items())],
+            lambda: [((("state", state),), count) for state, count in sorted(self.sources.count_states().items())],
         )
         gauge(
             "feeds",
             "Feeds by name: 1 when ok.",
-            lambda: [((("feed", one.feed),), float(one.state == "ok")) for one in self.keeper.states()],
+            lambda: [((("feed", one.feed),), float(one.state == "ok")) for one in self.keeper.list_states()],
         )
 
     def _segment(self) -> int:
         from fairlead.store.wal import list_wal_segments
 
-        found = list_wal_segments(self.writer.place.wal(self.writer.shard))
+        found = list_wal_segments(self.writer.place.build_wal_path(self.writer.shard))
         return found[-1][0] if found else 0
 
 
@@ -204,7 +204,7 @@ def run_collector(
     listeners = build_server_listeners(settings, sockets)
     lake = Lake.open(order.lake, create=True, memory=order.memory)
     remember_ns = int(settings.limits.remembered_days * DAY_NS)
-    writer = lake.writer(settings.shard, wait_s=LOCK_WAIT_S, remember_ns=remember_ns, **_derived(order.carry))
+    writer = lake.open_writer(settings.shard, wait_s=LOCK_WAIT_S, remember_ns=remember_ns, **_derived(order.carry))
     flush = False
     try:
         running = Running(order, lake, writer)
@@ -218,7 +218,7 @@ def run_collector(
 
         receivers: list[Receiver] = [feed for feed in running.keeper.feeds if hasattr(feed, "receive")]  # type: ignore[misc]
         server = Server(
-            running.door.application(receivers, running.keeper),
+            running.door.build_application(receivers, running.keeper),
             build_client_connection(running.crowd),
             listeners,
             settings.limits,

@@ -114,7 +114,9 @@ class Sources:
         self._all: dict[str, _Source] = {}
         self._back: list[Event] = []
 
-    def seen(self, node: str, now_ns: int, *, batches: int, rows: int, last_ns: int | None, agent: str = "") -> None:
+    def record_sight(
+        self, node: str, now_ns: int, *, batches: int, rows: int, last_ns: int | None, agent: str = ""
+    ) -> None:
         """A node has sent something (`batches` new ones; 0: it sent what was known)."""
         self.record_sights([Sight(node, batches, rows, last_ns, agent)], now_ns)
 
@@ -137,7 +139,7 @@ class Sources:
                     self._back.append(_closed(one, now_ns))
                     one.gap_since_ns = None
 
-    def heard(self, rows: pa.RecordBatch | pa.Table, sender: str | Sequence[str] = "") -> None:
+    def record_health(self, rows: pa.RecordBatch | pa.Table, sender: str | Sequence[str] = "") -> None:
         """Rows of `health` that arrived from `sender` (one name, or one a row), the node they are about when they say
         no other. Of a probe the latest counts."""
         columns = [_values(rows.column(name)) for name in _HEARD]
@@ -198,7 +200,7 @@ class Sources:
             one.rows += rows
             one.gap_since_ns = gap_since_ns
 
-    def gaps(self, now_ns: int) -> list[Event]:
+    def find_gaps(self, now_ns: int) -> list[Event]:
         """Gaps that opened or closed since the last call, as rows of `events`. One that opens has no end; when it
         closes, it is told again with the same beginning and its end."""
         with self._turn:
@@ -223,12 +225,12 @@ class Sources:
                     one.gap_since_ns = None
                     one.gaps -= 1
 
-    def states(self) -> Counter[str]:
+    def count_states(self) -> Counter[str]:
         """How many sources are in which state."""
         with self._turn:
             return Counter(_state(one) for one in self._all.values())
 
-    def all(self, now_ns: int) -> list[SourceHealth]:
+    def list_sources(self, now_ns: int) -> list[SourceHealth]:
         """Every source, by name."""
         with self._turn:
             return [_shown(self._all[node], now_ns) for node in sorted(self._all)]

@@ -44,5 +44,5 @@ def recover_sources(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
         columns: dict[str, object] = {
             name: health.column(name) for name in HEALTH.schema.names if name not in ("unknown_lines", "lost_batches")
         }
-        sources.heard(build_table_batch(HEALTH, columns, health.num_rows))
+        sources.record_health(build_table_batch(HEALTH, columns, health.num_rows))
     return len(found)

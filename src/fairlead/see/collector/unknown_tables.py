@@ -85,13 +85,13 @@ class Aside:
         draft.replace(self._folder / name)
         sync_lake_folder(self._folder)
 
-    def files(self) -> Iterator[tuple[Path, bytes]]:
+    def list_files(self) -> Iterator[tuple[Path, bytes]]:
         """What is kept."""
         for name in sorted(self._held):
             path = self._folder / name
             yield path, path.read_bytes()
 
-    def taken(self, path: Path) -> None:
+    def remove_file(self, path: Path) -> None:
         """Forgets a file whose batch is in the lake now."""
         with self._turn:
             path.unlink(missing_ok=True)

@@ -90,13 +90,13 @@ class Upkeep:
 
     def watch(self, *, everything: bool) -> None:
         """One look: gaps that opened or closed are written down, and health that changed (all of it: `everything`)."""
-        gaps = self._sources.gaps(self._now_ns())
+        gaps = self._sources.find_gaps(self._now_ns())
         try:
-            self._own.events(gaps)
+            self._own.write_events(gaps)
         except FairleadError:
             self._sources.undo(gaps)
             raise
-        rows = self._keeper.rows(everything=everything)
+        rows = self._keeper.build_rows(everything=everything)
         if everything:
             failure = self.carried.failure
             rows.append(
@@ -108,7 +108,7 @@ class Upkeep:
                     "memory_bytes": measure_upkeep_memory(),
                 }
             )
-        self._own.health(rows)
+        self._own.write_health(rows)
 
     def _watching(self) -> None:
         next_s = clock.monotonic_s()

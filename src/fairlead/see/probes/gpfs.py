@@ -57,7 +57,7 @@ class Parser:
         self._first = 0
         self._columns = 0
 
-    def values(self, lines: Iterable[str]) -> Iterator[Value]:
+    def parse_values(self, lines: Iterable[str]) -> Iterator[Value]:
         """The values of all tables, row by row."""
         for line in lines:
             text = line.strip()
@@ -161,7 +161,7 @@ class Performance(Probe):
         for metrics in _METRICS.values():
             ask = [*self._command, ",".join(metrics), "--raw", "-b", str(_BUCKET_S), "-n", str(_BUCKETS)]
             text = read_command_output(ask, self.timeout_s).decode("utf-8", "replace")
-            self._add(list(parser.values(text.splitlines())))
+            self._add(list(parser.parse_values(text.splitlines())))
         if not self._totals:
             raise AbsentError("mmperfmon tells of no file system and no NSD disk")
         return ProbeResult([self._reading(sensor, parser) for sensor in _METRICS])

@@ -46,7 +46,7 @@ class Parser:
         self._components: List[Component] = []
         self._mirror = ""
 
-    def files(self, lines: Iterable[str]) -> Iterator[StripedFile]:
+    def parse_files(self, lines: Iterable[str]) -> Iterator[StripedFile]:
         """Files in the order of the text; directories and files without objects or extents are passed over."""
         for line in lines:
             line = line.rstrip("\r\n")

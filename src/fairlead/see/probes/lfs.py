@@ -57,7 +57,7 @@ class Parser:
         self._at_s: Optional[int] = None
         self._inodes = False
 
-    def lines(self, lines: Iterable[str]) -> Iterator[Line]:
+    def parse_lines(self, lines: Iterable[str]) -> Iterator[Line]:
         """What the lines tell, in their order; summaries over targets and devices of no target are passed over."""
         for line in lines:
             if not line.strip() or line.startswith("filesystem"):

@@ -72,7 +72,7 @@ class GpfsSource:
         parser = Parser()
         rows = _Rows()
         for block in read_line_blocks(path):
-            for value in parser.values((block.data + block.cut).decode("utf-8", "replace").split("\n")):
+            for value in parser.parse_values((block.data + block.cut).decode("utf-8", "replace").split("\n")):
                 rows.take(value)
         if not rows.values:
             raise CorruptInputError("it holds no values", where=where, remedy="write it again with mmperfmon query")

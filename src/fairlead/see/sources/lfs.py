@@ -46,7 +46,7 @@ class LfsSource:
         parser = Parser()
         found = undated = 0
         for block in read_line_blocks(path):
-            lines = list(parser.lines((block.data + block.cut).decode("utf-8", "replace").split("\n")))
+            lines = list(parser.parse_lines((block.data + block.cut).decode("utf-8", "replace").split("\n")))
             found += len(lines)
             undated += sum(isinstance(line, Device) or line.at_s is None for line in lines)
             yield from _batches(lines, written_ns)

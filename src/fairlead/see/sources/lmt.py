@@ -123,7 +123,7 @@ def _osts(database: sqlite3.Connection, times: _Times) -> Generator[Item, None, 
     for found, stamps in _whole_numbers(database, query, times):
         counted = (found[:, 2:4] >= 0).all(axis=1)
         whole, ns = found[counted], stamps[counted]
-        deltas = series.deltas(whole[:, 0], ns, whole[:, 2:4])
+        deltas = series.compute_deltas(whole[:, 0], ns, whole[:, 2:4])
         resets += deltas.resets
         at = deltas.rows
         labels = [names.get(int(ost), (f"OST_ID {ost}", "")) for ost in whole[at, 0]]
@@ -182,7 +182,7 @@ def _operations(database: sqlite3.Connection, times: _Times) -> Generator[Item, 
     for found, stamps in _whole_numbers(database, query, times):
         counted = found[:, 3] >= 0
         whole, ns = found[counted], stamps[counted]
-        deltas = series.deltas((whole[:, 0] << 32) | whole[:, 2], ns, whole[:, 3:4])
+        deltas = series.compute_deltas((whole[:, 0] << 32) | whole[:, 2], ns, whole[:, 3:4])
         resets += deltas.resets
         happened = deltas.values[:, 0] > 0
         at = deltas.rows[happened]

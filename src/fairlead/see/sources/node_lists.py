@@ -42,7 +42,7 @@ class NodeLists:
     _recent: dict[str, list[str] | None] = field(default_factory=dict)
     _held: int = 0
 
-    def of(self, text: str) -> list[str] | None:
+    def expand_list(self, text: str) -> list[str] | None:
         """Names of a list; None for a list that cannot be expanded."""
         if text in self._recent:
             names = self._recent[text]
@@ -62,7 +62,7 @@ class NodeLists:
         self._keep(text, names)
         return names
 
-    def gaps(self) -> Iterator[Missing]:
+    def list_gaps(self) -> Iterator[Missing]:
         """The lists that gave no nodes."""
         for kind, count, why, example in (
             ("node_list_too_large", self.too_large, "their list names more nodes than allowed", self.too_large_example),
@@ -95,7 +95,7 @@ def build_node_list_batches(
         row = start
         while row < len(lists) and (len(names) < BATCH_NODES or row == start):
             text = lists[row]
-            expanded = nodes.of(text) if text is not None else None
+            expanded = nodes.expand_list(text) if text is not None else None
             known.append(expanded is not None)
             names.extend(expanded or ())
             offsets.append(len(names))

@@ -76,7 +76,7 @@ def test_each_fault_at_each_layer_is_found_where_it_held_somebody_back(component
 def _held_s(play: Play, fault: Fault) -> float:
     """Seconds of the fault in which it was what limited somebody."""
     parts = play.course.segments
-    mine = np.isin(parts.bottleneck, play.machine.at.of(fault.component, fault.number))
+    mine = np.isin(parts.bottleneck, play.machine.at.find_resources(fault.component, fault.number))
     seconds = np.zeros(play.seconds, np.bool_)
     for begin, end in zip(parts.begin_s[mine], np.minimum(parts.end_s[mine], play.seconds), strict=True):
         seconds[int(max(begin, fault.from_s)) : int(np.ceil(min(end, fault.to_s)))] = True

@@ -115,7 +115,7 @@ def test_without_cause_there_is_no_label() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_fault_ends_whole(kind: str) -> None:
     machine = build_small_platform()
-    capacity = machine.capacity()
+    capacity = machine.compute_capacity()
     made = build_fault_changes(
         machine, [Fault(component="target", number=2, from_s=10, to_s=70, factor=0.3, kind=kind)], capacity
     )
@@ -131,7 +131,7 @@ def test_every_fault_ends_whole(kind: str) -> None:
 def test_faults_of_one_component_multiply() -> None:
     machine = build_small_platform()
     two = [Fault(component="mds", number=0, from_s=f, to_s=f + 20, factor=0.5) for f in (0.0, 10.0)]
-    made = build_fault_changes(machine, two, machine.capacity())
+    made = build_fault_changes(machine, two, machine.compute_capacity())
     assert (made.capacity / float(machine.mds.mdops[0])).tolist() == [0.5, 0.25, 0.5, 1.0]
 
 

@@ -93,11 +93,13 @@ def test_counters_only_grow(play: Play, tmp_path: Path) -> None:
 
 def test_a_tree_of_nodes_without_forwarders(tmp_path: Path) -> None:
     play = machine.play_two_layer_machine(5, 60)
-    tree = lustre_tree.MachineTree(play, tmp_path, [play.machine.node_name(n) for n in range(play.machine.nodes)])
+    tree = lustre_tree.MachineTree(
+        play, tmp_path, [play.machine.format_node_name(n) for n in range(play.machine.nodes)]
+    )
     tree.advance(60)
     seen = 0
     for n in range(play.machine.nodes):
-        host = play.machine.node_name(n)
+        host = play.machine.format_node_name(n)
         seen += column(LliteProbe(str(tree.roots[host]), host).read(0), "write_bytes")
     assert seen == total(play.tables()["target"], "obdfilter", "write_bytes") > 0
 

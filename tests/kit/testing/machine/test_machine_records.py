@@ -132,13 +132,13 @@ def test_wire_batches_hold_the_same_and_fill_a_lake(play: Play, tables: dict[str
     assert manifest["operations"] == pc.sum(tables["ops"]["count"]).as_py()
     assert manifest == json.loads((tmp_path / "posts" / "manifest.json").read_text())
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         for entry in manifest["files"]:
             data = (tmp_path / "posts" / entry["file"]).read_bytes()
             assert len(data) == entry["bytes"]
             for batch in decode_stream_batches(io.BytesIO(data), entry["file"]):
                 header = batch.header
-                taken = writer.batch(f"{header.node}/{header.boot_id}/{header.table}", header.seq)
+                taken = writer.open_batch(f"{header.node}/{header.boot_id}/{header.table}", header.seq)
                 for rows in build_batch_rows(batch, entry["file"]):
                     assert isinstance(rows, pa.RecordBatch)
                     taken.add(rows)

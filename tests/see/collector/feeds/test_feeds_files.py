@@ -212,7 +212,7 @@ def test_a_log_taken_by_hand_is_known_to_the_watch(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     shutil.copy(LOG, tmp_path / "tree" / "a.darshan")
     aged(tmp_path / "tree" / "a.darshan")
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         jobs, _ = find_ingest_traces([LOG])
         assert [outcome.state for outcome in ingest_jobs(writer, jobs)] == ["added"]
         sink = LakeSink(writer)
@@ -226,7 +226,7 @@ def test_a_feed_reads_what_ingest_reads(tmp_path: Path) -> None:
     sums = {}
     for way in ("ingest", "feed"):
         lake = Lake.open(tmp_path / way, create=True)
-        with lake.writer() as writer:
+        with lake.open_writer() as writer:
             if way == "ingest":
                 list(ingest_jobs(writer, find_ingest_traces([LOG])[0]))
             else:
@@ -365,10 +365,10 @@ def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
             raise LakeError("the disk is full")
         return batch_of_sink(*arguments, **named)
 
-    monkeypatch.setattr(sink, "batch", failing)
+    monkeypatch.setattr(sink, "store_batch", failing)
     with pytest.raises(LakeError):
         import_file(sink, detect_input_source(LOG), LOG, STOP)
-    assert not sink.known(name, 0)  # the last piece says that all are there
+    assert not sink.has_batch(name, 0)  # the last piece says that all are there
     found = import_file(sink, detect_input_source(LOG), LOG, STOP)
     assert not found.known
     assert sink.batches.keys() == whole.batches.keys()

@@ -38,7 +38,7 @@ def test_a_small_body_does_not_become_many_objects(message: bytes) -> None:
     assert len(sent) < 1 << 20
     began = time.process_time()
     with pytest.raises(CorruptInputError):
-        feed.take(sent, MemorySink())
+        feed.store_body(sent, MemorySink())
     assert time.process_time() - began < 20, "a body of repeated labels must not be copied again for each"
 
 
@@ -56,12 +56,12 @@ def test_a_sample_of_an_impossible_time_does_not_make_those_after_it_late(stamp:
     (rows,) = feed.accept(body(field(1, labels(LABELS) + sample(now, 1500.0))))
     assert rows.column("write_bytes").to_pylist() == [500]
     assert feed.counts.misdated == 1
-    assert "dated" in feed.counts.text()
+    assert "dated" in feed.counts.format_text()
 
 
 def test_a_page_with_times_that_are_no_times() -> None:
     page = Page("a 1 inf\nb 1 nan\nc 1 1e400\nd 2 1700000000000\n")
-    assert list(page.values()) == [("d", 2.0, 1_700_000_000_000)]
+    assert list(page.read_values()) == [("d", 2.0, 1_700_000_000_000)]
     assert page.strange == 3
 
 

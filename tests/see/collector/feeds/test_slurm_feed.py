@@ -40,7 +40,7 @@ def test_jobs_of_a_real_cluster(cluster: SlurmCluster, tmp_path: Path) -> None:
     )
     lake = Lake.open(tmp_path / "lake", create=True)
     stop = threading.Event()
-    with lake.writer() as writer:
+    with lake.open_writer() as writer:
         sink = LakeSink(writer)
         feed = SlurmFeed(settings)
         thread = threading.Thread(target=feed.run, args=(sink, stop))

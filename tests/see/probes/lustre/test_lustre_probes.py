@@ -515,12 +515,18 @@ def test_lnet(shared_data: Path) -> None:
 def test_single_values(shared_data: Path) -> None:
     gsi, telegraf = Path(lustre(shared_data, GSI)), Path(lustre(shared_data, TELEGRAF))
     tree = Tree(str(gsi))
-    assert (tree.word("jobid_var"), tree.word("jobid_name"), tree.word("version")) == ("SLURM_JOB_ID", "", "2.10.1")
-    assert tree.word("health_check") == Tree(str(telegraf)).word("health_check") == "healthy"
-    assert JobIds(tree.word("jobid_name")).of(b"43") == "43"
+    assert (tree.read_word("jobid_var"), tree.read_word("jobid_name"), tree.read_word("version")) == (
+        "SLURM_JOB_ID",
+        "",
+        "2.10.1",
+    )
+    assert tree.read_word("health_check") == Tree(str(telegraf)).read_word("health_check") == "healthy"
+    assert JobIds(tree.read_word("jobid_name")).find_job(b"43") == "43"
     for name, count in (("obdfilter/fs-OST0001", 303), ("mdt/fs-MDT0000", 101), ("mgs/MGS", 202)):
-        assert Tree(str(telegraf)).word(f"{name}/eviction_count") == str(count)
-    exports = {path.parent.name: tree.word(str(path.relative_to(gsi / BASES[0]))) for path in gsi.rglob("num_exports")}
+        assert Tree(str(telegraf)).read_word(f"{name}/eviction_count") == str(count)
+    exports = {
+        path.parent.name: tree.read_word(str(path.relative_to(gsi / BASES[0]))) for path in gsi.rglob("num_exports")
+    }
     assert exports == {"MGS": "6", "lustrefs-MDT0000": "10", **{f"lustrefs-OST000{n}": "3" for n in (0, 2, 4, 6)}}
 
 

@@ -315,7 +315,7 @@ def test_a_job_without_end_takes_no_memory() -> None:
 )
 def test_job_ids_are_written_in_many_ways(text: bytes, plain: str) -> None:
     assert unquote_job_id(text) == plain
-    assert JobIds().of(text) == plain
+    assert JobIds().find_job(text) == plain
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_job_ids_are_written_in_many_ways(text: bytes, plain: str) -> None:
 def test_the_job_of_a_string(name: str, text: bytes, job: str | None) -> None:
     if name == "%e.%j.%h":
         job = "out"  # the name of the program has a dot of its own: the template cannot tell, and the docs say so
-    assert JobIds(name).of(text) == job
+    assert JobIds(name).find_job(text) == job
 
 
 def test_several_entries_of_one_job_add_up_and_never_shrink(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_dump_is_a_place_as_the_files_are() -> None:
     assert [one.stars for one in dump.find("obdfilter/*/stats")] == [("fs-OST0000",)], "not those of its exports"
     assert [one.stars for one in dump.find("mgc/*/state")] == [("MGC172.20.20.1@o2ib",)]
     assert dump.read(dump.find("mgc/*/state")[0]) == b"current_state: FULL"
-    assert (dump.word("health_check"), dump.word("osd-*/*/stats")) == ("healthy", "")
+    assert (dump.read_word("health_check"), dump.read_word("osd-*/*/stats")) == ("healthy", "")
     found = PROBES["lustre_ost"](node="oss", place=dump).read(NOW)
     assert rows(found) == {("fs-OST0000",): [0, 5, 0, 50, 0, None]}
     assert rows(PROBES["lustre_space"](node="oss", place=dump).read(NOW)) == {
@@ -408,7 +408,7 @@ def test_a_dump_larger_than_the_pieces_it_is_read_in() -> None:
     jobs = b"".join(job_stats(400, seed=2))
     dump = Dump(io.BytesIO(b"obdfilter.fs-OST0000.job_stats=\n" + jobs + DUMP))
     assert dump.read(dump.find("obdfilter/*/job_stats")[0]) == jobs
-    assert dump.word("health_check") == "healthy"
+    assert dump.read_word("health_check") == "healthy"
 
 
 @pytest.mark.parametrize("base", ["proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre"])

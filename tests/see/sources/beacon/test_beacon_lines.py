@@ -67,17 +67,17 @@ def _scans(data: bytes, *, fast: bool) -> list[Any]:
         (scan_latency_counters, (2,), 12),
         (scan_cache_counters, (5,), 5),
     ):
-        rows = lines.rows(*kinds)
+        rows = lines.select_rows(*kinds)
         out = np.zeros((len(rows), width), np.int64)
         compile_kernel(scanner, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out)
         found.append(out)
-    rows = lines.rows(3, 4)
+    rows = lines.select_rows(3, 4)
     out, counts = np.zeros((len(rows), 4), np.int64), np.zeros((len(rows), 2, BUCKETS), np.int64)
     found.append(
         compile_kernel(scan_rpc_counters, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, counts)
     )
     found += [out, counts]
-    rows = lines.rows(6)
+    rows = lines.select_rows(6)
     out, pairs = np.zeros((len(rows), 2), np.int64), np.zeros((len(data), 4), np.int64)
     count = compile_kernel(scan_metadata_counters, fast=fast)(
         lines.view, lines.begin[rows], lines.end[rows], out, pairs
@@ -161,7 +161,7 @@ def test_deltas_of_counters_with_resets(samples: list[tuple[int, int, tuple[int,
         if not part:
             continue
         keys, t = np.array([s[0] for s in part]), np.array([s[1] for s in part])
-        deltas = series.deltas(keys, t, np.array([s[2] for s in part]))
+        deltas = series.compute_deltas(keys, t, np.array([s[2] for s in part]))
         seen += deltas.resets
         got += [
             (int(keys[r]), int(t[r]), int(i), *map(int, v))
@@ -174,8 +174,8 @@ def test_deltas_of_counters_with_resets(samples: list[tuple[int, int, tuple[int,
 
 def test_samples_older_than_the_last_are_late() -> None:
     series = Series(1)
-    series.deltas(np.array([1, 1]), np.array([10, 20]), np.array([[1], [2]]))
-    deltas = series.deltas(np.array([1, 1]), np.array([15, 30]), np.array([[9], [5]]))
+    series.compute_deltas(np.array([1, 1]), np.array([10, 20]), np.array([[1], [2]]))
+    deltas = series.compute_deltas(np.array([1, 1]), np.array([15, 30]), np.array([[9], [5]]))
     assert deltas.late == 1
     assert deltas.values.tolist() == [[3]]
 

@@ -56,7 +56,7 @@ def numbered(name: str, version: int, order: str = "<", rank: int = 0) -> bytes:
 
 def test_records_have_the_sizes_darshan_writes() -> None:
     assert {
-        (n, v): lay.dtype("<").itemsize for n, by in load_darshan_layouts().items() for v, lay in by.items()
+        (n, v): lay.build_dtype("<").itemsize for n, by in load_darshan_layouts().items() for v, lay in by.items()
     } == SIZES
 
 

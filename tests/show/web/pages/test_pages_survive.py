@@ -229,10 +229,10 @@ def test_a_lake_that_is_rewritten_meanwhile(running: Site, operator: dict[str, s
 
     def rewrite() -> None:
         try:
-            with lake.writer("site") as writer:
+            with lake.open_writer("site") as writer:
                 for number in range(rounds * 4):
                     start = T0 - 30 * DAY + number * HOUR
-                    batch = writer.batch(f"old {rounds} {number}")
+                    batch = writer.open_batch(f"old {rounds} {number}")
                     batch.add(accounts({**HERS, "job_id": f"9{number}", "start_ns": start, "end_ns": start + HOUR}))
                     assert batch.commit()
                     writer.flush()

@@ -56,6 +56,6 @@ def test_no_torn_file_is_ever_seen(tmp_path: Path) -> None:
     assert len(seqs) > KILLS
     assert all(numbers == sorted(set(numbers)) for numbers in seqs.values())
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer("main") as writer:
+    with lake.open_writer("main") as writer:
         states = [outcome.state for outcome in ingest_jobs(writer, find_ingest_traces([spool])[0])]
     assert states == ["added"] * len(paths)

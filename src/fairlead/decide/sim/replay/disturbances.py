@@ -60,7 +60,7 @@ def find_disturbance_sickness(site: Site, faults: Sequence[Fault], known_after_s
 def build_disturbance_courses(site: Site, faults: Sequence[Fault], noise: Changes | None) -> Changes:
     """Faults and background noise as one course of capacities; where both hold a resource back their factors multiply.
     `noise` speaks of `Site.at`'s resources, 1 being whole. Raises UsageError."""
-    whole = np.ones(len(site.capacity()))
+    whole = np.ones(len(site.compute_capacity()))
     known = build_fault_changes(site, faults, whole)
     parts = [known] if noise is None else [known, noise]
     beyond = noise is not None and ((noise.resource < 0) | (noise.resource >= len(whole))).any()

@@ -35,7 +35,7 @@ def build_background_noise(
     times, places, capacities = [], [], []
     for number in range(counts[component]):
         taken = np.random.default_rng([seed, number]).uniform(0.0, 2.0 * share, len(starts))
-        for resource in machine.at.of(component, number):
+        for resource in machine.at.find_resources(component, number):
             times.append(time_s)
             places.append(np.full(len(time_s), resource, np.int32))
             capacities.append(np.concatenate([1.0 - taken, [1.0]]))

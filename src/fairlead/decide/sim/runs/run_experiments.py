@@ -47,7 +47,7 @@ def run_experiments(
     experiments = [resolve_replay_workload(one) for one in experiments]
     lake = Lake.open(root, create=True)
     wanted = list_piece_keys(experiments)
-    with lake.writer(wait_s=wait_s) as writer:
+    with lake.open_writer(wait_s=wait_s) as writer:
         before = kept_results.find_stored_rows(lake, {key[0] for key in wanted}) & wanted.keys()
         left = cut_pieces(wanted, before)
         made = 0
@@ -73,7 +73,7 @@ def run_paper_experiment(
 ) -> PaperReport:
     """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
     lake = Lake.open(root, create=True)
-    with lake.writer(wait_s=wait_s) as writer:
+    with lake.open_writer(wait_s=wait_s) as writer:
         answer = PAPERS[name].compares()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
         kept_results.store_paper_result(writer, name, answer, seed)
     return answer
@@ -106,7 +106,7 @@ def run_trace_experiment(
         days=days,
         tell=tell or (lambda _done, _all: None),
     )
-    with Lake.open(root, create=True).writer(wait_s=wait_s) as writer:
+    with Lake.open(root, create=True).open_writer(wait_s=wait_s) as writer:
         kept_results.store_paper_result(writer, path.name, answer, seed)
     return answer
 

@@ -33,7 +33,7 @@ def store_result_rows(writer: Writer, piece: Piece, rows: Sequence[Row]) -> None
     now_ns = clock.now_ns()
     columns: dict[str, object] = {name: [getattr(row, name) for row in rows] for name in Row.__struct_fields__}
     columns["made_ns"] = np.full(len(rows), now_ns, np.int64)
-    batch = writer.batch(f"simulate {_mark(piece)} {now_ns}")
+    batch = writer.open_batch(f"simulate {_mark(piece)} {now_ns}")
     batch.add(build_table_batch(SIMULATION, columns))
     batch.commit()
 
@@ -99,7 +99,7 @@ def store_paper_result(writer: Writer, name: str, answer: PaperReport, seed: int
 
 def _note(writer: Writer, name: str, kind: str, detail: str, seed: int, sets: int | None, case: str | None) -> None:
     now_ns = clock.now_ns()
-    batch = writer.batch(f"experiment {name} {now_ns}")
+    batch = writer.open_batch(f"experiment {name} {now_ns}")
     batch.add(
         build_table_batch(
             EXPERIMENT,

@@ -37,7 +37,7 @@ def count_durations(incidents: Sequence[Incident], now_ns: int) -> list[Duration
         mine = [one for one in incidents if one.layer == layer]
         counts = [0] * len(DURATIONS_H)
         for one in mine:
-            counts[classify_duration(one.duration_s(now_ns))] += 1
+            counts[classify_duration(one.compute_duration_s(now_ns))] += 1
         rows.append(DurationRow(layer, tuple(counts), sum(one.to_ns is None for one in mine)))
     return rows
 
@@ -45,5 +45,5 @@ def count_durations(incidents: Sequence[Incident], now_ns: int) -> list[Duration
 def set_incident_persistence(one: Incident, earlier: int, now_ns: int) -> Incident:
     """Return the incident with its persistence: recurrent if the component had `earlier` ones, persistent from an hour
     on, else transient."""
-    word = "recurrent" if earlier else "persistent" if one.duration_s(now_ns) >= _HOUR_S else "transient"
+    word = "recurrent" if earlier else "persistent" if one.compute_duration_s(now_ns) >= _HOUR_S else "transient"
     return msgspec.structs.replace(one, persistence=word)

@@ -59,7 +59,7 @@ def grade_health_severity(one: Incident, now_ns: int, largest_job_nodes: int, li
     """How urgent an incident is."""
     if is_maintenance_incident(one):
         return "info"
-    long = one.duration_s(now_ns) >= limits.urgent_s
+    long = one.compute_duration_s(now_ns) >= limits.urgent_s
     large = largest_job_nodes >= limits.large_job_nodes
     if one.kind == "dead":
         return "critical" if one.to_ns is None else "high"

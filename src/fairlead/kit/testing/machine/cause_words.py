@@ -49,7 +49,7 @@ def _weights(course: Course, victim: slice, culprit: int) -> dict[str, float]:
     theirs = course.job[s.flow] == culprit
     theirs &= (s.begin_s < end.max(initial=-1.0)) & (s.end_s > begin.min(initial=np.inf)) & (s.rate > 0)
     weight = dict.fromkeys(FEATURES, 0.0)
-    capacity = course.machine.capacity()
+    capacity = course.machine.compute_capacity()
     rows = np.flatnonzero(theirs)
     together = _list_shared_file_ops(course, culprit)
     for resource in np.unique(by[by < len(capacity)]):

@@ -104,7 +104,7 @@ def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: i
             "start_ns": runs.start_ns + origin_ns,
             "end_ns": runs.end_ns + origin_ns,
             "busy_ns": runs.busy_ns,
-            "node": name_client_words(course.node[runs.lane], course.machine.node_name),
+            "node": name_client_words(course.node[runs.lane], course.machine.format_node_name),
             "job_id": name_client_words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
             "rank": course.rank[runs.lane],
             "interface": name_client_words(course.interface[flow], INTERFACES.__getitem__),

@@ -100,7 +100,7 @@ class MachineRun:
     ) -> None:
         """`placed`: where and when jobs (by number) begin, taken from another run, instead of the queue's choice.
         `noise`: None for a machine on which the same takes the same time."""
-        capacity = machine.capacity(LOCKS)
+        capacity = machine.compute_capacity(LOCKS)
         self.machine = machine
         self._engine = Engine(capacity, build_fault_changes(machine, faults, capacity))
         self._choose = choose

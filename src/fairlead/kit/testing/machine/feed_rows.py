@@ -37,7 +37,7 @@ def _job(course: Course, job: PlacedJob, origin_ns: int, *, ended: bool) -> dict
         "submit_ns": origin_ns + int(drawn.submit_s * NS),
         "start_ns": origin_ns + int(job.start_s * NS),
         "end_ns": origin_ns + int(job.end_s * NS) if ended else None,
-        "nodes": [machine.node_name(int(n)) for n in job.nodes],
+        "nodes": [machine.format_node_name(int(n)) for n in job.nodes],
         "nodes_count": len(job.nodes),
         "cores": cores,
         "processes": cores,
@@ -53,7 +53,7 @@ def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.R
     kind: list[str] = []
     when: list[int] = []
     if from_s <= 0 and len(machine.forwarders):
-        a += [machine.node_name(n) for n in range(machine.nodes)]
+        a += [machine.format_node_name(n) for n in range(machine.nodes)]
         b += [machine.forwarders.names[int(f)] for f in machine.default_forwarder.astype(np.int32)]
         kind += ["node_forwarder"] * machine.nodes
         when += [origin_ns] * machine.nodes
@@ -107,7 +107,7 @@ def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Re
     """Each minute, the agent of every node, forwarder and server says it is well; they spread over the minute."""
     machine = course.machine
     layers = (machine.forwarders, machine.servers, machine.mds)
-    names = [*map(machine.node_name, range(machine.nodes)), *(name for layer in layers for name in layer.names)]
+    names = [*map(machine.format_node_name, range(machine.nodes)), *(name for layer in layers for name in layer.names)]
     nodes = np.arange(len(names))
     minutes = np.arange(from_s // HEALTH_S, -(-to_s // HEALTH_S))
     when = (minutes[:, None] * HEALTH_S + nodes[None, :] % HEALTH_S).ravel()

@@ -34,7 +34,7 @@ class MachineTree:
         machine = play.machine
         self.play = play
         self.now_s = 0
-        named = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
+        named = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.format_node_name
         everyone = [named(n) for n in range(len(machine.forwarders) or machine.nodes)]
         chosen = everyone[: len(machine.forwarders) or 4] if clients is None else clients
         self._clients = {everyone.index(name): name for name in chosen}

@@ -181,7 +181,7 @@ class _Truth:
         held[by[there]] = 1.0
         if not held.any():
             return []
-        capacity = course.machine.capacity()
+        capacity = course.machine.compute_capacity()
         weight: dict[int, float] = {}
         begin, end = course.phase_begun[phase], course.phase_ended[phase]
         for other in self._meanwhile(phase):
@@ -241,7 +241,7 @@ class _Truth:
 def _time_alone(course: Course, phases: I64) -> F64:
     """Seconds each of `phases` takes with the machine to itself and no fault: all of them one after the other."""
     flows, numbers = _flows_of(course, phases)
-    engine = Engine(course.machine.capacity(LOCKS))
+    engine = Engine(course.machine.compute_capacity(LOCKS))
     engine.add(_chosen(course, flows, numbers, np.arange(-1, len(phases) - 1), np.zeros(len(phases))))
     engine.run()
     begun, ended = engine.list_phase_times()
@@ -263,7 +263,7 @@ def simulate_phase_ends(
     begin = np.maximum(course.phase_begun[phases], from_s)
     given = _chosen(course, flows, numbers, np.full(len(phases), -1), begin - from_s)
     given.amount[:] = np.maximum(given.amount - _done(course, flows, from_s), 0.0)
-    capacity = course.machine.capacity(LOCKS)
+    capacity = course.machine.compute_capacity(LOCKS)
     shifted = [replace(fault, from_s=fault.from_s - from_s, to_s=fault.to_s - from_s) for fault in faults]
     engine = Engine(capacity, build_fault_changes(course.machine, shifted, capacity))
     engine.add(given)

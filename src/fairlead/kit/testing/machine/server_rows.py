@@ -230,7 +230,7 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
         (s2, m2, o2, f2), (c2,) = sum_server_rows(keys, [runs.count[here]])
     source = np.repeat([0, 1, 2], [len(s0), len(s1), len(s2)])
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
-    name = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
+    name = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.format_node_name
     client = name_client_words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
     return build_table_batch(
         METADATA,
@@ -243,7 +243,7 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
             "op": name_client_words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
             "count": _ints(np.concatenate([c0, c1, c2])),
             "source": name_client_words(source, ("md_stats", "job_stats", "exports").__getitem__),
-            "target": name_client_words(np.concatenate([m0, m1, m2]), machine.mdt_name),
+            "target": name_client_words(np.concatenate([m0, m1, m2]), machine.format_mdt_name),
         },
     )
 
@@ -276,7 +276,8 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
             "ts_ns": origin_ns + (second[some] + 1) * NS,
             "interval_ns": np.full(n, NS),
             "node": name_client_words(
-                client[some], machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
+                client[some],
+                machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.format_node_name,
             ),
             "target": name_client_words(target[some], machine.targets.names.__getitem__),
             "read_rpcs": _ints(rr[some]),

@@ -92,7 +92,7 @@ def name_truth_component(play: Play, fault: Fault) -> str:
     """The name of a fault's component in the records."""
     machine = play.machine
     if fault.component == "mds":
-        return machine.mdt_name(fault.number)
+        return machine.format_mdt_name(fault.number)
     layers = {"forwarder": machine.forwarders, "server": machine.servers, "target": machine.targets}
     return layers[fault.component].names[fault.number]
 

@@ -103,7 +103,7 @@ def _by_sender(
         seen = np.flatnonzero((when >= start) & (when < end))
         firsts = np.array([int(course.jobs[course.files.job[i]].nodes[0]) for i in seen])
         names, code = np.unique(firsts, return_inverse=True)
-        labels = [play.machine.node_name(int(n)) for n in names]
+        labels = [play.machine.format_node_name(int(n)) for n in names]
     else:
         dictionary = batch.column(column)
         labels, code = dictionary.dictionary.to_pylist(), dictionary.indices.to_numpy()

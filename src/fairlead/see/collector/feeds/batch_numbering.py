@@ -37,7 +37,7 @@ class Telling:
         if not self._left:
             return
         try:
-            sink.batch(self.stream, self._seq, self._left, source=self._source)
+            sink.store_batch(self.stream, self._seq, self._left, source=self._source)
         except LakeError:
             raise
         except BaseException:

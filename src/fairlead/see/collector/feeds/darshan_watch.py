@@ -48,7 +48,7 @@ class DarshanFeed:
     def look(self, sink: Sink, stop: threading.Event) -> bool:
         """Takes logs that are not in the lake yet, at most `at_once`; True when there are more."""
         if not os.path.isdir(self.settings.folder):  # noqa: PTH112
-            sink.health(self.name, "missing", f"there is no folder {self.settings.folder}")
+            sink.report_health(self.name, "missing", f"there is no folder {self.settings.folder}")
             return False
         taken = rows = waiting = 0
         for path, key in self._new_logs(clock.now_ns()):
@@ -72,7 +72,7 @@ class DarshanFeed:
         text = f"{waiting} logs are still being written" if waiting else ""
         if self._unreadable:
             text = f"{self._unreadable} logs cannot be read; the latest: {self._last_fault}"
-        sink.health(self.name, "ok", text, rows=rows)
+        sink.report_health(self.name, "ok", text, rows=rows)
 
     def _take(self, sink: Sink, path: Path, key: int, stop: threading.Event) -> int:
         """Rows of one log; LakeError is raised, so that the feed waits and comes back."""
@@ -87,7 +87,7 @@ class DarshanFeed:
             self._unreadable += 1
             self._last_fault = f"{path.name}: {fault.what}"
             self._remember(key)
-            sink.event(f"input:{path.name}", "unreadable", fault.what)
+            sink.record_event(f"input:{path.name}", "unreadable", fault.what)
             return 0
         self._remember(key)
         return found.rows

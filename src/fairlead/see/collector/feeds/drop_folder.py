@@ -65,13 +65,13 @@ class DropFeed:
             except CollectorStop:
                 return
             except LakeError as fault:
-                sink.health(self.name, "failing", f"the lake takes nothing: {fault.what}")
+                sink.report_health(self.name, "failing", f"the lake takes nothing: {fault.what}")
                 return
             if found is not None:
                 taken += 1
                 rows += found.rows
         state = "failing" if self._failing else "ok"
-        sink.health(self.name, state, next(iter(self._failing.values()), f"{taken} files taken"), rows=rows)
+        sink.report_health(self.name, state, next(iter(self._failing.values()), f"{taken} files taken"), rows=rows)
 
     def _whole(self) -> list[Path]:
         """Files that nobody writes any more: told so by the kernel, or unchanged for a while."""
@@ -130,7 +130,7 @@ class DropFeed:
         except OSError as error:
             self._failing[path.name] = f"{path.name} cannot be read nor moved: {error.strerror}"
             return
-        sink.event(f"input:{path.name}", "refused", fault.what)
+        sink.record_event(f"input:{path.name}", "refused", fault.what)
 
     def _forget_refused(self) -> None:
         """Removes the oldest refused files beyond the cap."""

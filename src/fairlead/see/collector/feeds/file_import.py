@@ -83,7 +83,7 @@ def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -
         return _take_batches(sink, path, stop)
     before = read_import_stamp(path)
     name = _compute_stream(path, source)
-    if sink.known(name, 0):
+    if sink.has_batch(name, 0):
         return ImportedFile(known=True)
     taken = ImportedFile()
     pieces = _Pieces(sink, name, source.name, str(path))
@@ -125,7 +125,7 @@ class _Pieces:
 
     def _send(self, seq: int) -> bool:
         held, self._held, self._bytes = self._held, [], 0
-        return self._sink.batch(self._stream, seq, held, source=self._source, path=self._path)
+        return self._sink.store_batch(self._stream, seq, held, source=self._source, path=self._path)
 
 
 def _records(source: Source, path: Path, taken: ImportedFile) -> Iterator[pa.RecordBatch]:
@@ -192,7 +192,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
                     raise CollectorStop
                 header = batch.header
                 name = f"{header.node}/{header.boot_id}/{header.table}"
-                if sink.known(name, header.seq):
+                if sink.has_batch(name, header.seq):
                     continue
                 rows: list[pa.RecordBatch] = []
                 for item in build_batch_rows(batch, where):
@@ -200,7 +200,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> ImportedFile
                         taken.missing.append(item)
                     else:
                         rows.append(item)
-                if rows and sink.batch(name, header.seq, rows, source="spool", path=where):
+                if rows and sink.store_batch(name, header.seq, rows, source="spool", path=where):
                     taken.known = False
                     taken.rows += sum(one.num_rows for one in rows)
     except OSError as fault:

@@ -31,7 +31,7 @@ class JobChanges:
         self._guessed: dict[Key, int] = {}
         """Starts that a hook's clock gave, which later rows of the same run are given too."""
 
-    def running(self, cluster: str | None, job_id: str) -> bool:
+    def is_running(self, cluster: str | None, job_id: str) -> bool:
         """Whether a run of this job is known that has not ended."""
         if (cluster, job_id) in self._running:
             return True
@@ -42,7 +42,7 @@ class JobChanges:
         """Runs without an end."""
         return len(self._running)
 
-    def runs(self) -> set[Key]:
+    def list_runs(self) -> set[Key]:
         """Keys of the runs without an end."""
         return set(self._running)
 
@@ -50,7 +50,7 @@ class JobChanges:
         """Notes that a run was told with a start of a hook's clock."""
         self._guessed[(self.cluster or cluster, job_id)] = start_ns
 
-    def changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def select_changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of `jobs` that tell a run's beginning, end or another change. Jobs that never began are left out."""
         rows = _settled(self._named(rows))
         starts = rows.column("start_ns").to_pylist()

@@ -68,19 +68,19 @@ class JobTableFeed:
         try:
             found = read_import_stamp(path)
             if found == self._read:
-                sink.health(self.name, "ok")
+                sink.report_health(self.name, "ok")
                 return
             reading = Reading(self.settings.time_zone)
             strange, told = self._tell(sink, path, reading)
         except InputError as fault:
             missing = isinstance(fault.__cause__, FileNotFoundError)
-            sink.health(self.name, "missing" if missing else "failing", fault.what)
+            sink.report_health(self.name, "missing" if missing else "failing", fault.what)
             return
         self._read = found
         text = f"{strange} rows without a job number" if strange else ""
         if reading.unreadable_times:
             text = f"{reading.unreadable_times} times are in no form that is read"
-        sink.health(self.name, "ok", text, rows=told, unknown_lines=strange)
+        sink.report_health(self.name, "ok", text, rows=told, unknown_lines=strange)
 
     def _tell(self, sink: Sink, path: Path, reading: Reading) -> tuple[int, int]:
         table = _table(path, self.settings)
@@ -88,7 +88,7 @@ class JobTableFeed:
         rows = table.filter(numbered)
         told = 0
         for batch in _batches(rows, self.settings, reading):
-            news = self._changes.changed(batch)
+            news = self._changes.select_changed(batch)
             if news.num_rows:
                 self._telling.send(sink, [news])
                 told += news.num_rows

@@ -109,23 +109,23 @@ class SlurmFeed:
                 self._ask_sacct(sink, stop, folder)
             self._tell_waiting(sink)
         except LakeError as fault:
-            sink.health(self.name, "failing", f"the lake takes nothing: {fault.what}")
+            sink.report_health(self.name, "failing", f"the lake takes nothing: {fault.what}")
             stop.wait(_SOONEST_S)
             return
         except InputError as fault:
-            sink.health(self.name, "failing", fault.what)
+            sink.report_health(self.name, "failing", fault.what)
             return
         if stop.is_set():
             return
         state, text = next(iter(self._faults.values()), ("ok", f"{self._changes.running_count} jobs run"))
-        sink.health(self.name, state, text)
+        sink.report_health(self.name, state, text)
 
     def _soon(self, asked: float) -> float:
         """When Slurm may be asked again: hooks of many jobs give rise to one question a second."""
         return max(clock.monotonic_s(), asked + _SOONEST_S)
 
     def _ask_squeue(self, sink: Sink, stop: threading.Event, folder: Path) -> None:
-        before = self._changes.runs()
+        before = self._changes.list_runs()
         running: set[tuple[str | None, str]] = set()
         command = [*self.settings.squeue, "--json", *(["--all"] if self.settings.all_users else [])]
         for rows in self._answer("squeue", command, folder, stop):
@@ -156,7 +156,9 @@ class SlurmFeed:
         if "sacct" not in self._faults:
             self._asked_ns = now_ns
             self._remember()
-        self._ending = {key: left - 1 for key, left in self._ending.items() if left and key in self._changes.runs()}
+        self._ending = {
+            key: left - 1 for key, left in self._ending.items() if left and key in self._changes.list_runs()
+        }
         if self._ending:
             pause = 2.0 ** (_TRIES - max(self._ending.values()))
             self._due_sacct = min(self._due_sacct, clock.monotonic_s() + pause)
@@ -195,10 +197,10 @@ class SlurmFeed:
 
     def _tell(self, sink: Sink, rows: pa.RecordBatch) -> None:
         """Stores what is news."""
-        news = self._changes.changed(rows)
+        news = self._changes.select_changed(rows)
         if news.num_rows:
             self._telling.send(sink, [news])
-            sink.health(self.name, "ok", rows=news.num_rows)
+            sink.report_health(self.name, "ok", rows=news.num_rows)
 
     def _read_hooks(self) -> None:
         """Takes in what hooks wrote. A beginning makes `squeue` due, an end `sacct`."""
@@ -243,7 +245,7 @@ class SlurmFeed:
             return
         told = []
         for (cluster, job_id), job in self._waiting.items():
-            begins = job.end_ns is None and not self._changes.running(cluster, job_id)
+            begins = job.end_ns is None and not self._changes.is_running(cluster, job_id)
             ends = job.end_ns is not None and not self.settings.sacct
             if job.start_ns is not None and (begins or ends):
                 told.append(job)

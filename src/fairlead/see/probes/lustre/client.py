@@ -89,7 +89,7 @@ class LliteProbe(LustreProbe):
                 add_stats_counters(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
             ]
             merge_lustre_row(rows, key, moved + cache)
-        return ProbeResult([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
+        return ProbeResult([self.build_reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
 
 
 class OscProbe(LustreProbe):
@@ -133,7 +133,7 @@ class OscProbe(LustreProbe):
             merge_lustre_row(rows, (target, find_lustre_fs(target)), values)
         if not rows:
             return None
-        return ProbeResult([self.reading("pfs_client", ("target", "fs"), _OSC, rows, "osc", tally, epochs)])
+        return ProbeResult([self.build_reading("pfs_client", ("target", "fs"), _OSC, rows, "osc", tally, epochs)])
 
 
 class MdcProbe(LustreProbe):
@@ -166,8 +166,8 @@ class MdcProbe(LustreProbe):
             return None
         return ProbeResult(
             [
-                self.reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
-                self.reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
+                self.build_reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
+                self.build_reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
             ]
         )
 

@@ -49,7 +49,7 @@ class OstExportsProbe(LustreProbe):
                 if stats.times.start_ns is not None:
                     epochs[one.stars] = stats.times.start_ns
         return ProbeResult(
-            [self.reading("target", _KEYS, TARGET_ROW, rows, "exports", tally, epochs, born_at_zero=True)]
+            [self.build_reading("target", _KEYS, TARGET_ROW, rows, "exports", tally, epochs, born_at_zero=True)]
         )
 
 
@@ -86,13 +86,13 @@ class MdtExportsProbe(LustreProbe):
             if stats.times.start_ns is not None:
                 epochs[one.stars] = stats.times.start_ns
         made = [
-            self.reading(
+            self.build_reading(
                 "metadata", _KEYS, MDT_OPS, ops, "exports", tally, epochs, spread=("op", "count"), born_at_zero=True
             )
         ]
         if moved:
             made.append(
-                self.reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True)
+                self.build_reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True)
             )
         return ProbeResult(made)
 

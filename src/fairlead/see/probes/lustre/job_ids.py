@@ -21,7 +21,7 @@ class JobIds:
             self._whole = _template(name)
         self.parted = self._whole is not None
 
-    def of(self, text: bytes) -> Optional[str]:
+    def find_job(self, text: bytes) -> Optional[str]:
         """The job of a string as job_stats writes it; None when it is empty (no job)."""
         raw = unquote_job_id(text)
         if self._whole is not None:

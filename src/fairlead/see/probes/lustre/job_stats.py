@@ -55,7 +55,7 @@ class Scan:
         self.slow = 0
         self.same = 0
 
-    def strange(self, line: bytes) -> None:
+    def count_strange_line(self, line: bytes) -> None:
         """Count a line."""
         self.unknown += 1
         self.example = self.example or format_stats_line(line)
@@ -151,7 +151,7 @@ class _Reader:
         for line in lines:
             if len(line) > _LONGEST_LINE:
                 if line.strip():
-                    self.scan.strange(line)
+                    self.scan.count_strange_line(line)
                 continue
             op = _OP.match(line)
             if op is not None and job is not None:
@@ -168,7 +168,7 @@ class _Reader:
             if named is not None and job is None:
                 job = named.group(1).strip()
             elif line.strip() not in (b"", b"job_stats:"):
-                self.scan.strange(line)
+                self.scan.count_strange_line(line)
         if job is None:
             return
         self.scan.slow += 1
@@ -189,7 +189,7 @@ class _Reader:
         if at is None and name not in self.shape.passed_over:
             at = self.shape.other
             if count:
-                self.scan.strange(line)
+                self.scan.count_strange_line(line)
         if at is not None:
             values[at] = min(MOST, values[at] + count)
 

@@ -46,7 +46,7 @@ class _JobsProbe(LustreProbe):
         texts = place.find(self.wants[0])
         if not texts:
             return None
-        name = self._jobid_name if self._jobid_name is not None else place.word("jobid_name")
+        name = self._jobid_name if self._jobid_name is not None else place.read_word("jobid_name")
         ids = JobIds(name)
         rows: "Dict[Key, array[int]]" = {}
         epochs: Dict[Key, int] = {}
@@ -67,7 +67,7 @@ class _JobsProbe(LustreProbe):
         parts = self._parts.setdefault(target, _Parts()) if ids.parted else None
 
         def take(entry: bytes, start_ns: Optional[int], values: "array[int]") -> None:
-            job = ids.of(entry)
+            job = ids.find_job(entry)
             if parts is not None:
                 parts.take(entry, job, start_ns, values)
                 return
@@ -128,7 +128,7 @@ class OstJobsProbe(_JobsProbe):
         rows: Dict[Key, Sequence[Any]] = dict(found[0])
         return ProbeResult(
             [
-                self.reading(
+                self.build_reading(
                     "target", ("target", "job_id"), TARGET_ROW, rows, "job_stats", tally, found[1], born_at_zero=True
                 )
             ]
@@ -159,12 +159,12 @@ class MdtJobsProbe(_JobsProbe):
             ops[key] = values[4:]
         keys = ("target", "job_id")
         made = [
-            self.reading(
+            self.build_reading(
                 "metadata", keys, MDT_OPS, ops, "job_stats", tally, epochs, spread=("op", "count"), born_at_zero=True
             )
         ]
         if moved:
             made.append(
-                self.reading("target", keys, TARGET_ROW[:4], moved, "job_stats", None, epochs, born_at_zero=True)
+                self.build_reading("target", keys, TARGET_ROW[:4], moved, "job_stats", None, epochs, born_at_zero=True)
             )
         return ProbeResult(made)

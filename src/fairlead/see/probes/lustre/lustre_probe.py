@@ -108,7 +108,7 @@ class LustreProbe(Probe):
     def collect(self, place: Place, now_ns: int) -> Optional[ProbeResult]:
         """What is there, or None when nothing is. Raises OSError."""
 
-    def reading(
+    def build_reading(
         self,
         table: str,
         keys: Tuple[str, ...],

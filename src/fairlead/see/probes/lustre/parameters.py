@@ -54,7 +54,7 @@ class Place(ABC):
                 break
         return b"".join(parts)[:most]
 
-    def word(self, pattern: str) -> str:
+    def read_word(self, pattern: str) -> str:
         """The text of a parameter of one line, "" when it is not there."""
         for parameter in self.find(pattern):
             return self.read(parameter, 4096).decode("utf-8", "replace").strip()

@@ -51,7 +51,9 @@ class OstProbe(LustreProbe):
             if stats.times.start_ns is not None:
                 epochs[one.stars] = stats.times.start_ns
         gauges = ("queue_len_mean",)
-        return ProbeResult([self.reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)])
+        return ProbeResult(
+            [self.build_reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)]
+        )
 
 
 class BrwProbe(LustreProbe):
@@ -77,7 +79,7 @@ class BrwProbe(LustreProbe):
             if read.times.start_ns is not None:
                 epochs[target,] = read.times.start_ns
         counters = ("read_sizes", "write_sizes", "service_ns_histogram")
-        return ProbeResult([self.reading("target", ("target",), counters, rows, "brw_stats", tally, epochs)])
+        return ProbeResult([self.build_reading("target", ("target",), counters, rows, "brw_stats", tally, epochs)])
 
 
 class MdtProbe(LustreProbe):
@@ -110,7 +112,7 @@ class MdtProbe(LustreProbe):
                     if stats.times.start_ns is not None:
                         epochs[one.stars[0], op] = stats.times.start_ns
             moved[one.stars] = [*build_mdt_server_data(stats), waiting]
-        whole = self.reading(
+        whole = self.build_reading(
             "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
         )
         if waiting is None and not any(any(row[:4]) for row in moved.values()):
@@ -118,7 +120,9 @@ class MdtProbe(LustreProbe):
         return ProbeResult(
             [
                 whole,
-                self.reading("target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)),
+                self.build_reading(
+                    "target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)
+                ),
             ]
         )
 

@@ -37,14 +37,14 @@ class SpaceProbe(LustreProbe):
             _fill(place, device, own, tally, None)
         made = []
         if own:
-            made.append(self.reading("target", ("target",), (), _bytes(own), "osd", tally, gauges=GAUGES))
+            made.append(self.build_reading("target", ("target",), (), _bytes(own), "osd", tally, gauges=GAUGES))
         for device in _OTHERS if self._everywhere else ():
             others: Dict[Key, List[Optional[int]]] = {}
             tally = Tally()
             _fill(place, device, others, tally, device[:3])
             if others:
                 rows = _bytes(others)
-                made.append(self.reading("target", ("target",), (), rows, device[:3], tally, gauges=GAUGES))
+                made.append(self.build_reading("target", ("target",), (), rows, device[:3], tally, gauges=GAUGES))
         return ProbeResult(made) if made else None
 
 

@@ -62,14 +62,14 @@ _GAPS: dict[str, tuple[str, str, str | None]] = {
 
 def list_gaps(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
     """The gaps of one file. `rows`: records it gave."""
-    unread = tally.gap()
+    unread = tally.build_gap()
     if unread is not None:
         yield unread
     for kind, count in tally.counts.items():
         what, why, remedy = _GAPS[kind]
         text = re.sub(r"\b1 (\w+)s\b", r"1 \1", what.format(n=count))
         yield Missing(kind=kind, what=text, why=why, remedy=remedy)
-    yield from nodes.gaps()
+    yield from nodes.list_gaps()
     if not rows:
         yield Missing(
             kind="no_records",

@@ -117,7 +117,7 @@ def read_job_records(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the job records of one block."""
     for kind in (k.JOB_TABS, k.JOB_COMMAS):
-        rows = lines.rows(kind)
+        rows = lines.select_rows(kind)
         texts = [lines.data[a:b] for a, b in zip(lines.begin[rows].tolist(), lines.end[rows].tolist(), strict=True)]
         header = np.array([text[:5].lower() == b"jobid" for text in texts], bool)
         for at in np.flatnonzero(header).tolist():
@@ -145,7 +145,7 @@ def _batches(
     ids = texts_of.get("job_id", pa.nulls(len(texts), pa.string()))
     good_array = pc.and_(pc.is_valid(ids), pc.or_(pc.is_valid(times["submit"]), pc.is_valid(times["start"])))
     good = good_array.to_numpy(zero_copy_only=False)
-    tally.unread(lines, rows[~good])
+    tally.count_unread(lines, rows[~good])
     tally.read += int(good.sum())
     if not good.any():
         return

@@ -40,7 +40,7 @@ class Words:
             self.texts.append(word.decode("utf-8", "replace") if isinstance(word, bytes) else word)
         return found
 
-    def column(self, codes: NDArray[np.integer[Any]]) -> pa.DictionaryArray:
+    def build_column(self, codes: NDArray[np.integer[Any]]) -> pa.DictionaryArray:
         """A dictionary column of codes; a negative code is null."""
         if self._array is None or len(self._array) != len(self.texts):
             self._array = pa.array(self.texts, pa.string())
@@ -63,7 +63,7 @@ class Tally:
         if count:
             self.counts[kind] = self.counts.get(kind, 0) + int(count)
 
-    def unread(self, lines: Lines, rows: Ints) -> None:
+    def count_unread(self, lines: Lines, rows: Ints) -> None:
         """Count lines that could not be read."""
         if not len(rows):
             return
@@ -75,7 +75,7 @@ class Tally:
             a, b = lines.begin[first], lines.end[first]
             self.example = lines.data[a : min(b, a + 60)].decode("utf-8", "replace")
 
-    def gap(self) -> Missing | None:
+    def build_gap(self) -> Missing | None:
         """The unreadable lines as a Missing; None when all were read."""
         if not self.unreadable:
             return None
@@ -105,7 +105,7 @@ class Lines:
     host_end: Ints
     line: Ints
 
-    def rows(self, *kinds: int) -> Ints:
+    def select_rows(self, *kinds: int) -> Ints:
         """Rows of some kinds, in line order."""
         return np.flatnonzero(np.isin(self.kind, kinds)) if len(kinds) > 1 else np.flatnonzero(self.kind == kinds[0])
 
@@ -123,7 +123,7 @@ class Lines:
         lookup = np.array([words.code(w) for w in spans.dictionary.to_pylist()], np.int64)
         return lookup[spans.indices.to_numpy()] if len(lookup) else np.empty(0, np.int64)
 
-    def hosts(self, words: Words, rows: Ints, default: str | None) -> Ints:
+    def encode_hosts(self, words: Words, rows: Ints, default: str | None) -> Ints:
         """Codes of the hosts that sent the lines; lines that name none get `default`, or -1."""
         begins, ends = self.host_begin[rows], self.host_end[rows]
         named = ends > begins

@@ -18,7 +18,7 @@ from fairlead.see.sources.beacon.scan_counters import scan_metadata_counters
 
 def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the metadata lines of one block. Operations that did not happen have no row."""
-    rows = lines.rows(k.METADATA)
+    rows = lines.select_rows(k.METADATA)
     if not len(rows):
         return
     begins, ends = lines.begin[rows], lines.end[rows]
@@ -27,16 +27,16 @@ def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling:
     count = compile_kernel(scan_metadata_counters, fast=lines.fast)(lines.view, begins, ends, clients, pairs)
     stamps = lines.stamp_ns[rows]
     good = (clients[:, 1] == 1) & (stamps != k.NONE)
-    tally.unread(lines, rows[~good])
+    tally.count_unread(lines, rows[~good])
     tally.read += int(good.sum())
     line, name_a, name_b, value = (np.ascontiguousarray(c[good[pairs[:count, 0]]]) for c in pairs[:count].T)
     if not len(line):
         return
-    hosts = lines.hosts(carried.hosts, rows, polling.host)
+    hosts = lines.encode_hosts(carried.hosts, rows, polling.host)
     senders = lines.look_up_codes(carried.clients, begins, clients[:, 0])
     names = lines.look_up_codes(carried.names, name_a, name_b)
     keys = ((hosts[line] + 1) << 36) | (senders[line] << 12) | names  # Words keep to 20, 20 and 12 bits
-    deltas = carried.metadata.deltas(keys, stamps[line], value.reshape(-1, 1))
+    deltas = carried.metadata.compute_deltas(keys, stamps[line], value.reshape(-1, 1))
     tally.add("counter_resets", deltas.resets)
     tally.add("late_samples", deltas.late)
     counts = deltas.values[:, 0]
@@ -47,10 +47,10 @@ def read_metadata_ops(lines: Lines, carried: SeriesState, tally: Tally, polling:
             METADATA,
             {
                 "ts_ns": stamps[line][at],
-                "interval_ns": polling.interval(deltas.interval_ns[happened]),
-                "server": carried.hosts.column(hosts[line][at]),
-                "client": carried.clients.column(senders[line][at]),
-                "op": carried.names.column(names[at]),
+                "interval_ns": polling.find_interval(deltas.interval_ns[happened]),
+                "server": carried.hosts.build_column(hosts[line][at]),
+                "client": carried.clients.build_column(senders[line][at]),
+                "op": carried.names.build_column(names[at]),
                 "count": counts[happened],
             },
         )

@@ -31,13 +31,13 @@ def build_beacon_operations(
     lines: Lines, carried: SeriesState, tally: Tally, *, zone: str, offset_is: OffsetIs, fs: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the operation lines of one block. `host` names the node where lines do not."""
-    rows = lines.rows(k.OPERATION)
+    rows = lines.select_rows(k.OPERATION)
     if not len(rows):
         return
     table = np.zeros((len(rows), 10), np.int64)
     compile_kernel(scan_trace_operations, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     good = table[:, 7] > 0
-    tally.unread(lines, rows[~good])
+    tally.count_unread(lines, rows[~good])
     rows, table = rows[good], table[good]
     if not len(rows):
         return
@@ -45,7 +45,7 @@ def build_beacon_operations(
     tally.add("operation_durations")
     time_s, op, handle, has_handle, size, offset, count, form = (np.ascontiguousarray(table[:, c]) for c in range(8))
     start_ns = convert_local_to_utc_ns(time_s, zone)
-    hosts = lines.hosts(carried.hosts, rows, host)
+    hosts = lines.encode_hosts(carried.hosts, rows, host)
     files = np.zeros((len(rows), 2), np.int64)
     paths = np.isin(op, (k.OPEN, k.OPEN_REQUEST))
     if paths.any():
@@ -144,7 +144,7 @@ def _batch(
             "start_ns": start,
             "end_ns": start + _SECOND_END_NS,
             "busy_ns": np.zeros(length, np.int64),
-            "node": carried.hosts.column(hosts[rows]),
+            "node": carried.hosts.build_column(hosts[rows]),
             "interface": build_table_word_column(INTERFACE, length),
             "fs": build_table_word_column(fs, length),
             "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), pa.array(k.OP_WORDS)),

@@ -37,7 +37,7 @@ class Polling:
     target: str
     prefix: str
 
-    def interval(self, gap_ns: Ints) -> Ints:
+    def find_interval(self, gap_ns: Ints) -> Ints:
         """The interval a difference belongs to."""
         return gap_ns if self.poll_ns is None else np.minimum(gap_ns, self.poll_ns)
 
@@ -47,7 +47,7 @@ def read_beacon_rpc_counts(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the pages-per-RPC lines of one block, of clients and of targets."""
     for kind, series in ((k.CLIENT_RPCS, carried.client_rpcs), (k.TARGET_RPCS, carried.target_rpcs)):
-        rows = lines.rows(kind)
+        rows = lines.select_rows(kind)
         if len(rows):
             batch = _rpcs(lines, rows, series, carried, tally, polling)
             if batch is not None:
@@ -65,8 +65,8 @@ def _rpcs(
     spec = PFS_CLIENT if series is carried.client_rpcs else TARGET
     ts, dated = _times(lines, rows, table[:, 1], table[:, 2], polling.zone)
     keep = (table[:, 3] == 1) & dated
-    tally.unread(lines, rows[~keep])
-    hosts = lines.hosts(carried.hosts, rows, polling.host)
+    tally.count_unread(lines, rows[~keep])
+    hosts = lines.encode_hosts(carried.hosts, rows, polling.host)
     if spec is PFS_CLIENT:
         tally.add("no_host", int((keep & (hosts < 0)).sum()))
         keep &= hosts >= 0
@@ -78,7 +78,7 @@ def _rpcs(
     # Both ways side by side; a width that grows later pads each way, so the two keep apart.
     values = np.concatenate([counts[keep, 0, :width], counts[keep, 1, :width]], axis=1)
     width, values = _settled(series, values, width)
-    deltas = series.deltas(_pair(hosts + 1, targets), ts, values)
+    deltas = series.compute_deltas(_pair(hosts + 1, targets), ts, values)
     tally.add("counter_resets", deltas.resets)
     tally.add("late_samples", deltas.late)
     at = deltas.rows
@@ -88,9 +88,9 @@ def _rpcs(
     pages = np.left_shift(np.int64(PAGE_BYTES), np.arange(width, dtype=np.int64))
     columns: dict[str, object] = {
         "ts_ns": ts[at],
-        "interval_ns": polling.interval(deltas.interval_ns),
-        "target": carried.targets.column(targets[at]),
-        "node" if spec is PFS_CLIENT else "server": carried.hosts.column(hosts[at]),
+        "interval_ns": polling.find_interval(deltas.interval_ns),
+        "target": carried.targets.build_column(targets[at]),
+        "node" if spec is PFS_CLIENT else "server": carried.hosts.build_column(hosts[at]),
         "read_rpcs": reads.sum(axis=1),
         "write_rpcs": writes.sum(axis=1),
         "read_bytes": reads @ pages,
@@ -149,20 +149,20 @@ def read_beacon_cache_counts(
     lines: Lines, carried: SeriesState, tally: Tally, polling: Polling
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the read-ahead lines of one block: pages hit, missed and discarded."""
-    rows = lines.rows(k.CACHE)
+    rows = lines.select_rows(k.CACHE)
     if not len(rows):
         return
     table = np.empty((len(rows), 5), np.int64)
     compile_kernel(scan_cache_counters, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     ts, dated = _times(lines, rows, np.full(len(rows), k.NONE), table[:, 0], polling.zone)
-    hosts = lines.hosts(carried.hosts, rows, polling.host)
+    hosts = lines.encode_hosts(carried.hosts, rows, polling.host)
     keep = (table[:, 4] == 1) & dated
-    tally.unread(lines, rows[~keep])
+    tally.count_unread(lines, rows[~keep])
     tally.add("no_host", int((keep & (hosts < 0)).sum()))
     keep &= hosts >= 0
     table, ts, hosts = table[keep], ts[keep], hosts[keep]
     tally.read += len(table)
-    deltas = carried.cache.deltas(hosts, ts, np.ascontiguousarray(table[:, 1:4]))
+    deltas = carried.cache.compute_deltas(hosts, ts, np.ascontiguousarray(table[:, 1:4]))
     tally.add("counter_resets", deltas.resets)
     tally.add("late_samples", deltas.late)
     at = deltas.rows
@@ -172,8 +172,8 @@ def read_beacon_cache_counts(
             PFS_CLIENT,
             {
                 "ts_ns": ts[at],
-                "interval_ns": polling.interval(deltas.interval_ns),
-                "node": carried.hosts.column(hosts[at]),
+                "interval_ns": polling.find_interval(deltas.interval_ns),
+                "node": carried.hosts.build_column(hosts[at]),
                 "cache_hit": np.ascontiguousarray(hit),
                 "cache_miss": np.ascontiguousarray(miss),
                 "cache_discard": np.ascontiguousarray(discard),

@@ -35,7 +35,7 @@ class Series:
         self._times: Ints = np.empty(0, np.int64)
         self._values: Ints = np.empty((0, width), np.int64)
 
-    def deltas(self, keys: Ints, times: Ints, values: Ints) -> Deltas:
+    def compute_deltas(self, keys: Ints, times: Ints, values: Ints) -> Deltas:
         """Differences of samples (`keys` and `times` of n, `values` of n × width) to what came before them.
 
         Of several samples of a series at one instant the last counts.

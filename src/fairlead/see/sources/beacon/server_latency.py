@@ -28,15 +28,15 @@ def read_server_latencies(
     lines: Lines, carried: SeriesState, tally: Tally, *, zone: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the histogram and queue lines of one block."""
-    rows = lines.rows(k.LATENCY)
+    rows = lines.select_rows(k.LATENCY)
     if not len(rows):
         return
     table = np.zeros((len(rows), 12), np.int64)
     compile_kernel(scan_latency_counters, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     good = table[:, 11] == 1
-    tally.unread(lines, rows[~good])
+    tally.count_unread(lines, rows[~good])
     rows, table = rows[good], table[good]
-    hosts = lines.hosts(carried.hosts, rows, host)
+    hosts = lines.encode_hosts(carried.hosts, rows, host)
     tally.add("no_host", int((hosts < 0).sum()))
     rows, table, hosts = rows[hosts >= 0], table[hosts >= 0], hosts[hosts >= 0]
     if not len(rows):
@@ -58,7 +58,7 @@ def _queue(ts: Ints, hosts: Ints, length: Ints, carried: SeriesState) -> pa.Reco
         FORWARDER,
         {
             "ts_ns": ts,
-            "node": carried.hosts.column(hosts),
+            "node": carried.hosts.build_column(hosts),
             "op_class": build_table_word_column("all", len(ts)),
             "queue_len_mean": length.astype(np.float64),
             "queue_len_max": length,
@@ -68,7 +68,7 @@ def _queue(ts: Ints, hosts: Ints, length: Ints, carried: SeriesState) -> pa.Reco
 
 def _histograms(ts: Ints, hosts: Ints, table: Ints, carried: SeriesState, tally: Tally) -> pa.RecordBatch | None:
     keys = (hosts * 3 + table[:, 1]) * 2 + table[:, 2]
-    deltas = carried.latency.deltas(keys, ts, np.ascontiguousarray(table[:, 3:11]))
+    deltas = carried.latency.compute_deltas(keys, ts, np.ascontiguousarray(table[:, 3:11]))
     tally.add("counter_resets", deltas.resets)
     tally.add("late_samples", deltas.late)
     at = deltas.rows
@@ -121,7 +121,7 @@ def _joined(columns: Ints, values: Ints, carried: SeriesState) -> pa.RecordBatch
         {
             "ts_ns": heads[:, 1],
             "interval_ns": heads[:, 2],
-            "node": carried.hosts.column(heads[:, 0]),
+            "node": carried.hosts.build_column(heads[:, 0]),
             "op_class": pa.DictionaryArray.from_arrays(pa.array(heads[:, 3].astype(np.int32)), pa.array(_CLASSES)),
             "requests": pa.array(totals, mask=~has_service),
             "wait_ns_histogram": sides[0],

@@ -114,7 +114,7 @@ class BeaconSource:
     def _tables(self, lines: Lines, reading: _Reading, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Batches of one block, layer by layer."""
         carried, host = reading.carried, reading.host
-        tally.unread(lines, lines.rows(k.UNREAD))
+        tally.count_unread(lines, lines.select_rows(k.UNREAD))
         polling = Polling(
             zone=self.time_zone,
             poll_ns=None if self.poll_s is None else round(self.poll_s * 1e9),

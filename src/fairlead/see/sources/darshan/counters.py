@@ -66,7 +66,7 @@ def read_darshan_counters(
     module: str, layout: Layout, blocks: Iterable[bytes], placing: Placing, tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """`file_counters` of one module, one row per record; `extra` holds `file_rec_id` rounded to 53 bits."""
-    for raw in split_darshan_records(blocks, layout.dtype(placing.order)):
+    for raw in split_darshan_records(blocks, layout.build_dtype(placing.order)):
         records = _usable(raw, layout, placing.processes, tally)
         if len(records):
             tally.kept += len(records)

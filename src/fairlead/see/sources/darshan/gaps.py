@@ -46,7 +46,7 @@ class Gaps:
     def _missing(self, kind: str, what: str, why: str, remedy: str | None = None) -> Missing:
         return Missing(kind=kind, what=what, why=why, remedy=remedy, where=self._where)
 
-    def of_job(self, version: tuple[int, int], record: JobRecord) -> Iterator[Missing]:
+    def list_job_gaps(self, version: tuple[int, int], record: JobRecord) -> Iterator[Missing]:
         """What is doubtful about the whole log."""
         if record.processes is None:
             why = "the log holds no usable one; the ranks seen stand in"
@@ -71,7 +71,7 @@ class Gaps:
         why = f"{module.compressed_bytes:,} bytes are in the log, fairlead does not read this module"
         return self._missing("module_not_read", f"{module.name}: {about}" if about else module.name, why)
 
-    def version(self, module: ModuleInfo) -> Missing:
+    def build_version_gap(self, module: ModuleInfo) -> Missing:
         """A module whose records are of a version fairlead does not know."""
         why = f"version {module.version} of its records is not known to this fairlead"
         return self._missing("module_version", module.name, why, "update fairlead")
@@ -81,12 +81,12 @@ class Gaps:
         why = f"the list of names {damage}; {_count(kept, 'name')} before that kept"
         return self._missing("truncated", "file names", why, _REFETCH)
 
-    def nameless(self, count: int) -> Missing:
+    def build_nameless_gap(self, count: int) -> Missing:
         """Records whose name is not in the log."""
         why = f"{_count(count, 'record id')} without a name in the log, shown as darshan:<id>"
         return self._missing("name_missing", "file names", why)
 
-    def of_module(
+    def list_module_gaps(
         self, module: ModuleInfo, tally: Tally, damage: DamagedRegionError | None, unit: str
     ) -> Iterator[Missing]:
         """What is wrong with the records of a module that was decoded; `unit` is what it counts."""

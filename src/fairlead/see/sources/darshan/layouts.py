@@ -27,7 +27,7 @@ class Layout:
     floats: Names
     file_record: bool = False
 
-    def dtype(self, order: str) -> np.dtype[np.void]:
+    def build_dtype(self, order: str) -> np.dtype[np.void]:
         """The record as written on a machine of this byte order (`<` or `>`)."""
         file_record = [("file_record", f"{order}u8")] if self.file_record else []
         return np.dtype(

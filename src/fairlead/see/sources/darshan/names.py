@@ -116,7 +116,7 @@ class FileIds:
     def _nameless_id(self, key: int) -> int:
         return self.nameless.setdefault(key, compute_file_identity("", _format_nameless_path(key)))
 
-    def batch(self, seen_ns: int | None) -> pa.RecordBatch:
+    def build_batch(self, seen_ns: int | None) -> pa.RecordBatch:
         """`files` of everything named."""
         return _files(self.file_ids, self.fs, self.paths, seen_ns)
 

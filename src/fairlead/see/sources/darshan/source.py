@@ -168,11 +168,11 @@ class _Reading:
         traces = [self._trace(module) for module in header.modules if module.name in dxt.INTERFACES]
         job = self._job([trace for trace in traces if trace is not None])
         yield job
-        yield from self.gaps.of_job(header.version, record)
+        yield from self.gaps.list_job_gaps(header.version, record)
         yield from self._read_names()
         files = FileIds(self.names, [path for path, _ in record.mounts])
         if files.paths:
-            yield files.batch(record.start_ns)
+            yield files.build_batch(record.start_ns)
         placing = Placing(header.order, record.start_ns or 0, job.job_id, files, record.processes)
         for module in header.modules:
             if module.name not in dxt.INTERFACES:
@@ -182,10 +182,10 @@ class _Reading:
                 yield from self._segments(trace, placing)
         for module in header.modules:
             if module.name in dxt.INTERFACES and not self._readable(module):
-                yield self.gaps.version(module)
+                yield self.gaps.build_version_gap(module)
         if files.nameless:
             yield files.build_nameless_batch(record.start_ns)
-            yield self.gaps.nameless(len(files.nameless))
+            yield self.gaps.build_nameless_gap(len(files.nameless))
 
     def _readable(self, module: ModuleInfo) -> bool:
         if module.name in _VERSIONS:
@@ -238,7 +238,7 @@ class _Reading:
             yield self.gaps.describe_unread_module(module)
             return
         if not self._readable(module):
-            yield self.gaps.version(module)
+            yield self.gaps.build_version_gap(module)
             return
         tally = Tally()
         regions = self._regions(module)
@@ -252,7 +252,7 @@ class _Reading:
                 yield from read_heatmap(regions, self.names, placing, tally)
         except DamagedRegionError as error:
             damage = error
-        yield from self.gaps.of_module(module, tally, damage, "record")
+        yield from self.gaps.list_module_gaps(module, tally, damage, "record")
 
     def _segments(self, trace: _Trace, placing: Placing) -> Iterator[Item]:
         module, tally, damage = trace.module, Tally(), trace.damage
@@ -265,4 +265,4 @@ class _Reading:
                 yield dxt.build_dxt_batch(block, module.name, module.version, placing, tally)
         except DamagedRegionError as error:
             damage = error
-        yield from self.gaps.of_module(module, tally, damage, "segment")
+        yield from self.gaps.list_module_gaps(module, tally, damage, "segment")

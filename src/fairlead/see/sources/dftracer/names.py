@@ -98,7 +98,7 @@ class Names:
             return
         said = np.unique(np.stack([name[rest], value[rest], rows[c.PID][rest], rows[c.HHASH][rest]]), axis=1)
         for name_code, value_code, pid, hash_code in said.T.tolist():
-            word, said_value = self._tokens.text(name_code).lower(), self._tokens.text(value_code)
+            word, said_value = self._tokens.decode_text(name_code).lower(), self._tokens.decode_text(value_code)
             if word == "rank" and said_value.isdecimal() and int(said_value) < 1 << 31:
                 self.ranks.setdefault(pid, {})[hash_code] = int(said_value)
             elif word in _JOB_ID_NAMES and said_value.strip():
@@ -115,7 +115,7 @@ class Names:
         ranks = kind == self._tokens.find(b"PR")
         self._learn_others(kind[ranks], name[ranks], value[ranks], rows[:, at[ranks]])
 
-    def paths(self, hashes: c.IntArray, names: c.IntArray, at: c.IntArray) -> c.IntArray:
+    def find_paths(self, hashes: c.IntArray, names: c.IntArray, at: c.IntArray) -> c.IntArray:
         """Path tokens of events at rows `at` of the block last learnt, from their hash or name, or ABSENT."""
         self._room()
         found = np.full(len(at), c.ABSENT, np.int64)
@@ -144,20 +144,20 @@ class Names:
         earlier = np.where(earlier < 0, self._paths[codes], earlier)
         return np.where(inside, told_name[place] if len(told) else earlier, earlier)
 
-    def hosts(self, hashes: c.IntArray, names: c.IntArray) -> c.IntArray:
+    def find_hosts(self, hashes: c.IntArray, names: c.IntArray) -> c.IntArray:
         """Host tokens from hash or name; the trace's only host where an event says nothing; -1 where unknown."""
         default = next(iter(self.host_tokens)) if len(self.host_tokens) == 1 else -1
         table = self._hosts
         found = np.where(hashes != c.ABSENT, table[np.maximum(hashes, 0)], default)
         return np.where(names != c.ABSENT, names, found)
 
-    def string(self, code: int) -> str | None:
+    def find_string(self, code: int) -> str | None:
         """What a string hash stands for."""
         if code < 0 or code >= len(self._strings) or self._strings[code] < 0:
             return None
-        return self._tokens.text(int(self._strings[code]))
+        return self._tokens.decode_text(int(self._strings[code]))
 
-    def file_ids(self, paths: c.IntArray, start_ns: c.IntArray) -> tuple[c.IntArray, pa.RecordBatch | None]:
+    def build_file_ids(self, paths: c.IntArray, start_ns: c.IntArray) -> tuple[c.IntArray, pa.RecordBatch | None]:
         """File ids (n,) of path tokens (ABSENT → 0), and a batch of `files` for those never seen before."""
         self._room()
         named = np.flatnonzero(paths != c.ABSENT)
@@ -172,7 +172,7 @@ class Names:
 
     def _new_files(self, codes: c.IntArray, start_ns: c.IntArray) -> pa.RecordBatch:
         tokens, first = np.unique(codes, return_index=True)
-        texts = [self._tokens.text(code) for code in tokens.tolist()]
+        texts = [self._tokens.decode_text(code) for code in tokens.tolist()]
         self._ids[tokens] = [compute_file_identity("", text) for text in texts]
         self._known[tokens] = 1
         shown = [encode_dftracer_token(text).decode("utf-8", "backslashreplace") for text in texts]

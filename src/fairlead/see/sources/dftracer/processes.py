@@ -42,7 +42,7 @@ class Processes:
         """Processes whose rank is a stand-in."""
         return sum(not process.told for process in self.all)
 
-    def of(self, pids: c.IntArray, hosts: c.IntArray, ranks: Ranks) -> tuple[c.IntArray, c.IntArray]:
+    def find_processes(self, pids: c.IntArray, hosts: c.IntArray, ranks: Ranks) -> tuple[c.IntArray, c.IntArray]:
         """Process indices (n,) and ranks (n,) of events with these pids and host tokens (-1 unknown).
 
         `ranks` holds the MPI ranks told so far.

@@ -96,8 +96,8 @@ class _Kinds:
             self._table = table
 
     def _add(self, category: int, name: int) -> int:
-        category_text = _shown(self._tokens.text(self._categories[category]))
-        name_text = _shown(self._tokens.text(self._names[name]))
+        category_text = _shown(self._tokens.decode_text(self._categories[category]))
+        name_text = _shown(self._tokens.decode_text(self._names[name]))
         interface = w.find_event_interface(category_text, name_text)
         effect, size = w.find_event_position_effect(interface, name_text), w.find_event_size_rule(interface, name_text)
         self.all.append(_Kind(interface, w.find_event_word(interface, name_text), effect, size))
@@ -132,9 +132,9 @@ class Recorder:
         start, end = self._times(events)
         kind = self._kinds.of(events[c.CAT], events[c.NAME])
         hosted = np.where(events[c.HHASH] != c.ABSENT, events[c.HHASH], np.maximum(events[c.HOST], -1))
-        process, rank = self.processes.of(events[c.PID], hosted, self._names.ranks)
-        paths = self._names.paths(events[c.FHASH], events[c.FNAME], at)
-        file_id, files = self._names.file_ids(paths, start)
+        process, rank = self.processes.find_processes(events[c.PID], hosted, self._names.ranks)
+        paths = self._names.find_paths(events[c.FHASH], events[c.FNAME], at)
+        file_id, files = self._names.build_file_ids(paths, start)
         effect = self._kinds.effect[kind]
         size = self._sizes(events, kind)
         offset = self._offsets(events, effect, process, size)
@@ -257,11 +257,11 @@ class Recorder:
         return np.asarray(((flags > 0) & (flags & _APPEND != 0)) | by_mode)
 
     def _nodes(self, events: c.IntArray) -> pa.DictionaryArray:
-        code = self._names.hosts(events[c.HHASH], events[c.HOST])
+        code = self._names.find_hosts(events[c.HHASH], events[c.HOST])
         self.tally.without_node += int(np.count_nonzero(code < 0))
         used, index = _compact(code)
         self.nodes.update(used.tolist())
-        hosts = [_shown(self._tokens.text(token)) for token in used.tolist()]
+        hosts = [_shown(self._tokens.decode_text(token)) for token in used.tolist()]
         indices = pa.array(index.astype(np.int32), mask=code < 0)
         return pa.DictionaryArray.from_arrays(indices, pa.array(hosts, pa.string()))
 

@@ -119,7 +119,7 @@ class DFTracerSource:
                 where=where,
                 remedy="check that the program ran with DFTRACER_ENABLE=1 and ended normally",
             )
-        hosts = sorted({tokens.text(code) for code in names.host_tokens | recorder.nodes})
+        hosts = sorted({tokens.decode_text(code) for code in names.host_tokens | recorder.nodes})
         trace = Trace(where, end, report, names, recorder, unit or TimeUnit(1_000), lines.passed, hosts)
         yield build_job_summary(trace)
         yield from list_summary_gaps(trace)

@@ -81,7 +81,7 @@ def build_job_summary(trace: Trace) -> Job:
 
 
 def _most_common(trace: Trace, what: str) -> str | None:
-    said = (trace.names.string(getattr(mark, what)) for mark in trace.report.lifecycle if mark.name == "start")
+    said = (trace.names.find_string(getattr(mark, what)) for mark in trace.report.lifecycle if mark.name == "start")
     counts = Counter(text for text in said if text and text not in _NO_NAME)
     return counts.most_common(1)[0][0] if counts else None
 

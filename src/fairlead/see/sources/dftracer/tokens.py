@@ -48,6 +48,6 @@ class Tokens:
         self.texts.append(text)
         return code
 
-    def text(self, code: int) -> str:
+    def decode_text(self, code: int) -> str:
         """The string of a code; bytes that are no UTF-8 survive as surrogates."""
         return self.texts[code].decode("utf-8", "surrogateescape")

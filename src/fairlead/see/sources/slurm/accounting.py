@@ -113,7 +113,7 @@ class Accounts:
         self._held = b""
         self._bad: list[tuple[int, str]] = []
 
-    def batches(self, block: Block) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Batches of a block and what was held of the last one."""
         data = self._held + block.data
         first = block.first_line - self._held.count(b"\n")
@@ -138,7 +138,7 @@ class Accounts:
         end = first + data.count(b"\n", 0, len(data) - len(self._held))
         for row, text in self._bad:
             if row < end:
-                self._reading.unreadable(row, text)
+                self._reading.count_unreadable(row, text)
         yield from self._fold(table.filter(pa.array(good)), step[good])
 
     def _regular(self, data: bytes, first: int) -> tuple[bytes, NDArray[np.int64]]:

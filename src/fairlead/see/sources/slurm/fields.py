@@ -130,7 +130,7 @@ class Reading:
     jobs: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def unreadable(self, row: int, text: str, count: int = 1) -> None:
+    def count_unreadable(self, row: int, text: str, count: int = 1) -> None:
         """Count rows (lines or records, from 1) that could not be read; the first is kept as an example."""
         self.unreadable_rows += count
         if self.first_row is None or row < self.first_row:

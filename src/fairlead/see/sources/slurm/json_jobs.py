@@ -140,7 +140,7 @@ def _one_by_one(chunks: Iterable[bytes | str], reading: Reading, path: Path) -> 
             row += 1
             job = _typed(value)
             if job is None:
-                reading.unreadable(row, json.dumps(value)[:60])
+                reading.count_unreadable(row, json.dumps(value)[:60])
             else:
                 yield job
         if ended:
@@ -183,7 +183,7 @@ def _typed(value: Any) -> JobJson | None:
 def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
     named = [job for job in jobs if parse_json_number(job.job_id)]
     if len(named) < len(jobs):
-        reading.unreadable(1, "a job without a number", len(jobs) - len(named))
+        reading.count_unreadable(1, "a job without a number", len(jobs) - len(named))
     if not named:
         return
     columns = {

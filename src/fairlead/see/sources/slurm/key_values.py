@@ -45,7 +45,7 @@ class KeyValues:
         self._held = ""
         self._row = 0
 
-    def batches(self, block: Block) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Batches of a block. The unterminated last line belongs to the last job, whose fields it may cut."""
         text = self._held + block.data.decode("utf-8", "replace").replace("\r\n", "\n")
         starts = [match.start() for match in BEGINS.finditer(text)]
@@ -59,7 +59,7 @@ class KeyValues:
             self._row += 1
             row = _job(text[start:end])
             if row is None:
-                self._reading.unreadable(self._row, text[start : min(end, start + 60)])
+                self._reading.count_unreadable(self._row, text[start : min(end, start + 60)])
             else:
                 rows.append(row)
         if rows:

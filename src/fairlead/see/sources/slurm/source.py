@@ -131,7 +131,7 @@ class SlurmSource:
                 block = skip_accounting_header(block, layout)
             first = False
             reading.overlong += block.overlong
-            yield from reader.batches(block)
+            yield from reader.read_batches(block)
             if given.last:
                 for gap in list_block_end_gaps(given, kept=True):
                     yield msgspec.structs.replace(gap, where=str(path))
@@ -234,7 +234,7 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
             why="they are in a form of SLURM_TIME_FORMAT that is not ISO",
             remedy="write the file with SLURM_TIME_FORMAT=standard (or %s)",
         )
-    yield from nodes.gaps()
+    yield from nodes.list_gaps()
     if reading.array_labels:
         yield Missing(
             kind="raw_job_ids",

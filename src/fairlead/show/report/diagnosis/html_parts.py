@@ -183,7 +183,7 @@ def build_incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
                 escape_text(f"{one.layer} {one.component}"),
                 escape_text(one.kind),
                 escape_text(format_span(one.from_ns, one.to_ns)),
-                escape_text(unit_formats.format_duration(one.duration_s(now_ns))),
+                escape_text(unit_formats.format_duration(one.compute_duration_s(now_ns))),
                 escape_text(unit_formats.format_percent(one.share_of_peak)),
                 escape_text(one.hint.replace("_", " ")),
                 escape_text(one.persistence),

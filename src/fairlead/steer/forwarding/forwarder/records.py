@@ -386,7 +386,7 @@ class ForwarderRecords:
         batches = []
         for table, rows in taken.items():
             times = [row[0] for row in rows]
-            header = self._spool.header(table, _VERSION, len(rows), first_ns=min(times), last_ns=max(times))
+            header = self._spool.build_header(table, _VERSION, len(rows), first_ns=min(times), last_ns=max(times))
             columns = zip(COLUMNS[table], zip(*rows, strict=True), strict=True)
             batches.append(encode_batch(header, {name: _MAKERS[kind](values) for (name, kind), values in columns}))
         self._spool.write(batches)

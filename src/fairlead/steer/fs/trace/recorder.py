@@ -286,7 +286,7 @@ class Trace:
         if dropped:
             self._told_dropped += dropped
             text = f"{dropped} operations were not recorded: the ring was full"
-            self._spool.write([self._spool.events([("operations_lost", text)])])
+            self._spool.write([self._spool.build_events([("operations_lost", text)])])
 
 
 def read_extent(op: int, message: bytes | memoryview) -> tuple[int, int]:

@@ -121,7 +121,7 @@ class Sheets:
         first, last = self._span.get(job_id, span)
         self._span[job_id] = min(first, span[0]), max(last, span[1])
         job = self._described(job_id, index)
-        header = self._spool.header("ops", OPS_VERSION, rows, first_ns=span[0], last_ns=span[1], job=job)
+        header = self._spool.build_header("ops", OPS_VERSION, rows, first_ns=span[0], last_ns=span[1], job=job)
         return encode_batch(
             header,
             {
@@ -138,7 +138,7 @@ class Sheets:
         if not seen:
             return None
         starts = [start for _, start in seen.values()]
-        header = self._spool.header(
+        header = self._spool.build_header(
             "files",
             FILES_VERSION,
             len(seen),

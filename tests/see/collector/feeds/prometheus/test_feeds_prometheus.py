@@ -116,7 +116,7 @@ def test_unknown_metrics_are_counted_and_known_useless_ones_not() -> None:
         body(series(strange, (T0, 1)), series({"__name__": "go_threads"}, (T0, 1)), series(strange, (T0 + 1, 1)))
     )
     assert dict(one.counts.unknown) == {"llama_count": 1}
-    assert "llama_count" in one.counts.text()
+    assert "llama_count" in one.counts.format_text()
     assert one.counts.samples == 3
 
 
@@ -124,14 +124,14 @@ def test_a_body_counts_once_and_is_kept_until_it_is_on_disk() -> None:
     for fail_after in (False, True):
         sink = MemorySink()
         one = receiver()
-        one.take(body(series(OST, (T0, 100))), sink)
+        one.store_body(body(series(OST, (T0, 100))), sink)
         news = body(series(OST, (T0 + 1000, 150)))
         sink.failures, sink.fail_after = 1, fail_after
         with pytest.raises(LakeError):
-            one.take(news, sink)
-        one.take(body(series(OST, (T0 + 2000, 170))), sink)
+            one.store_body(news, sink)
+        one.store_body(body(series(OST, (T0 + 2000, 170))), sink)
         assert one.receive(news, {"content-type": "application/x-protobuf"}, sink) == (204, "")
-        assert one.take(news, sink).known
+        assert one.store_body(news, sink).known
         assert (
             one.receive(news, {"content-type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, sink)[0]
             == 415
@@ -146,10 +146,10 @@ def test_forgotten_series_do_not_count_from_nothing() -> None:
         message = cramjam.snappy.decompress_raw(body(series(JOB | {"jobid": str(job)}, (T0, 0))))
         return next(protobuf.parse_protobuf_series(bytes(message)))[0]
 
-    one.rows([(label(job), T0 + job, 5.0) for job in range(12)])
+    one.build_rows([(label(job), T0 + job, 5.0) for job in range(12)])
     assert one.series_count == 9
-    assert one.rows([(label(0), T0 + 1000, 9.0)]) == []
-    (rows,) = one.rows([(label(11), T0 + 1000, 9.0)])
+    assert one.build_rows([(label(0), T0 + 1000, 9.0)]) == []
+    (rows,) = one.build_rows([(label(11), T0 + 1000, 9.0)])
     assert rows["write_bytes"].to_pylist() == [4]
 
 
@@ -229,7 +229,7 @@ unknown_metric NaN
 
 def test_pages_are_read_forgivingly() -> None:
     page = Page(PAGE % (5, 6, T0, "1.5", 10))
-    found = list(page.values())
+    found = list(page.read_values())
     assert len(found) == 7
     assert found[1][1:] == (6.0, T0)
     assert parse_exposition_labels(found[1][0]) == {
@@ -243,7 +243,7 @@ def test_pages_are_read_forgivingly() -> None:
     assert parse_exposition_labels('a{b="c') is None
     assert parse_exposition_labels("1a") is None
     assert parse_exposition_labels('a{b="c\\nd\\\\"}') == {"__name__": "a", "b": "c\nd\\"}
-    assert list(Page('x 1 1700000000.5\ny{a="1",} +Inf\n').values()) == [
+    assert list(Page('x 1 1700000000.5\ny{a="1",} +Inf\n').read_values()) == [
         ("x", 1.0, 1_700_000_000_500),
         ('y{a="1",}', math.inf, None),
     ]

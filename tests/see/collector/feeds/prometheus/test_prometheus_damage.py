@@ -26,8 +26,8 @@ def escaped(text: str) -> str:
 def test_any_page_is_read_or_counted(text: str) -> None:
     page = Page(text)
     assembly = Assembly(load_mapping(), lambda key: parse_exposition_labels(str(key)))
-    found = list(page.values())
-    assembly.rows((series, 5, value) for series, value, _ in found)
+    found = list(page.read_values())
+    assembly.build_rows((series, 5, value) for series, value, _ in found)
     lines = [line for line in text.split("\n") if line.strip() and line[0] != "#"]
     assert len(found) + page.strange == len(lines)
 
@@ -35,7 +35,7 @@ def test_any_page_is_read_or_counted(text: str) -> None:
 @given(NAMES, st.dictionaries(st.sampled_from(["component", "target", "x_1"]), TEXT), st.floats())
 def test_what_is_written_is_read(name: str, labels: dict[str, str], value: float) -> None:
     inner = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
-    ((series, read, stamp),) = Page(f"{name}{{{inner}}} {value!r}\n").values()
+    ((series, read, stamp),) = Page(f"{name}{{{inner}}} {value!r}\n").read_values()
     assert parse_exposition_labels(series) == {"__name__": name, **labels}
     assert read == value or (math.isnan(read) and math.isnan(value))
     assert stamp is None

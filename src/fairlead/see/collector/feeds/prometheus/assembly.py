@@ -59,7 +59,7 @@ class Counts:
     stale: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
 
-    def text(self) -> str:
+    def format_text(self) -> str:
         """For health: what was not understood."""
         if self.misdated:
             return f"{self.misdated} samples dated before 1970 or more than a day ahead"
@@ -96,7 +96,7 @@ class Assembly:
         """Series remembered, those of no interest among them."""
         return len(self._series)
 
-    def rows(self, samples: Iterable[tuple[Key, int, float]], newest_ms: int = _LAST_MS) -> list[pa.RecordBatch]:
+    def build_rows(self, samples: Iterable[tuple[Key, int, float]], newest_ms: int = _LAST_MS) -> list[pa.RecordBatch]:
         """Rows from (series, milliseconds, value) in any order of series; of a series in the order of time. Samples
         dated after `newest_ms` are left out: believed, they would make all that follow late."""
         found: _Found = {}
@@ -160,7 +160,7 @@ class Assembly:
                 for column in spec.schema
             ):
                 place = None
-        elif labels is None or not self._mapping.ignored(labels.get("__name__", "")):
+        elif labels is None or not self._mapping.is_ignored(labels.get("__name__", "")):
             name = labels.get("__name__", "") if labels is not None else "(malformed)"
             if name in self.counts.unknown or len(self.counts.unknown) < _MOST_UNKNOWN:
                 self.counts.unknown[name] += 1

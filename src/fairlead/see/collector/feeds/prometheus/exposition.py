@@ -22,7 +22,7 @@ class Page:
         self.example = ""
         self._text = text
 
-    def values(self) -> Iterator[tuple[str, float, int | None]]:
+    def read_values(self) -> Iterator[tuple[str, float, int | None]]:
         """Series as written (`name` or `name{labels}`), value, and milliseconds since the epoch where the page says."""
         for line in self._text.split("\n"):
             if not line or line[0] == "#":

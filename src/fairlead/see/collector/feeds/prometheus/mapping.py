@@ -78,7 +78,7 @@ class Mapping:
         self._ignore = tuple(ignore)
         self._things: dict[tuple[object, ...], Thing] = {}
 
-    def ignored(self, name: str) -> bool:
+    def is_ignored(self, name: str) -> bool:
         """Whether a metric is known to hold nothing that is kept."""
         return name.startswith(self._ignore) or (name in self._by_name)
 

@@ -71,7 +71,7 @@ class RemoteWriteFeed:
 
     def run(self, sink: Sink, stop: threading.Event) -> None:
         """Waits: Prometheus sends. Bodies that could not be stored are stored when it sends them again."""
-        sink.health(NAME, "ok")
+        sink.report_health(NAME, "ok")
         while not stop.wait(0.5):
             pass
 
@@ -79,7 +79,7 @@ class RemoteWriteFeed:
         """204 when the rows are on disk, 415 for protocol 2.0. Raises as `take`."""
         if "write.v2" in headers.get("content-type", ""):
             return 415, "protocol 2.0 is not taken: send 1.0 (protobuf_message: prometheus.WriteRequest)\n"
-        self.take(body, sink)
+        self.store_body(body, sink)
         return 204, ""
 
     def accept(self, body: bytes) -> list[pa.RecordBatch]:
@@ -87,7 +87,7 @@ class RemoteWriteFeed:
         with self._lock:
             return self._rows(body)
 
-    def take(self, body: bytes, sink: Sink) -> WriteResult:
+    def store_body(self, body: bytes, sink: Sink) -> WriteResult:
         """Stores a body's rows; they are on disk when this returns. Raises CorruptInputError (answer 400: it must not
         be sent again), LakeError (503: it is sent again, and its rows are kept for that)."""
         name = blake2b(body, digest_size=16).digest()
@@ -101,7 +101,7 @@ class RemoteWriteFeed:
             seq, rows = left
             try:
                 if rows:
-                    sink.batch(self._stream, seq, rows, source=NAME)
+                    sink.store_batch(self._stream, seq, rows, source=NAME)
             except LakeError:
                 self._left[name] = left
                 while len(self._left) > _MOST_LEFT:
@@ -118,16 +118,16 @@ class RemoteWriteFeed:
     def _rows(self, body: bytes) -> list[pa.RecordBatch]:
         # All of it is read before the first sample counts: a body that is broken at its end changes nothing.
         series = list(parse_protobuf_series(inflate_protobuf_body(body, self.settings.most_bytes)))
-        return self._assembly.rows(_samples(series), clock.now_ns() // 1_000_000 + AHEAD_MS)
+        return self._assembly.build_rows(_samples(series), clock.now_ns() // 1_000_000 + AHEAD_MS)
 
     def _tell(self, sink: Sink, rows: int) -> None:
         now = clock.now_ns()
         if now - self._told_ns < _HEALTH_NS:
-            sink.health(NAME, "ok", self.counts.text(), rows=rows)
+            sink.report_health(NAME, "ok", self.counts.format_text(), rows=rows)
             return
         self._told_ns = now
         unknown = self.counts.unknown.total()
-        sink.health(NAME, "ok", self.counts.text(), rows=rows, unknown_lines=unknown - self._unknown_told)
+        sink.report_health(NAME, "ok", self.counts.format_text(), rows=rows, unknown_lines=unknown - self._unknown_told)
         self._unknown_told = unknown
 
 

@@ -64,20 +64,20 @@ class ScrapeFeed:
             self._telling.settle(sink)
             now_ms = clock.now_ns() // _NS_PER_MS
             page = Page(self._page())
-            rows = self._assembly.rows(_samples(page, now_ms), now_ms + AHEAD_MS)
+            rows = self._assembly.build_rows(_samples(page, now_ms), now_ms + AHEAD_MS)
             self._telling.send(sink, rows)
         except LakeError as fault:
-            sink.health(self.name, "failing", f"the lake takes nothing: {fault.what}")
+            sink.report_health(self.name, "failing", f"the lake takes nothing: {fault.what}")
             return
         except InputError as fault:
-            sink.health(self.name, "failing", fault.what)
+            sink.report_health(self.name, "failing", fault.what)
             return
         unknown = self._assembly.counts.unknown.total()
         text = f"{page.strange} lines not understood, such as {page.example!r}" if page.strange else ""
-        sink.health(
+        sink.report_health(
             self.name,
             "ok",
-            text or self._assembly.counts.text(),
+            text or self._assembly.counts.format_text(),
             rows=sum(one.num_rows for one in rows),
             unknown_lines=page.strange + unknown - self._unknown_told,
         )
@@ -131,5 +131,5 @@ def _context(settings: Scrape) -> ssl.SSLContext:
 
 def _samples(page: Page, now_ms: int) -> Iterator[tuple[Key, int, float]]:
     """Values with the time of the look, unless the page dates them itself."""
-    for series, value, stamp in page.values():
+    for series, value, stamp in page.read_values():
         yield series, now_ms if stamp is None else stamp, value
