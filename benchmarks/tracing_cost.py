@@ -24,7 +24,7 @@ from signal import SIGUSR1, SIGUSR2
 import _history
 from _plane import Contender, forwarded
 
-from fairlead.steer.forwarding.mount.process.control import ask_mount
+from fairlead.steer.forwarding.mount.process.control import ask_mount_process
 
 MIB = 1 << 20
 PAGE = 4096
@@ -129,7 +129,7 @@ def measure(
 def record(contender: Contender, folder: Path, *, on: bool) -> None:
     """Switches both recorders: the forwarder is the contender's first process."""
     contender.processes[0].send_signal(SIGUSR1 if on else SIGUSR2)
-    ask_mount(folder, {"do": "record", "on": on})
+    ask_mount_process(folder, {"do": "record", "on": on})
 
 
 @dataclass

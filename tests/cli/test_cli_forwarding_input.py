@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.core.batches.spool import Spool
-from fairlead.steer.forwarding.forwarder.run import list_stopping_signals
+from fairlead.steer.forwarding.forwarder.run import list_run_end_signals
 from fairlead.steer.fs.trees.directory import DirectoryTree
 
 TARGETS = '[metadata]\nstore = "meta"\n[[targets]]\nname = "t0"\npath = "t0"\n'
@@ -98,9 +98,9 @@ def test_a_spool_made_while_a_tree_is_served_is_not_writable_by_all(tmp_path: Pa
 
 def test_a_closed_terminal_ends_a_service_unless_nohup_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_DFL)
-    assert list_stopping_signals() == (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    assert list_run_end_signals() == (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
-    assert list_stopping_signals() == (signal.SIGTERM, signal.SIGINT)
+    assert list_run_end_signals() == (signal.SIGTERM, signal.SIGINT)
 
 
 def test_a_disk_that_is_not_mounted_is_not_taken_for_a_new_target(

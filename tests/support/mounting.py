@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_folder
 from waiting import PATIENCE_S, wait_until
 
 DEADLINE_S = PATIENCE_S
@@ -77,7 +77,7 @@ class Mount(Running):
     @property
     def mounted(self) -> bool:
         """Whether the kernel has a mount on the folder."""
-        return find_mount(str(self.folder)) is not None
+        return find_in_mount_table(str(self.folder)) is not None
 
 
 def fairlead(
@@ -112,7 +112,7 @@ def start(*arguments: str | Path, said_to: Path, runtime: Path, uid: int | None 
 def take_off(folder: Path) -> None:
     """Takes every mount off a folder, whatever its state."""
     for _ in range(8):
-        if find_mount(str(folder)) is None:
+        if find_in_mount_table(str(folder)) is None:
             return
         for command in (["umount", "-l", str(folder)], ["fusermount3", "-u", "-z", str(folder)]):
             with suppress(OSError):

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import system_calls
 
 CASES: list[Case] = []
 NOBODY = 65534
@@ -102,7 +102,7 @@ class Ground:
         os.rename(self(old), self(new))
 
     def move2(self, old: str, new: str, flags: int) -> None:
-        linux.rename_entry(-100, os.fsencode(self(old)), -100, os.fsencode(self(new)), flags)
+        system_calls.call_renameat2(-100, os.fsencode(self(old)), -100, os.fsencode(self(new)), flags)
 
     def rm(self, name: str) -> None:
         os.unlink(self(name))
@@ -452,7 +452,7 @@ def _vectors(d: Ground) -> list[bytes]:
 
 
 def _allocate(fd: int, mode: int, offset: int, length: int) -> None:
-    linux.allocate_range(fd, mode, offset, length)
+    system_calls.call_fallocate(fd, mode, offset, length)
 
 
 def _direct(d: Ground) -> bool:

@@ -37,7 +37,7 @@ from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_device_pace
 from fairlead.kit.demo.stage import READY_S, build_stage_command, unmount_stage_folder
 from fairlead.see.ingest import find_ingest_traces, ingest_jobs
-from fairlead.steer.fs.fuse.mount_table import find_mount
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
 from rated_forwarders import METADATA, make_devices
@@ -203,7 +203,7 @@ class Plane:
         self.children.end_all()
         for node in NODES:
             folder = Path(self.folder(node))
-            if self.fuse and find_mount(str(folder)) is not None:
+            if self.fuse and find_in_mount_table(str(folder)) is not None:
                 unmount_stage_folder(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
@@ -424,7 +424,7 @@ def plane(
         yield made
     finally:
         made.clear()
-        if keep is None and not any(find_mount(made.folder(node)) for node in NODES if fuse):
+        if keep is None and not any(find_in_mount_table(made.folder(node)) for node in NODES if fuse):
             shutil.rmtree(root, ignore_errors=True)
 
 

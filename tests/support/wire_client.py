@@ -16,9 +16,9 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.trees.directory import DirectoryTree
-from fairlead.steer.fs.wire.address import connect_socket, parse_address
+from fairlead.steer.fs.wire.address import connect_address, parse_address
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, NO_SLOT, PREFIX_BYTES, REPLY, REQUEST, Flag, Own
-from fairlead.steer.fs.wire.handshake import Feature, Hello, Identity, exchange_hello, generate_id
+from fairlead.steer.fs.wire.handshake import Feature, Hello, Identity, exchange_handshake, generate_handshake_id
 from fairlead.steer.fs.wire.slots import make_slots
 
 WAIT_S = 60.0
@@ -42,16 +42,16 @@ class WireClient:
     def __init__(
         self, address, *, slots=0, session="", secret="", token="", checksum=False, tls=None, uid=0, extra=()
     ) -> None:
-        self.session = session or generate_id()
-        self.secret = secret or generate_id()
+        self.session = session or generate_handshake_id()
+        self.secret = secret or generate_handshake_id()
         self.uid = uid
         self.checksum = checksum
-        self.sock = connect_socket(parse_address(str(address)), timeout_s=WAIT_S, tls=tls)
+        self.sock = connect_address(parse_address(str(address)), timeout_s=WAIT_S, tls=tls)
         self.slots = make_slots(slots) if slots else None
         features = [*extra, *([Feature.SLOTS] if slots else []), *([Feature.CHECKSUM] if checksum else [])]
         hello = Hello(self.session, self.secret, "testnode", token=token, features=tuple(features), slots=slots)
         try:
-            self.welcome = exchange_hello(
+            self.welcome = exchange_handshake(
                 self.sock, hello, descriptor=self.slots.descriptor if self.slots else -1, deadline_s=WAIT_S
             )
         except Exception:
@@ -176,4 +176,4 @@ def serving(folder: Path, *addresses: str, order: str = "fifo", tree=None, **set
 
 def raw_connection(address: str) -> socket.socket:
     """A connection that has said nothing yet."""
-    return connect_socket(parse_address(address), timeout_s=WAIT_S)
+    return connect_address(parse_address(address), timeout_s=WAIT_S)

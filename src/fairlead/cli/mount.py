@@ -78,8 +78,8 @@ def mount(
         raise UsageError("--list and --json mount nothing", remedy="fairlead mount --list [--json]")
     if not places:
         raise UsageError("no directory to mount on", remedy="fairlead mount FORWARDER[,FORWARDER...] DIR")
-    from fairlead.steer.forwarding.mount.process.options import MountOptions
-    from fairlead.steer.forwarding.mount.process.serve import serve_mount, to_stderr
+    from fairlead.steer.forwarding.mount.process.mount_options import MountOptions
+    from fairlead.steer.forwarding.mount.process.serve import print_mount_message, serve_mount
     from fairlead.steer.fs.fuse.mount_table import resolve_mountpoint
 
     addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
@@ -103,14 +103,15 @@ def mount(
         serve_mount(
             options,
             lambda: print_message(f"mounted on {options.mountpoint}"),
-            _silence if is_printing_quiet() else to_stderr,
+            _silence if is_printing_quiet() else print_mount_message,
         )
         return
-    from fairlead.steer.forwarding.mount.process.daemonize import mount_in_background
+
+    from fairlead.steer.forwarding.mount.process.daemonize import daemonize_mount
 
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = mount_in_background(options)
+    pid = daemonize_mount(options)
     print_message(f"mounted on {options.mountpoint} (process {pid})")
 
 

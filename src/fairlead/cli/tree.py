@@ -45,7 +45,7 @@ def show_tree(file: Path, as_json: bool) -> None:
     from fairlead.steer.targets.check import count_objects
     from fairlead.steer.targets.config import read_config
     from fairlead.steer.targets.objects import TargetSet
-    from fairlead.steer.targets.space import report_targets
+    from fairlead.steer.targets.space import report_target_space
 
     config = read_config(file)
     store = config.metadata.store
@@ -54,7 +54,7 @@ def show_tree(file: Path, as_json: bool) -> None:
     events = logging.getLogger("fairlead.forwarding.targets")
     events.addFilter(_told_by_the_table)
     try:
-        reports = report_targets(found)
+        reports = report_target_space(found)
     finally:
         events.removeFilter(_told_by_the_table)
     rows = []
@@ -123,10 +123,10 @@ def check_tree(file: Path, repair: bool, as_json: bool) -> int:
     from fairlead.steer.targets.check import check_store
     from fairlead.steer.targets.config import read_config
     from fairlead.steer.targets.objects import TargetSet
-    from fairlead.steer.targets.tree import open_store
+    from fairlead.steer.targets.tree import open_tree_store
 
     config = read_config(file)
-    store = open_store(config, readonly=not repair)
+    store = open_tree_store(config, readonly=not repair)
     try:
         found = check_store(store, TargetSet(config), repair=repair)
     finally:
@@ -195,13 +195,13 @@ def set_tree_layout(file: Path, path: str, layout: str) -> None:
     setfattr -n user.fairlead.layout -v LAYOUT DIR.
     """
     from fairlead.steer.fs.trees.base import ROOT
-    from fairlead.steer.targets.config import build_striping, list_pools, parse_layout, read_config
+    from fairlead.steer.targets.config import build_config_striping, list_config_pools, parse_config_layout, read_config
     from fairlead.steer.targets.layouts import NAME
     from fairlead.steer.targets.tree import open_tree
 
     config = read_config(file)
     try:
-        parse_layout(layout, build_striping(config), list_pools(config))
+        parse_config_layout(layout, build_config_striping(config), list_config_pools(config))
     except ValueError as error:
         raise UsageError(
             f"no layout: {error}", where=layout, remedy="write it like count=4,size=1M,pool=fast"
@@ -247,16 +247,16 @@ def serve_tree_metadata(store: Path, listen: str, token_key: Path | None) -> Non
     Use a key of its own: whoever has one of its tokens may change every file's metadata.
     """
     from fairlead.core.access.tokens import read_token_key
-    from fairlead.steer.forwarding.forwarder.run import list_stopping_signals
+    from fairlead.steer.forwarding.forwarder.run import list_run_end_signals
     from fairlead.steer.fs.wire.address import parse_address
     from fairlead.steer.targets import service
 
-    stopping = list_stopping_signals()
+    stopping = list_run_end_signals()
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
         key = None if token_key is None else read_token_key(token_key)
-        running = service.serve_metadata(str(store), parse_address(listen), key)
+        running = service.run_metadata_service(str(store), parse_address(listen), key)
         try:
             print_message(f"serving the metadata in {store} on {running.address}")
             signal.sigwait(stopping)

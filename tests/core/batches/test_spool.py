@@ -14,7 +14,7 @@ from fairlead.core.batches.decoding import Batch, decode_stream_batches
 from fairlead.core.batches.encoding import encode_batch, encode_numbers, encode_words
 from fairlead.core.batches.spool import Spool, count_spool_batches
 from fairlead.core.errors import ForwardingError
-from fairlead.steer.forwarding.record_spool import spool_in
+from fairlead.steer.forwarding.record_spool import open_record_spool
 
 
 def _batch(spool: Spool, rows: int = 3, filler: str = "x") -> bytes:
@@ -125,7 +125,7 @@ def test_drafts_of_the_dead_are_removed_when_old(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ForwardingError, match="records cannot be written"):
-        spool_in(tmp_path / "file" / "spool", node="n", writer="w")
+        open_record_spool(tmp_path / "file" / "spool", node="n", writer="w")
     with pytest.raises(OSError, match="directory"):
         Spool(tmp_path / "file" / "spool", node="n", writer="w")
 

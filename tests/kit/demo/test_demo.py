@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.clock import monotonic_s, sleep_s
-from fairlead.steer.fs.fuse.mount_table import read_mounts
+from fairlead.steer.fs.fuse.mount_table import read_mount_table
 from waiting import PATIENCE_S
 
 DEADLINE_S = 900.0
@@ -34,7 +34,7 @@ WAYS = [pytest.param("fuse", marks=pytest.mark.fuse), "library"]
 
 def _left(folder: Path) -> list[str]:
     """Processes and mounts that still have to do with a folder."""
-    found = [one.path for one in read_mounts() if one.path.startswith(str(folder))]
+    found = [one.path for one in read_mount_table() if one.path.startswith(str(folder))]
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:

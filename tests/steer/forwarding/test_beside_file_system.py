@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import system_calls
 from mounted_trees import KINDS, Mounted, mounted_tree
 
 pytestmark = pytest.mark.fuse
@@ -146,7 +146,7 @@ class Beside(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5), mode=st.sampled_from([0, 1, 3]), offset=OFFSETS, length=st.integers(1, 20_000))
     def allocate(self, which: int, mode: int, offset: int, length: int) -> None:
-        self.through(which, linux.allocate_range, mode, offset, length)
+        self.through(which, system_calls.call_fallocate, mode, offset, length)
 
     @rule(which=st.integers(0, 5))
     def sync(self, which: int) -> None:
@@ -182,10 +182,12 @@ class Beside(RuleBasedStateMachine):
     def rename(self, old: str, new: str) -> None:
         self.both(os.rename, old, new)
 
-    @rule(old=NAMES, new=NAMES, flags=st.sampled_from([linux.RENAME_NOREPLACE, linux.RENAME_EXCHANGE]))
+    @rule(old=NAMES, new=NAMES, flags=st.sampled_from([system_calls.RENAME_NOREPLACE, system_calls.RENAME_EXCHANGE]))
     def rename_with(self, old: str, new: str, flags: int) -> None:
         def call(one: Path, two: Path) -> None:
-            linux.rename_entry(linux.AT_FDCWD, os.fsencode(one), linux.AT_FDCWD, os.fsencode(two), flags)
+            system_calls.call_renameat2(
+                system_calls.AT_FDCWD, os.fsencode(one), system_calls.AT_FDCWD, os.fsencode(two), flags
+            )
 
         self.both(call, old, new)
 

@@ -16,7 +16,7 @@ import pytest
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import TABLES
 from fairlead.see.sources.spool import SpoolSource
-from fairlead.steer.forwarding.mount.process.control import ask_mount
+from fairlead.steer.forwarding.mount.process.control import ask_mount_process
 from mounting import environment, fairlead, forwarded_mount, local_mount, open_folder
 from waiting import PATIENCE_S
 
@@ -225,9 +225,9 @@ def test_recording_is_switched_off_and_on(monkeypatch: pytest.MonkeyPatch) -> No
         ) as mount:
             monkeypatch.setenv("XDG_RUNTIME_DIR", str(mount.runtime))
             mount.forwarders[0].process.send_signal(signal.SIGUSR2)
-            assert ask_mount(folder, {"do": "record", "on": False}) == {"on": False}
+            assert ask_mount_process(folder, {"do": "record", "on": False}) == {"on": False}
             (folder / "silent").write_bytes(bytes(1000))
-            assert ask_mount(folder, {"do": "record", "on": True}) == {"on": True}
+            assert ask_mount_process(folder, {"do": "record", "on": True}) == {"on": True}
             (folder / "silent").write_bytes(bytes(500))  # its name was learnt meanwhile
             (folder / "told").write_bytes(bytes(3000))
         found = tables(spool)

@@ -20,11 +20,10 @@ from fairlead.core.access.tls import build_tls_client_context, build_tls_server_
 from fairlead.core.access.tokens import Claims, issue_token, make_token_key, read_token_key
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
-from fairlead.steer.forwarding.forwarder.admission import find_loopback_uid, must_have_key
+from fairlead.steer.forwarding.forwarder.admission import find_loopback_uid, require_admission_key
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.trees import identity as acting
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import system_calls, thread_identity
 from fairlead.steer.fs.wire.address import parse_address
 from fairlead.steer.fs.wire.frames import NO_SLOT, PLACE_STEP, REOPEN_IN, Own
 from waiting import PATIENCE_S
@@ -85,7 +84,7 @@ def test_a_job_s_token_announces_no_other_job(folder) -> None:
 
 
 def test_a_user_s_token_acts_as_that_user_only(folder) -> None:
-    uid = 12345 if acting.enabled else os.geteuid()
+    uid = 12345 if thread_identity.enabled else os.geteuid()
     with serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _):
         with WireClient(addresses[0], token=token(uid=uid), uid=uid) as client:
             assert client.create(b"mine", 3).error == 0
@@ -95,7 +94,7 @@ def test_a_user_s_token_acts_as_that_user_only(folder) -> None:
         with WireClient(addresses[0], token=token(uid=uid), uid=0) as client:  # root is nobody special here
             assert client.create(b"squashed", 3).error == 0
             assert (folder / "squashed").stat().st_uid == uid
-        if not acting.enabled:
+        if not thread_identity.enabled:
             with pytest.raises(RefusedError, match="cannot act as"):
                 WireClient(addresses[0], token=token(uid=uid + 1))
 
@@ -106,7 +105,7 @@ def _placed(client, node: int, *steps: tuple[int, bytes]) -> int:
 
 
 def test_a_user_does_not_guess_his_way_past_a_closed_directory(folder) -> None:
-    if not acting.enabled:
+    if not thread_identity.enabled:
         pytest.skip("only root acts as others")
     (folder / "closed").mkdir(mode=0o700)
     (folder / "closed" / "open").mkdir(mode=0o777)
@@ -140,7 +139,7 @@ def test_a_user_does_not_guess_his_way_past_a_closed_directory(folder) -> None:
 
 @pytest.mark.parametrize("name", [b"security.capability", b"security.other", b"trusted.mine"])
 def test_a_user_has_no_attributes_of_root_s(folder, name) -> None:
-    if not acting.enabled:
+    if not thread_identity.enabled:
         pytest.skip("only root acts as others")
     value = struct.pack("<5I", 0x02000001, 1 << 21, 0, 0, 0)  # a program with it would have CAP_SYS_ADMIN
     body = abi.SETXATTR_IN.pack(len(value), 0) + name + b"\0" + value
@@ -160,11 +159,11 @@ def _is_mighty() -> bool:
     """Whether this process itself may set such attributes (root of a container may not)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     effective = int(status.partition("CapEff:")[2].split()[0], 16)
-    return effective & linux.POWERS == linux.POWERS
+    return effective & system_calls.POWERS == system_calls.POWERS
 
 
 def test_a_session_is_not_taken_over_with_another_user_s_token(folder) -> None:
-    if not acting.enabled:
+    if not thread_identity.enabled:
         pytest.skip("only root acts as others")
     with (
         serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _),
@@ -178,10 +177,10 @@ def test_a_session_is_not_taken_over_with_another_user_s_token(folder) -> None:
 def test_beyond_this_machine_a_key_is_needed() -> None:
     for address in ("tcp:0.0.0.0:0", "tls:10.1.2.3:0", "tcp:example.org:1", "tcp::::0"):
         with pytest.raises(FairleadError, match="token key"):
-            must_have_key(parse_address(address), None)
-        must_have_key(parse_address(address), KEY)
+            require_admission_key(parse_address(address), None)
+        require_admission_key(parse_address(address), KEY)
     for address in ("tcp:127.0.0.1:0", "tls:localhost:0", "unix:/run/fw", "tcp:[::1]:1"):
-        must_have_key(parse_address(address), None)
+        require_admission_key(parse_address(address), None)
 
 
 def test_on_the_loopback_the_kernel_says_who_it_is(folder) -> None:
@@ -196,7 +195,7 @@ def test_on_the_loopback_the_kernel_says_who_it_is(folder) -> None:
         assert client.lookup(b"file").error == 0
 
 
-@pytest.mark.skipif(not acting.enabled, reason="only root can be somebody else")
+@pytest.mark.skipif(not thread_identity.enabled, reason="only root can be somebody else")
 def test_on_a_unix_socket_everybody_is_who_he_is(folder, tmp_path) -> None:
     script = (
         "import os, sys\n"

@@ -20,7 +20,7 @@ from fairlead.steer.fs.trees.base import ROOT, Lock
 from fairlead.steer.fs.wire.address import Address
 from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.config import read_config
-from fairlead.steer.targets.service import serve_metadata
+from fairlead.steer.targets.service import run_metadata_service
 from fairlead.steer.targets.tree import open_tree
 from targets_building import disturb, opened, read_file, write_file, write_targets
 from waiting import PATIENCE_S
@@ -206,10 +206,10 @@ def test_two_forwarders_on_the_same_names(tmp_path: Path) -> None:
 def test_a_network_address_needs_a_token(tmp_path: Path) -> None:
     store, key_file = str(tmp_path / "metadata"), tmp_path / "key"
     with pytest.raises(ForwardingError, match="key"):
-        serve_metadata(store, Address("tcp", "127.0.0.1"), None)
+        run_metadata_service(store, Address("tcp", "127.0.0.1"), None)
     make_token_key(key_file)
     key = read_token_key(key_file)
-    service = serve_metadata(store, Address("tcp", "127.0.0.1"), key)
+    service = run_metadata_service(store, Address("tcp", "127.0.0.1"), key)
     try:
         token = tmp_path / "token"
         metadata = f'service = "{service.address}"\ntoken_file = "token"'

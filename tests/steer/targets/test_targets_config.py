@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError
-from fairlead.steer.targets.config import Striping, build_striping, list_pools, parse_layout, parse_size, read_config
+from fairlead.steer.targets.config import (
+    Striping,
+    build_config_striping,
+    list_config_pools,
+    parse_config_layout,
+    parse_config_size,
+    read_config,
+)
 from targets_building import write_targets
 
 GOOD = '[metadata]\nstore = "m"\n[[targets]]\nname = "a"\npath = "a"\npool = "fast"\nmax_perf = "500M"\n'
@@ -24,8 +31,8 @@ def test_a_full_file(tmp_path: Path) -> None:
     layout = '[layout]\nstripe_count = 0\nstripe_size = "64K"\npool = "fast"\nplacement = "round-robin"\n'
     path.write_text(GOOD + layout, encoding="utf-8")
     config = read_config(path)
-    assert build_striping(config) == Striping(0, 65536, "fast")
-    assert list_pools(config) == {"fast"}
+    assert build_config_striping(config) == Striping(0, 65536, "fast")
+    assert list_config_pools(config) == {"fast"}
     assert config.metadata.store == str(tmp_path / "m")
     assert config.targets[0].path == str(tmp_path / "a")
 
@@ -64,16 +71,16 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "size"), [("500M", 500 << 20), ("1.5G", 3 << 29), ("4096", 4096), ("64KiB", 65536)])
 def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert parse_config_size(text) == size
 
 
 def test_layouts() -> None:
     default = Striping(1, 1 << 20, None)
-    assert parse_layout("", default, set()) == default
-    assert parse_layout("count=4,size=64K,pool=fast", default, {"fast"}) == Striping(4, 65536, "fast")
+    assert parse_config_layout("", default, set()) == default
+    assert parse_config_layout("count=4,size=64K,pool=fast", default, {"fast"}) == Striping(4, 65536, "fast")
     for wrong in ("count", "count=x", "count=99", "size=1", "pool=none", "colour=red", "size=abc"):
         with pytest.raises(ValueError):
-            parse_layout(wrong, default, {"fast"})
+            parse_config_layout(wrong, default, {"fast"})
 
 
 def test_the_builder_makes_a_good_file(tmp_path: Path) -> None:

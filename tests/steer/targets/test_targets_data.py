@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.base import ROOT, Change
 from fairlead.steer.targets.tree import TargetsTree, open_tree
 from targets_building import write_targets
@@ -59,7 +59,7 @@ def test_beside_a_plain_file(tree: TargetsTree, beside: Path, steps: list[tuple[
                 file = tree.open(node, os.O_RDWR)
             elif kind in MODES:
                 try:
-                    linux.allocate_range(plain, MODES[kind], at, size + 1)
+                    system_calls.call_fallocate(plain, MODES[kind], at, size + 1)
                 except OSError:  # tmpfs has no ZERO_RANGE
                     continue
                 file.allocate(MODES[kind], at, size + 1)

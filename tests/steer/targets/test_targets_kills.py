@@ -16,7 +16,7 @@ from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.config import read_config
 from fairlead.steer.targets.objects import TargetSet
-from fairlead.steer.targets.tree import open_store, open_tree
+from fairlead.steer.targets.tree import open_tree, open_tree_store
 from targets_building import opened, read_file, write_targets
 from targets_worker import apply
 from waiting import PATIENCE_S
@@ -77,7 +77,7 @@ def _rounds(folder: Path, rounds: int, layout: str) -> None:
         if begun is not None and begun[0] == "rename":
             assert found in (model, after)
         model = found
-        store = open_store(read_config(file))
+        store = open_tree_store(read_config(file))
         try:
             first = check_store(store, TargetSet(read_config(file)), repair=True)
             assert not [problem for problem in first.problems if problem.fault], first.problems

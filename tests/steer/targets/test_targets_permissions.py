@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import thread_identity
 from fairlead.steer.fs.trees.base import ROOT, Change
 from fairlead.steer.targets.inode import Inode, Who
-from fairlead.steer.targets.permissions import check_access
+from fairlead.steer.targets.permissions import check_permission
 from fairlead.steer.targets.tree import TargetsTree, open_tree
 from targets_building import read_file, write_file, write_targets
 
@@ -22,12 +22,12 @@ ONE, TWO = 54321, 54322
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[TargetsTree]:
-    if not acting.enabled:
+    if not thread_identity.enabled:
         pytest.skip("only root acts as other users")
     made = open_tree(str(write_targets(tmp_path)))
     made.change(ROOT, Change(mode=0o1777), None)
     yield made
-    acting.switch_user(0, 0)
+    thread_identity.switch_thread_user(0, 0)
     made.close()
 
 
@@ -38,17 +38,17 @@ def _refused(number: int, call: Callable[[], object]) -> None:
 
 
 def test_modes_hold(tree: TargetsTree, tmp_path: Path) -> None:
-    acting.switch_user(ONE, ONE)
+    thread_identity.switch_thread_user(ONE, ONE)
     node = write_file(tree, b"mine", b"data")
     st = tree.change(node, Change(mode=0o640), None)
     assert (st.st_uid, st.st_gid) == (ONE, ONE)
-    with acting.forwarder_identity:
+    with thread_identity.forwarder_identity:
         (found,) = tmp_path.glob("t?/objects/*/*")
         assert (found.stat().st_uid, stat.S_IMODE(found.stat().st_mode)) == (0, 0o600)
-    acting.switch_user(TWO, ONE)
+    thread_identity.switch_thread_user(TWO, ONE)
     assert read_file(tree, node) == b"data"
     _refused(errno.EACCES, lambda: tree.open(node, os.O_RDWR))
-    acting.switch_user(TWO, TWO)
+    thread_identity.switch_thread_user(TWO, TWO)
     _refused(errno.EACCES, lambda: tree.open(node, os.O_RDONLY))
     _refused(errno.EACCES, lambda: tree.access(node, os.R_OK))
     _refused(errno.EACCES, lambda: tree.change(node, Change(size=0), None))
@@ -61,9 +61,9 @@ def test_modes_hold(tree: TargetsTree, tmp_path: Path) -> None:
 
 
 def test_the_sticky_bit_holds(tree: TargetsTree) -> None:
-    acting.switch_user(ONE, ONE)
+    thread_identity.switch_thread_user(ONE, ONE)
     write_file(tree, b"mine", b"data")
-    acting.switch_user(TWO, TWO)
+    thread_identity.switch_thread_user(TWO, TWO)
     write_file(tree, b"other", b"data")
     _refused(errno.EPERM, lambda: tree.unlink(ROOT, b"mine"))
     _refused(errno.EPERM, lambda: tree.rename(ROOT, b"mine", ROOT, b"x", 0))
@@ -72,15 +72,15 @@ def test_the_sticky_bit_holds(tree: TargetsTree) -> None:
 
 
 def test_directories_are_closed_by_their_mode(tree: TargetsTree) -> None:
-    acting.switch_user(ONE, ONE)
+    thread_identity.switch_thread_user(ONE, ONE)
     folder, _ = tree.mkdir(ROOT, b"d", 0o711)
     node = write_file(tree, b"a", b"data", folder)
-    acting.switch_user(TWO, TWO)
+    thread_identity.switch_thread_user(TWO, TWO)
     assert tree.lookup(folder, b"a")[0] == node
     _refused(errno.EACCES, lambda: tree.list_entries(folder))
     _refused(errno.EACCES, lambda: write_file(tree, b"b", b"", folder))
     _refused(errno.EACCES, lambda: tree.unlink(folder, b"a"))
-    acting.switch_user(ONE, ONE)
+    thread_identity.switch_thread_user(ONE, ONE)
     tree.change(folder, Change(mode=0o600), None)
     _refused(errno.EACCES, lambda: tree.lookup(folder, b"a"))
 
@@ -89,7 +89,7 @@ def test_a_group_is_inherited_where_asked_for(tree: TargetsTree) -> None:
     folder, _ = tree.mkdir(ROOT, b"d", 0o777)
     tree.change(folder, Change(gid=TWO), None)
     tree.change(folder, Change(mode=0o2777), None)
-    acting.switch_user(ONE, ONE)
+    thread_identity.switch_thread_user(ONE, ONE)
     below, st = tree.mkdir(folder, b"e", 0o755)
     assert st.st_gid == TWO
     assert st.st_mode & stat.S_ISGID
@@ -97,11 +97,11 @@ def test_a_group_is_inherited_where_asked_for(tree: TargetsTree) -> None:
 
 
 def test_reopening_is_for_the_owner(tree: TargetsTree) -> None:
-    acting.switch_user(ONE, ONE)
+    thread_identity.switch_thread_user(ONE, ONE)
     node = write_file(tree, b"a", b"data")
     tree.change(node, Change(mode=0), None)
     tree.reopen(node, os.O_RDWR).close()
-    acting.switch_user(TWO, TWO)
+    thread_identity.switch_thread_user(TWO, TWO)
     _refused(errno.EACCES, lambda: tree.reopen(node, os.O_RDONLY))
 
 
@@ -117,7 +117,7 @@ def test_the_first_class_that_fits_decides(mode: int, mask: int) -> None:
     ):
         if mask & ~bits & 7:
             with pytest.raises(PermissionError):
-                check_access(inode, mask, who)
+                check_permission(inode, mask, who)
         else:
-            check_access(inode, mask, who)
-    check_access(inode, mask, None)
+            check_permission(inode, mask, who)
+    check_permission(inode, mask, None)

@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.steer.fs.wire.address import Address
 from fairlead.steer.targets.check import check_store
-from fairlead.steer.targets.service import serve_metadata
+from fairlead.steer.targets.service import run_metadata_service
 from fairlead.steer.targets.tree import open_tree
 from plane import Plane, Workers
 from targets_building import write_targets
@@ -57,7 +57,7 @@ def test_a_forwarder_with_its_own_store(plane: Plane, tmp_path: Path) -> None:
 
 def test_two_forwarders_and_a_metadata_service(plane: Plane, tmp_path: Path) -> None:
     file = write_targets(tmp_path, "stripe_count = 2", metadata=f'service = "unix:{tmp_path}/meta.sock"')
-    service = serve_metadata(str(tmp_path / "metadata"), Address("unix", f"{tmp_path}/meta.sock"), None)
+    service = run_metadata_service(str(tmp_path / "metadata"), Address("unix", f"{tmp_path}/meta.sock"), None)
     try:
         plane.tree = Path(f"targets:{file}")
         for name in ("a", "b"):

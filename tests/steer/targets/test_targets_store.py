@@ -12,7 +12,7 @@ from fairlead.core.errors import ForwardingError
 from fairlead.steer.targets import namespace
 from fairlead.steer.targets import protocol as calls
 from fairlead.steer.targets.inode import ROOT_INODE
-from fairlead.steer.targets.lmdb_environment import rewind_meta_pages
+from fairlead.steer.targets.lmdb_environment import rewind_lmdb_pages
 from fairlead.steer.targets.namespace import New
 from fairlead.steer.targets.records import Records
 from fairlead.steer.targets.store import LocalStore
@@ -23,11 +23,11 @@ NEW = New(0o100644, 0, 0)
 
 def _make(store: LocalStore, *numbers: int) -> None:
     for number in numbers:
-        store.write(namespace.make_inode, ROOT_INODE, b"f%d" % number, NEW, number, None)
+        store.write(namespace.create_namespace_entry, ROOT_INODE, b"f%d" % number, NEW, number, None)
 
 
 def _names(store: LocalStore) -> set[bytes]:
-    return {name for name, _, _ in store.read(namespace.list_entries, ROOT_INODE, None)} - {b".", b".."}
+    return {name for name, _, _ in store.read(namespace.list_namespace_entries, ROOT_INODE, None)} - {b".", b".."}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -38,7 +38,7 @@ def test_a_power_failure_leads_back_to_the_last_sync(tmp_path: Path, seed: int) 
     synced = (tmp_path / "m" / "data.mdb").read_bytes()
     for number in range(300, 600):
         _make(store, number)
-        store.write(namespace.unlink_name, ROOT_INODE, b"f%d" % (number - 300), 1, None)
+        store.write(namespace.unlink_namespace_entry, ROOT_INODE, b"f%d" % (number - 300), 1, None)
     after = (tmp_path / "m" / "data.mdb").read_bytes()
     meta = (tmp_path / "m" / "synced.meta").read_bytes()
     store.close()
@@ -52,7 +52,7 @@ def test_a_power_failure_leads_back_to_the_last_sync(tmp_path: Path, seed: int) 
     crashed.mkdir()
     (crashed / "data.mdb").write_bytes(b"".join(pages))
     (crashed / "synced.meta").write_bytes(meta)
-    rewind_meta_pages(str(crashed))
+    rewind_lmdb_pages(str(crashed))
     again = LocalStore(str(crashed), map_size=MAP)
     assert _names(again) == {b"f%d" % number for number in range(300)}
     _make(again, 1000)
@@ -90,10 +90,10 @@ def test_numbers_are_never_used_twice(tmp_path: Path) -> None:
     for _ in range(3):
         store = LocalStore(str(tmp_path), map_size=MAP)
         for number in range(5):
-            made = store.write(namespace.make_inode, ROOT_INODE, b"x", NEW, number, None)
+            made = store.write(namespace.create_namespace_entry, ROOT_INODE, b"x", NEW, number, None)
             assert made.ino not in seen
             seen.add(made.ino)
-            store.write(namespace.unlink_name, ROOT_INODE, b"x", number, None)
+            store.write(namespace.unlink_namespace_entry, ROOT_INODE, b"x", number, None)
         store.close()
 
 
@@ -109,7 +109,7 @@ def test_a_repeated_request_is_carried_out_once(tmp_path: Path) -> None:
     channel = b"c" * 16
 
     def act(records: Records) -> bytes:
-        return calls.encode(namespace.make_inode(records, ROOT_INODE, b"x", NEW, 1, None))
+        return calls.encode(namespace.create_namespace_entry(records, ROOT_INODE, b"x", NEW, 1, None))
 
     first = store.write_once(channel, 1, act)
     assert store.write_once(channel, 1, act) == first
@@ -123,12 +123,12 @@ def test_a_failed_transaction_changes_nothing(tmp_path: Path) -> None:
     _make(store, 1)
     with pytest.raises(FileExistsError):
         _make(store, 1)
-    assert store.read(namespace.read_inode, ROOT_INODE).mtime == 1
+    assert store.read(namespace.get_namespace_inode, ROOT_INODE).mtime == 1
     store.close()
 
 
 def test_every_transaction_can_travel() -> None:
-    table = calls.build_call_table()
+    table = calls.build_protocol_calls()
     assert {"make", "rename", "assign", "made", "reclaim", "lock", "leave"} <= table.keys()
     assert not any(name.startswith("_") for name in table)
     # A call that reads must be known as one, or every stat would write.

@@ -10,7 +10,7 @@ import pytest
 from fairlead.kit.testing.tree_contract import TreeContract, put_tree_file, read_tree_file
 from fairlead.steer.fs.trees.base import ROOT, FileTree
 from fairlead.steer.fs.wire.address import Address
-from fairlead.steer.targets.service import serve_metadata
+from fairlead.steer.targets.service import run_metadata_service
 from fairlead.steer.targets.tree import open_tree
 from file_contract import OpenFileContract
 
@@ -57,7 +57,7 @@ class TestSharedMetadata(TreeContract, OpenFileContract):
     @pytest.fixture
     def tree(self, tmp_path: Path) -> Iterator[FileTree]:
         self.file = _targets_file(tmp_path, "stripe_count = 2", f'service = "unix:{tmp_path}/socket"')
-        service = serve_metadata(str(tmp_path / "metadata"), Address("unix", f"{tmp_path}/socket"), None)
+        service = run_metadata_service(str(tmp_path / "metadata"), Address("unix", f"{tmp_path}/socket"), None)
         made = open_tree(str(self.file))
         yield made
         made.close()

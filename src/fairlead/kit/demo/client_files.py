@@ -15,9 +15,9 @@ import msgspec
 
 from fairlead.core.clock import monotonic_ns
 from fairlead.core.errors import ForwardingError
-from fairlead.steer.forwarding.record_spool import spool_in
+from fairlead.steer.forwarding.record_spool import open_record_spool
 from fairlead.steer.fs.client.dial import Dial
-from fairlead.steer.fs.client.job_identity import identify_job
+from fairlead.steer.fs.client.job_identity import find_job_identity
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.recorder import Trace
@@ -34,7 +34,7 @@ class ClientFiles:
     """See `demo.files.Files`. Paths begin at the root of the forwarder's tree."""
 
     def __init__(self, address: str, spool: str | None) -> None:
-        job, rank = identify_job(dict(os.environb), b"")
+        job, rank = find_job_identity(dict(os.environb), b"")
         node = socket.gethostname().partition(".")[0]
         self._identity = Identity(
             job_id=job,
@@ -53,7 +53,7 @@ class ClientFiles:
         """By number of the file: its session, handle, node and flags."""
         self._next = 0
         if spool is not None:
-            writer = spool_in(spool, node=node, writer=f"client:{os.getpid()}")
+            writer = open_record_spool(spool, node=node, writer=f"client:{os.getpid()}")
             self._trace = Trace(writer, fs=f"fairlead:{address}", mount_point="/")
             self._trace.identities = {_JOB: self._identity}
             self._trace.start()

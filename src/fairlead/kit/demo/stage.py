@@ -18,7 +18,7 @@ from pathlib import Path
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_device_pace
 from fairlead.kit.demo.plan import FORWARDERS, TARGETS, WORKERS
-from fairlead.steer.fs.fuse.mount_table import find_mount
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table
 
 READY_S = 30.0
 ROOM = 400 << 20
@@ -113,7 +113,7 @@ class Stage:
         self.children.end_all()
         for name in FORWARDERS:
             folder = self.folder(name)
-            if self.fuse and find_mount(str(folder)) is not None:
+            if self.fuse and find_in_mount_table(str(folder)) is not None:
                 unmount_stage_folder(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
@@ -147,7 +147,7 @@ def open_demo_stage(keep: Path | None, *, fuse: bool) -> Iterator[Stage]:
         yield made
     finally:
         made.clear()
-        if keep is None and not any(find_mount(str(made.folder(name))) for name in FORWARDERS):
+        if keep is None and not any(find_in_mount_table(str(made.folder(name))) for name in FORWARDERS):
             shutil.rmtree(root, ignore_errors=True)
 
 

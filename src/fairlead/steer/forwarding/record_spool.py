@@ -11,7 +11,7 @@ from fairlead.core.clock import now_ns
 from fairlead.core.errors import ForwardingError
 
 
-def spool_in(folder: str | os.PathLike[str], *, node: str, writer: str, layer: str = "client") -> Spool:
+def open_record_spool(folder: str | os.PathLike[str], *, node: str, writer: str, layer: str = "client") -> Spool:
     """A writer's way into the spool in `folder`. Raises ForwardingError when nothing can be written there."""
     try:
         return Spool(folder, node=node, writer=writer, layer=layer, clock=now_ns)

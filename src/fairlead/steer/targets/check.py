@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fairlead.core.clock import now_ns
-from fairlead.steer.targets import namespace, sizes
+from fairlead.steer.targets import inode_data, namespace
 from fairlead.steer.targets.inode import ROOT_INODE, Inode
 from fairlead.steer.targets.objects import Target, TargetSet
 from fairlead.steer.targets.store import Store
-from fairlead.steer.targets.striping import compute_logical_end, compute_object_size
+from fairlead.steer.targets.striping import compute_stripe_object_size, compute_striped_end
 
 PAGE = 1000
 NOTES = ("size", "unrecorded", "unlinked", "unfinished", "oversize")
@@ -75,7 +75,7 @@ class _Check:
 
     def _records(self) -> Iterator[Inode]:
         after = 0
-        while page := self._store.read(sizes.list_inodes, after, PAGE):
+        while page := self._store.read(inode_data.list_inodes, after, PAGE):
             yield from page
             after = page[-1].ino
 
@@ -88,13 +88,13 @@ class _Check:
             if not inode.is_directory:
                 continue
             links[inode.ino] += 2 if inode.ino == ROOT_INODE or inode.nlink else 0
-            for name, ino, _ in self._store.read(namespace.list_entries, inode.ino, None):
+            for name, ino, _ in self._store.read(namespace.list_namespace_entries, inode.ino, None):
                 if name in (b".", b".."):
                     continue
                 child = records.get(ino)
                 if child is None:
                     if self._repair:
-                        self._store.write(sizes.drop_name, inode.ino, name)
+                        self._store.write(inode_data.drop_inode_name, inode.ino, name)
                     self._note("name", f"{os.fsdecode(name)!r} names no inode", ino, mended=self._repair)
                 elif child.is_directory:
                     links[inode.ino] += 1
@@ -104,7 +104,7 @@ class _Check:
             if max(inode.nlink, 0) != links[inode.ino]:
                 what = f"counts {inode.nlink} links, has {links[inode.ino]}"
                 if self._repair:
-                    self._store.write(sizes.set_link_count, inode.ino, links[inode.ino], now_ns())
+                    self._store.write(inode_data.set_inode_links, inode.ino, links[inode.ino], now_ns())
                 self._note("links", what, inode.ino, mended=self._repair)
             elif inode.nlink <= 0 and inode.is_file:
                 self._note("unlinked", "has no name; removed when a forwarder has run for its grace", inode.ino)
@@ -139,28 +139,28 @@ class _Check:
             elif there is None:
                 if inode.made >> index & 1 and not target.missing:
                     if self._repair:
-                        self._store.write(sizes.drop_objects, inode.ino, 1 << index)
+                        self._store.write(inode_data.drop_inode_objects, inode.ino, 1 << index)
                     self._note("missing", f"object {index} has gone: a hole", inode.ino, name, self._repair)
             else:
                 self._object(inode, index, target, there)
                 if inode.cut < 0:
-                    end = max(end, compute_logical_end(index, there.st_size, inode.stripe, count))
+                    end = max(end, compute_striped_end(index, there.st_size, inode.stripe, count))
         if inode.cut >= 0:
             if self._repair:
-                self._store.write(sizes.finish_resize, inode.ino, inode.cuts, now_ns())
+                self._store.write(inode_data.finish_inode_resize, inode.ino, inode.cuts, now_ns())
             self._note("unfinished", f"a truncation to {inode.cut} bytes was cut short", inode.ino, mended=self._repair)
         elif end > inode.size:
             if self._repair:
-                self._store.write(sizes.record_objects, inode.ino, 0, end, inode.cuts)
+                self._store.write(inode_data.record_inode_objects, inode.ino, 0, end, inode.cuts)
             self._note("size", f"recorded as {inode.size} bytes, is {end}", inode.ino, mended=self._repair)
 
     def _object(self, inode: Inode, index: int, target: Target, there: os.stat_result) -> None:
         if not inode.made >> index & 1:
             if self._repair:
-                self._store.write(sizes.record_objects, inode.ino, 1 << index, 0, inode.cuts)
+                self._store.write(inode_data.record_inode_objects, inode.ino, 1 << index, 0, inode.cuts)
             self._note("unrecorded", f"object {index} is not recorded yet", inode.ino, target.name, self._repair)
         if inode.cut >= 0:
-            length = compute_object_size(index, inode.cut, inode.stripe, len(inode.targets))
+            length = compute_stripe_object_size(index, inode.cut, inode.stripe, len(inode.targets))
             if there.st_size > length:
                 if self._repair:
                     os.truncate(target.get_object_path(inode.ino, index), length)

@@ -68,7 +68,7 @@ class Striping(NamedTuple):
     pool: str | None
 
 
-def parse_size(text: str | int) -> int:
+def parse_config_size(text: str | int) -> int:
     """`500M` → 524288000 (powers of 1024); a number stands for bytes. ValueError otherwise."""
     if isinstance(text, int):
         return text
@@ -81,12 +81,12 @@ def parse_size(text: str | int) -> int:
 def _key_bytes(key: str, text: str | int) -> int:
     """The size a key of the file has; ValueError names the key."""
     try:
-        return parse_size(text)
+        return parse_config_size(text)
     except ValueError as fault:
         raise ValueError(f"{key}: {fault}") from fault
 
 
-def parse_layout(text: str, default: Striping, pools: set[str]) -> Striping:
+def parse_config_layout(text: str, default: Striping, pools: set[str]) -> Striping:
     """`count=4,size=1M,pool=fast` over the default; ValueError says what is wrong."""
     count, size, pool = default
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -98,7 +98,7 @@ def parse_layout(text: str, default: Striping, pools: set[str]) -> Striping:
                 raise ValueError(f"count={value}: not a number")
             count = int(value)
         elif key == "size":
-            size = parse_size(value)
+            size = parse_config_size(value)
         elif key == "pool":
             pool = value or None
         else:
@@ -118,13 +118,13 @@ def _check(count: int, size: int, pool: str | None, pools: set[str]) -> None:
         raise ValueError(f"no target is in the pool {pool!r}")
 
 
-def build_striping(config: TargetsFile) -> Striping:
+def build_config_striping(config: TargetsFile) -> Striping:
     """The layout of the file in numbers."""
     layout = config.layout
-    return Striping(layout.stripe_count, parse_size(layout.stripe_size), layout.pool)
+    return Striping(layout.stripe_count, parse_config_size(layout.stripe_size), layout.pool)
 
 
-def list_pools(config: TargetsFile) -> set[str]:
+def list_config_pools(config: TargetsFile) -> set[str]:
     """Names of the pools targets are in."""
     return {target.pool for target in config.targets if target.pool is not None}
 
@@ -152,7 +152,7 @@ def _checked(raw: dict[str, Any], where: Path) -> TargetsFile:
         _key_bytes("layout.stripe_size", config.layout.stripe_size)
         if config.layout.placement not in PLACEMENTS:
             raise ValueError(f"placement {config.layout.placement!r}: one of {', '.join(PLACEMENTS)}")
-        _check(*build_striping(config), list_pools(config))
+        _check(*build_config_striping(config), list_config_pools(config))
     except (msgspec.ValidationError, ValueError) as fault:
         raise ConfigError(str(fault), where=str(where), remedy=_PAGE) from fault
     base = where.resolve().parent

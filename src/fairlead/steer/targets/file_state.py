@@ -13,14 +13,19 @@ from contextlib import contextmanager, suppress
 from random import getrandbits
 
 from fairlead.core.clock import monotonic_ns, now_ns, sleep_s
-from fairlead.steer.fs.trees import identity
-from fairlead.steer.targets import namespace, sizes
+from fairlead.steer.fs.os_errors import build_os_error
+from fairlead.steer.fs.trees import thread_identity
+from fairlead.steer.targets import inode_data, namespace
 from fairlead.steer.targets.inode import Attributes, Inode
 from fairlead.steer.targets.locks import APPEND, WHOLE
 from fairlead.steer.targets.objects import Target, TargetSet
-from fairlead.steer.targets.records import build_error
 from fairlead.steer.targets.store import Store
-from fairlead.steer.targets.striping import compute_logical_end, compute_object_size, locate_byte, split_range
+from fairlead.steer.targets.striping import (
+    compute_stripe_object_size,
+    compute_striped_end,
+    locate_striped_byte,
+    split_striped_range,
+)
 
 ABSENT = -1
 _WAIT_S = 0.001
@@ -28,7 +33,7 @@ _TICK_NS = 20_000_000
 """File systems stamp writes with a clock that may lag by a tick: a time set by hand less long ago may hide a write."""
 
 
-def measure_file(inode: Inode, look: Callable[[int], os.stat_result | None]) -> tuple[int, int, int]:
+def measure_file_state(inode: Inode, look: Callable[[int], os.stat_result | None]) -> tuple[int, int, int]:
     """Size, blocks and modification time of a file: of the record and of its objects. `look` stats one."""
     size, blocks, mtime = inode.size, 0, inode.mtime
     count = len(inode.targets)
@@ -40,7 +45,7 @@ def measure_file(inode: Inode, look: Callable[[int], os.stat_result | None]) -> 
             continue
         blocks += found.st_blocks
         if inode.cut < 0:
-            size = max(size, compute_logical_end(index, found.st_size, inode.stripe, count))
+            size = max(size, compute_striped_end(index, found.st_size, inode.stripe, count))
             # A write is later than any time set by hand: targets keep the time of writes.
             if found.st_mtime_ns > inode.timed and found.st_mtime_ns > mtime:
                 mtime = found.st_mtime_ns
@@ -100,14 +105,14 @@ class FileState:
         targets = self.targets
         if len(targets) < 2:
             return targets[0] if targets else None
-        return targets[locate_byte(offset, self.stripe, len(targets))[0]]
+        return targets[locate_striped_byte(offset, self.stripe, len(targets))[0]]
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Reads; holes are zeros, the end is where the file ends."""
         if self._unfinished:
             self.finish()
         if not self.targets:
-            self.adopt(self._store.read(namespace.read_inode, self.ino))
+            self.adopt(self._store.read(namespace.get_namespace_inode, self.ino))
             if not self.targets:
                 return self._zeros(buffer, offset)
         length = len(buffer)
@@ -115,7 +120,7 @@ class FileState:
             got = self._read_object(0, offset, [buffer], length)
             return got if got == length else self._rest(buffer, offset, got)
         short = False
-        for segment in split_range(offset, length, self.stripe, len(self.targets)):
+        for segment in split_striped_range(offset, length, self.stripe, len(self.targets)):
             pieces = [buffer[start:stop] for start, stop in segment.pieces]
             got = self._read_object(segment.number, segment.offset, pieces, segment.length)
             if got < segment.length:
@@ -161,7 +166,7 @@ class FileState:
             self._assign()
         if self._retimed:
             self._retimed = False
-            self._store.write(sizes.record_write, self.ino, now_ns())
+            self._store.write(inode_data.record_inode_write, self.ino, now_ns())
         length = len(buffer)
         if len(self.targets) == 1:
             done = self._write_object(0, offset, [buffer], length)
@@ -174,7 +179,7 @@ class FileState:
         length = len(buffer)
         done = length
         failed: OSError | None = None
-        for segment in split_range(offset, length, self.stripe, len(self.targets)):
+        for segment in split_striped_range(offset, length, self.stripe, len(self.targets)):
             pieces = [buffer[start:stop] for start, stop in segment.pieces]
             try:
                 wrote = self._write_object(segment.number, segment.offset, pieces, segment.length)
@@ -205,11 +210,11 @@ class FileState:
         with self.lock:
             if self.targets:
                 return
-            inode = self._store.read(namespace.read_inode, self.ino)
+            inode = self._store.read(namespace.get_namespace_inode, self.ino)
             if not inode.targets:
                 stripe, names = self._set.choose(inode.layout)
                 try:
-                    inode = self._store.write(sizes.assign_layout, self.ino, stripe, names)
+                    inode = self._store.write(inode_data.assign_inode_layout, self.ino, stripe, names)
                     self.adopt(inode)
                 finally:
                     self._set.confirm_choice(names)
@@ -224,7 +229,7 @@ class FileState:
             if descriptor == ABSENT:
                 descriptor = self._objects[index] = self._opened(index, create)
             if create and not self._known >> index & 1:
-                inode = self._store.write(sizes.record_objects, self.ino, 1 << index, 0, self._cuts)
+                inode = self._store.write(inode_data.record_inode_objects, self.ino, 1 << index, 0, self._cuts)
                 self._known |= inode.made
             return descriptor
 
@@ -234,30 +239,30 @@ class FileState:
         try:
             # An object that is known to exist is never made again: it would hide that its target has lost it.
             if create and not self._known >> index & 1:
-                with identity.forwarder_identity:
+                with thread_identity.forwarder_identity:
                     return target.make_object(path)
             descriptor = _existing(path)
             if descriptor == ABSENT:
-                if not create and not self._store.read(namespace.read_inode, self.ino).made >> index & 1:
+                if not create and not self._store.read(namespace.get_namespace_inode, self.ino).made >> index & 1:
                     return ABSENT
                 descriptor = _existing(path)  # another forwarder may have made it just now
             if descriptor == ABSENT:
-                raise build_error(errno.ENOENT)
+                raise build_os_error(errno.ENOENT)
         except OSError as error:
             raise target.translate_error(self.ino, index, error) from error
         return descriptor
 
     def get_size(self) -> int:
         """The size now."""
-        return measure_file(self._store.read(namespace.read_inode, self.ino), self._look)[0]
+        return measure_file_state(self._store.read(namespace.get_namespace_inode, self.ino), self._look)[0]
 
     def stat(self, inode: Inode) -> Attributes:
         """Attributes of a record with what the objects add."""
-        return Attributes(inode, *measure_file(inode, self._look))
+        return Attributes(inode, *measure_file_state(inode, self._look))
 
     def _look(self, index: int) -> os.stat_result | None:
         if not self.targets:
-            self.adopt(self._store.read(namespace.read_inode, self.ino))
+            self.adopt(self._store.read(namespace.get_namespace_inode, self.ino))
         # Whoever asks may not have the file open: its last close must not take the descriptor away in between.
         with self.lock:
             if self._closed:
@@ -271,7 +276,7 @@ class FileState:
             return None if descriptor == ABSENT else os.fstat(descriptor)
 
     def _look_by_path(self, index: int) -> os.stat_result | None:
-        with suppress(OSError), identity.forwarder_identity:
+        with suppress(OSError), thread_identity.forwarder_identity:
             return os.stat(self.targets[index].get_object_path(self.ino, index))
         return None
 
@@ -306,7 +311,7 @@ class FileState:
     def finish(self) -> None:
         """Ends a truncation that was cut short: what is beyond its size must not come back."""
         with self.exclude_others():
-            inode = self._store.read(namespace.read_inode, self.ino)
+            inode = self._store.read(namespace.get_namespace_inode, self.ino)
             if inode.cut >= 0:
                 inode = self.cut(inode)
             self.adopt(inode)
@@ -314,12 +319,12 @@ class FileState:
     def truncate(self, size: int) -> Inode:
         """Sets the size."""
         with self.exclude_others():
-            inode = self._store.read(namespace.read_inode, self.ino)
+            inode = self._store.read(namespace.get_namespace_inode, self.ino)
             if inode.cut >= 0:
                 inode = self.cut(inode)
             self.adopt(inode)
             cutting = bool(inode.made) and self.get_size() > size
-            inode = self._store.write(sizes.resize_file, self.ino, size, now_ns(), cutting)
+            inode = self._store.write(inode_data.resize_inode, self.ino, size, now_ns(), cutting)
             if cutting:
                 inode = self.cut(inode)
             self.adopt(inode)
@@ -332,13 +337,13 @@ class FileState:
         for index, target in enumerate(self.targets):
             if inode.made >> index & 1:
                 descriptor = self._open(index, create=False)
-                length = compute_object_size(index, inode.size, self.stripe, len(self.targets))
+                length = compute_stripe_object_size(index, inode.size, self.stripe, len(self.targets))
                 try:
                     if descriptor != ABSENT and os.fstat(descriptor).st_size > length:
                         os.ftruncate(descriptor, length)
                 except OSError as error:
                     raise target.translate_error(self.ino, index, error) from error
-        return self._store.write(sizes.finish_resize, self.ino, inode.cuts, now_ns())
+        return self._store.write(inode_data.finish_inode_resize, self.ino, inode.cuts, now_ns())
 
     def open_objects(self, create: bool) -> list[int]:
         """Descriptors of all objects, made first if asked for; ABSENT for one that is not there."""
@@ -355,11 +360,11 @@ class FileState:
         reached, self._reached = self._reached, 0
         if reached > self._recorded and not self.doomed:
             self._recorded = reached
-            self._store.write(sizes.record_objects, self.ino, 0, reached, self._cuts)
+            self._store.write(inode_data.record_inode_objects, self.ino, 0, reached, self._cuts)
 
     def sync(self, data_only: bool) -> None:
         """Makes what was written durable, by whomever: objects, their names, the record."""
-        self.adopt(self._store.read(namespace.read_inode, self.ino))
+        self.adopt(self._store.read(namespace.get_namespace_inode, self.ino))
         folders = set()
         for index, target in enumerate(self.targets):
             if not self._known >> index & 1:
@@ -390,7 +395,7 @@ class FileState:
 
 def _existing(path: str) -> int:
     try:
-        with identity.forwarder_identity:
+        with thread_identity.forwarder_identity:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return ABSENT
@@ -410,11 +415,11 @@ def _position(pieces: list[tuple[int, int]], wrote: int) -> int:
 
 
 def _sync_folder(path: str) -> None:
-    with identity.forwarder_identity:
+    with thread_identity.forwarder_identity:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise build_error(errno.EIO) from error
+            raise build_os_error(errno.EIO) from error
     try:
         os.fsync(descriptor)
     finally:

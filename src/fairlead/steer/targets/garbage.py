@@ -10,8 +10,8 @@ import os
 import threading
 
 from fairlead.core.clock import now_ns
-from fairlead.steer.fs.trees import identity
-from fairlead.steer.targets import sizes
+from fairlead.steer.fs.trees import thread_identity
+from fairlead.steer.targets import inode_data
 from fairlead.steer.targets.objects import TargetSet
 from fairlead.steer.targets.store import Store
 
@@ -42,7 +42,9 @@ class Sweeper:
     def sweep(self, grace_s: float) -> int:
         """Reclaims orphans nobody has open and that are older than `grace_s`; how many."""
         before = now_ns() - int(grace_s * 1e9)
-        return sum(self.reclaim(ino) for ino, since in self._store.read(sizes.list_orphans) if since <= before)
+        return sum(
+            self.reclaim(ino) for ino, since in self._store.read(inode_data.list_orphan_inodes) if since <= before
+        )
 
     def reclaim(self, ino: int) -> bool:
         """Removes the objects and the record of an inode without a name, unless somebody has it open."""
@@ -54,14 +56,14 @@ class Sweeper:
             if target is None or not target.is_mounted():
                 return False
             try:
-                with identity.forwarder_identity:
+                with thread_identity.forwarder_identity:
                     os.unlink(target.get_object_path(ino, index))
             except FileNotFoundError:
                 continue
             except OSError as error:
                 target.translate_error(ino, index, error)
                 return False
-        self._store.write(sizes.reclaim_inode, ino)
+        self._store.write(inode_data.reclaim_inode, ino)
         return True
 
     def close(self) -> None:

@@ -139,7 +139,7 @@ class Environment:
         before = _read(state)
         meta = _read(os.path.join(self.folder, "synced.meta"))
         if before not in (b"", b"clean", boot) and meta and os.path.exists(self._data):
-            rewind_meta_pages(self.folder)
+            rewind_lmdb_pages(self.folder)
         if before != boot:
             _replace(state, boot)
 
@@ -177,7 +177,7 @@ class Environment:
             os.close(self._claim)
 
 
-def rewind_meta_pages(folder: str) -> None:
+def rewind_lmdb_pages(folder: str) -> None:
     """Puts the meta pages of the last sync back."""
     meta = _read(os.path.join(folder, "synced.meta"))
     descriptor = os.open(os.path.join(folder, "data.mdb"), os.O_RDWR | os.O_CLOEXEC)

@@ -12,18 +12,19 @@ import stat
 
 import msgspec
 
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.targets.inode import ROOT_INODE, Inode, Who
 from fairlead.steer.targets.permissions import (
     READ,
     SEARCH,
     WRITE,
-    build_refusal,
-    check_access,
-    check_removal,
-    is_in_group,
-    is_owner,
+    build_permission_error,
+    check_permission,
+    check_removal_permission,
+    has_group_permission,
+    has_owner_permission,
 )
-from fairlead.steer.targets.records import CAPABILITY, Records, build_error
+from fairlead.steer.targets.records import CAPABILITY, Records
 
 NOREPLACE, EXCHANGE = 1, 2
 
@@ -44,32 +45,32 @@ class RenameResult(msgspec.Struct, array_like=True, frozen=True):
     gone: Inode | None = None
 
 
-def read_inode(records: Records, ino: int) -> Inode:
+def get_namespace_inode(records: Records, ino: int) -> Inode:
     """The record of an inode."""
     return records.get_inode(ino)
 
 
-def lookup_name(records: Records, parent: int, name: bytes, who: Who | None) -> Inode:
+def look_up_namespace(records: Records, parent: int, name: bytes, who: Who | None) -> Inode:
     """The inode of a name."""
     folder = records.get_directory(parent)
-    check_access(folder, SEARCH, who)
+    check_permission(folder, SEARCH, who)
     if name == b".":
         return folder
     ino = folder.parent if name == b".." else records.find_child(parent, name)
     if ino is None:
-        raise build_error(errno.ENOENT)
+        raise build_os_error(errno.ENOENT)
     return records.get_inode(ino)
 
 
-def make_inode(records: Records, parent: int, name: bytes, new: New, now: int, who: Who | None) -> Inode:
+def create_namespace_entry(records: Records, parent: int, name: bytes, new: New, now: int, who: Who | None) -> Inode:
     """A new inode under a name; EEXIST if the name is taken."""
     folder = records.get_directory(parent)
-    check_access(folder, SEARCH, who)
+    check_permission(folder, SEARCH, who)
     if name in (b".", b"..") or records.find_child(parent, name) is not None:
-        raise build_error(errno.EEXIST)
-    check_access(folder, WRITE, who)
+        raise build_os_error(errno.EEXIST)
+    check_permission(folder, WRITE, who)
     if folder.nlink == 0:
-        raise build_error(errno.ENOENT)
+        raise build_os_error(errno.ENOENT)
     inode = _inode(records, folder, new, now)
     records.put(inode)
     records.add_name(parent, name, inode)
@@ -79,10 +80,10 @@ def make_inode(records: Records, parent: int, name: bytes, new: New, now: int, w
     return inode
 
 
-def make_nameless_inode(records: Records, parent: int, new: New, now: int, who: Who | None) -> Inode:
+def create_outside_namespace(records: Records, parent: int, new: New, now: int, who: Who | None) -> Inode:
     """A new inode without a name, among the orphans."""
     folder = records.get_directory(parent)
-    check_access(folder, WRITE | SEARCH, who)
+    check_permission(folder, WRITE | SEARCH, who)
     inode = _inode(records, folder, new, now)
     inode.nlink = 0
     records.put(inode)
@@ -123,21 +124,21 @@ def _touch(records: Records, inode: Inode, now: int) -> None:
     records.put(inode)
 
 
-def link_inode(
+def link_namespace_entry(
     records: Records, ino: int, parent: int, name: bytes, now: int, who: Who | None, nameless: bool = False
 ) -> Inode:
     """Another name of an inode. One without a name gets one only if `nameless`: somebody keeps it open meanwhile."""
     folder = records.get_directory(parent)
     inode = records.get_inode(ino)
     if inode.nlink == 0 and not nameless:
-        raise build_error(errno.ENOENT)
+        raise build_os_error(errno.ENOENT)
     if inode.is_directory:
-        raise build_refusal(errno.EPERM)
+        raise build_permission_error(errno.EPERM)
     if name in (b".", b"..") or records.find_child(parent, name) is not None:
-        raise build_error(errno.EEXIST)
-    check_access(folder, WRITE | SEARCH, who)
+        raise build_os_error(errno.EEXIST)
+    check_permission(folder, WRITE | SEARCH, who)
     if folder.nlink == 0:
-        raise build_error(errno.ENOENT)
+        raise build_os_error(errno.ENOENT)
     inode.nlink += 1
     inode.ctime = now
     records.adopt(ino)
@@ -147,28 +148,28 @@ def link_inode(
     return inode
 
 
-def unlink_name(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> Inode:
+def unlink_namespace_entry(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> Inode:
     """Removes a name of something that is no directory. Returns the inode as it is now."""
     folder = records.get_directory(parent)
     inode = _named(records, parent, name)
-    check_removal(folder, inode, who)
+    check_removal_permission(folder, inode, who)
     if inode.is_directory:
-        raise build_error(errno.EISDIR)
+        raise build_os_error(errno.EISDIR)
     records.remove_name(parent, name)
     _lose_name(records, inode, now)
     _touch(records, folder, now)
     return inode
 
 
-def remove_directory(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> None:
+def remove_namespace_directory(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> None:
     """Removes an empty directory."""
     folder = records.get_directory(parent)
     if name == b".":
-        raise build_error(errno.EINVAL)
+        raise build_os_error(errno.EINVAL)
     if name == b"..":
-        raise build_error(errno.ENOTEMPTY)
+        raise build_os_error(errno.ENOTEMPTY)
     inode = _named(records, parent, name)
-    check_removal(folder, inode, who)
+    check_removal_permission(folder, inode, who)
     _check_empty(records, inode)
     records.remove_name(parent, name)
     records.drop(inode.ino)
@@ -179,15 +180,15 @@ def remove_directory(records: Records, parent: int, name: bytes, now: int, who: 
 def _named(records: Records, parent: int, name: bytes) -> Inode:
     ino = records.find_child(parent, name)
     if ino is None:
-        raise build_error(errno.ENOENT)
+        raise build_os_error(errno.ENOENT)
     return records.get_inode(ino)
 
 
 def _check_empty(records: Records, inode: Inode) -> None:
     if not inode.is_directory:
-        raise build_error(errno.ENOTDIR)
+        raise build_os_error(errno.ENOTDIR)
     if next(records.list_names(inode.ino), None) is not None:
-        raise build_error(errno.ENOTEMPTY)
+        raise build_os_error(errno.ENOTEMPTY)
 
 
 def _lose_name(records: Records, inode: Inode, now: int) -> None:
@@ -202,32 +203,32 @@ def _lose_name(records: Records, inode: Inode, now: int) -> None:
     records.put(inode)
 
 
-def rename_entry(
+def rename_namespace_entry(
     records: Records, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, now: int, who: Who | None
 ) -> RenameResult:
     """As renameat2."""
     if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
-        raise build_error(errno.EINVAL)
+        raise build_os_error(errno.EINVAL)
     if {name, new_name} & {b".", b".."}:
-        raise build_error(errno.EBUSY)
+        raise build_os_error(errno.EBUSY)
     source = records.get_directory(parent)
     into = source if new_parent == parent else records.get_directory(new_parent)
     moved = _named(records, parent, name)
     old_ino = records.find_child(new_parent, new_name)
     old = None if old_ino is None else records.get_inode(old_ino)
-    check_removal(source, moved, who)
+    check_removal_permission(source, moved, who)
     if old is not None:
         if flags & NOREPLACE:
-            raise build_error(errno.EEXIST)
+            raise build_os_error(errno.EEXIST)
         if old.ino == moved.ino:
             return RenameResult()
-        check_removal(into, old, who)
+        check_removal_permission(into, old, who)
     else:
-        check_access(into, WRITE | SEARCH, who)
+        check_permission(into, WRITE | SEARCH, who)
         if flags & EXCHANGE:
-            raise build_error(errno.ENOENT)
+            raise build_os_error(errno.ENOENT)
     if into.nlink == 0:
-        raise build_error(errno.ENOENT)
+        raise build_os_error(errno.ENOENT)
     _check_no_loop(records, moved, new_parent)
     if flags & EXCHANGE:
         assert old is not None
@@ -249,7 +250,7 @@ def _replace(
             records.drop(old.ino)
             into.nlink -= 1
         elif old.is_directory:
-            raise build_error(errno.EISDIR)
+            raise build_os_error(errno.EISDIR)
         else:
             _lose_name(records, old, now)
             gone = old if old.nlink == 0 and old.is_file else None
@@ -286,53 +287,55 @@ def _check_no_loop(records: Records, moved: Inode, into: int) -> None:
     at = into
     while at != ROOT_INODE:
         if at == moved.ino:
-            raise build_error(errno.EINVAL)
+            raise build_os_error(errno.EINVAL)
         at = records.get_inode(at).parent
 
 
-def list_entries(records: Records, ino: int, who: Who | None) -> list[tuple[bytes, int, int]]:
+def list_namespace_entries(records: Records, ino: int, who: Who | None) -> list[tuple[bytes, int, int]]:
     """Names in a directory with inode and kind; `.` and `..` first."""
     folder = records.get_directory(ino)
-    check_access(folder, READ, who)
+    check_permission(folder, READ, who)
     return [(b".", ino, 4), (b"..", folder.parent, 4), *records.list_names(ino)]
 
 
-def get_attribute(records: Records, ino: int, name: bytes, who: Who | None) -> bytes:
+def get_namespace_attribute(records: Records, ino: int, name: bytes, who: Who | None) -> bytes:
     """An extended attribute."""
     inode = records.get_inode(ino)
     if name.startswith(b"user."):
-        check_access(inode, READ, who)
+        check_permission(inode, READ, who)
     value = records.attribute(ino, name)
     if value is None:
-        raise build_error(errno.ENODATA)
+        raise build_os_error(errno.ENODATA)
     return value
 
 
-def set_attribute(records: Records, ino: int, name: bytes, value: bytes, flags: int, now: int, who: Who | None) -> None:
+def set_namespace_attribute(
+    records: Records, ino: int, name: bytes, value: bytes, flags: int, now: int, who: Who | None
+) -> None:
     """Sets one."""
     inode = _attribute_owner(records, ino, name, who)
     held = records.attribute(ino, name) is not None
     if held and flags & os.XATTR_CREATE:
-        raise build_error(errno.EEXIST)
+        raise build_os_error(errno.EEXIST)
     if not held and flags & os.XATTR_REPLACE:
-        raise build_error(errno.ENODATA)
+        raise build_os_error(errno.ENODATA)
     records.set_attribute(ino, name, value)
     inode.capable |= name == CAPABILITY
     inode.ctime = now
     records.put(inode)
 
 
-def remove_attribute(records: Records, ino: int, name: bytes, now: int, who: Who | None) -> None:
+def remove_namespace_attribute(records: Records, ino: int, name: bytes, now: int, who: Who | None) -> None:
     """Removes one."""
     inode = _attribute_owner(records, ino, name, who)
     if not records.remove_attribute(ino, name):
-        raise build_error(errno.ENODATA)
+        raise build_os_error(errno.ENODATA)
     inode.capable &= name != CAPABILITY
     inode.ctime = now
     records.put(inode)
 
 
-def list_attribute_names(records: Records, ino: int) -> list[bytes]:
+def list_namespace_attributes(records: Records, ino: int) -> list[bytes]:
     """Names of the extended attributes."""
     records.get_inode(ino)
     return list(records.attribute_names(ino))
@@ -341,28 +344,28 @@ def list_attribute_names(records: Records, ino: int) -> list[bytes]:
 def _attribute_owner(records: Records, ino: int, name: bytes, who: Who | None) -> Inode:
     inode = records.get_inode(ino)
     if len(name) > NAME_LIMIT:
-        raise build_error(errno.ERANGE)
+        raise build_os_error(errno.ERANGE)
     if name.startswith(b"user."):
         if not (inode.is_file or inode.is_directory):
-            raise build_refusal(errno.EPERM)
-        check_access(inode, WRITE, who)
+            raise build_permission_error(errno.EPERM)
+        check_permission(inode, WRITE, who)
     elif not name.startswith((b"trusted.", b"security.")):
-        raise build_error(errno.EOPNOTSUPP)
+        raise build_os_error(errno.EOPNOTSUPP)
     elif who is not None and who.uid != 0:
-        raise build_refusal(errno.EPERM)
+        raise build_permission_error(errno.EPERM)
     return inode
 
 
 NAME_LIMIT = 255
 
 
-def set_layout(records: Records, ino: int, layout: str, now: int, who: Who | None) -> None:
+def set_namespace_layout(records: Records, ino: int, layout: str, now: int, who: Who | None) -> None:
     """The layout of new files in a directory, or of a file without data."""
     inode = records.get_inode(ino)
-    if not is_owner(inode, who):
-        raise build_refusal(errno.EPERM)
+    if not has_owner_permission(inode, who):
+        raise build_permission_error(errno.EPERM)
     if not inode.is_directory and (not inode.is_file or inode.targets):
-        raise build_error(errno.EEXIST)
+        raise build_os_error(errno.EEXIST)
     inode.layout = layout
     inode.ctime = now
     records.put(inode)
@@ -379,24 +382,24 @@ class Changes(msgspec.Struct, array_like=True, frozen=True):
     now_only: bool = True
 
 
-def change_attributes(records: Records, ino: int, wanted: Changes, now: int, who: Who | None) -> Inode:
+def change_namespace_inode(records: Records, ino: int, wanted: Changes, now: int, who: Who | None) -> Inode:
     """Sets attributes other than the size."""
     inode = records.get_inode(ino)
     if wanted.uid is not None or wanted.gid is not None:
         _change_owner(inode, wanted, who)
         records.drop_capability(inode)
     if wanted.mode is not None:
-        if not is_owner(inode, who):
-            raise build_refusal(errno.EPERM)
+        if not has_owner_permission(inode, who):
+            raise build_permission_error(errno.EPERM)
         mode = wanted.mode & 0o7777
-        if who is not None and who.uid != 0 and inode.is_file and not is_in_group(inode.gid, who):
+        if who is not None and who.uid != 0 and inode.is_file and not has_group_permission(inode.gid, who):
             mode &= ~stat.S_ISGID
         inode.mode = stat.S_IFMT(inode.mode) | mode
     if wanted.atime is not None or wanted.mtime is not None:
-        if not is_owner(inode, who):
+        if not has_owner_permission(inode, who):
             if not wanted.now_only:
-                raise build_refusal(errno.EPERM)
-            check_access(inode, WRITE, who)
+                raise build_permission_error(errno.EPERM)
+            check_permission(inode, WRITE, who)
         inode.atime = inode.atime if wanted.atime is None else wanted.atime
         if wanted.mtime is not None:
             inode.mtime, inode.timed = wanted.mtime, now
@@ -411,9 +414,9 @@ def _change_owner(inode: Inode, wanted: Changes, who: Who | None) -> None:
     if (
         who is not None
         and who.uid != 0
-        and (who.uid != inode.uid or uid != inode.uid or (gid != inode.gid and not is_in_group(gid, who)))
+        and (who.uid != inode.uid or uid != inode.uid or (gid != inode.gid and not has_group_permission(gid, who)))
     ):
-        raise build_refusal(errno.EPERM)
+        raise build_permission_error(errno.EPERM)
     inode.uid, inode.gid = uid, gid
     if inode.is_file and inode.mode & 0o111:
         inode.mode &= ~stat.S_ISUID

@@ -16,10 +16,10 @@ from random import getrandbits
 from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.core.errors import ConfigError
 from fairlead.decide.policies.placement.files import TargetState, find_file_placement
-from fairlead.steer.fs.trees import identity
+from fairlead.steer.fs.os_errors import build_os_error
+from fairlead.steer.fs.trees import thread_identity
 from fairlead.steer.targets import config as configured
 from fairlead.steer.targets.config import Striping, TargetsFile
-from fairlead.steer.targets.records import build_error
 
 MARK = "fairlead-target"
 SERVICE_BINS = 40
@@ -59,7 +59,7 @@ class Target:
         self.name = described.name
         self.path = described.path
         self.pool = described.pool
-        self.rate = None if described.max_perf is None else configured.parse_size(described.max_perf)
+        self.rate = None if described.max_perf is None else configured.parse_config_size(described.max_perf)
         self.open_count = 0
         self.missing = False
         self.counters = Counters()
@@ -114,7 +114,7 @@ class Target:
 
     def is_mounted(self) -> bool:
         """Whether the target is mounted; logs when it goes or comes."""
-        with identity.forwarder_identity:
+        with thread_identity.forwarder_identity:
             there = os.path.exists(os.path.join(self.path, MARK))
         if there == self.missing:
             self.missing = not there
@@ -131,7 +131,7 @@ class Target:
         if error.errno == errno.ENOENT:
             if self.is_mounted():
                 self._say("target %s: object %x.%d has gone", ino, index)
-            return build_error(errno.EIO)
+            return build_os_error(errno.EIO)
         if error.errno == errno.EIO:
             self._say("target %s: I/O error on object %x.%d", ino, index)
         return error
@@ -166,7 +166,7 @@ class Target:
         with self._guard:
             self.counters.add(size, wrote, took)
             if self.by_job is not None:
-                job = identity.get_job()
+                job = thread_identity.get_thread_job()
                 counters = self.by_job.get(job)
                 if counters is None:
                     counters = self.by_job[job] = Counters()
@@ -184,8 +184,8 @@ class TargetSet:
 
     def __init__(self, config: TargetsFile) -> None:
         self.by_name = {described.name: Target(described) for described in config.targets}
-        self.default = configured.build_striping(config)
-        self.pools = configured.list_pools(config)
+        self.default = configured.build_config_striping(config)
+        self.pools = configured.list_config_pools(config)
         self._placement = find_file_placement(config.layout.placement)
         self._turns = config.layout.placement == "least-open"
         self._turn = 0
@@ -205,12 +205,12 @@ class TargetSet:
             return [self.by_name[name] for name in names]
         except KeyError as error:
             log.error("target %s is not in the targets file", error.args[0])  # noqa: TRY400 - no traceback
-            raise build_error(errno.EIO) from error
+            raise build_os_error(errno.EIO) from error
 
     def choose_striping(self, layout: str) -> Striping:
         """The layout a text asks for; the default where it no longer makes sense."""
         try:
-            return configured.parse_layout(layout, self.default, self.pools)
+            return configured.parse_config_layout(layout, self.default, self.pools)
         except ValueError:
             log.warning("layout %r is ignored: it does not fit the targets file", layout)
             return self.default
@@ -231,7 +231,7 @@ class TargetSet:
                 all_targets[at].count_open(1)
         if not chosen:
             gone = not any(states[at].available for at in pool)
-            raise build_error(errno.EIO if gone else errno.ENOSPC)
+            raise build_os_error(errno.EIO if gone else errno.ENOSPC)
         return wanted.size, [all_targets[at].name for at in chosen]
 
     def confirm_choice(self, names: Sequence[str]) -> None:
@@ -251,7 +251,7 @@ def _state(target: Target) -> TargetState:
     there = target.is_mounted()
     free = None
     if there:
-        with identity.forwarder_identity:
+        with thread_identity.forwarder_identity:
             found = os.statvfs(target.path)
         free = 0 if found.f_bavail * found.f_frsize < FULL_BYTES else None
     return TargetState(float(target.rate or DEFAULT_RATE), target.open_count, there, free)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from random import getrandbits
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls
+from fairlead.steer.fs.os_errors import build_os_error
+from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.base import Lock, OpenFile
 from fairlead.steer.targets import namespace
 from fairlead.steer.targets.file_state import ABSENT, FileState
 from fairlead.steer.targets.inode import Attributes
 from fairlead.steer.targets.locks import FLOCK, POSIX, WHOLE
-from fairlead.steer.targets.records import build_error
-from fairlead.steer.targets.striping import compute_logical_offset, compute_object_size, locate_byte
+from fairlead.steer.targets.striping import compute_stripe_object_size, compute_striped_offset, locate_striped_byte
 
 if TYPE_CHECKING:
     from fairlead.steer.targets.store import Store
@@ -49,13 +49,13 @@ class StripedFile:
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """As the protocol says."""
         if not self._reads:
-            raise build_error(errno.EBADF)
+            raise build_os_error(errno.EBADF)
         return self.state.read_into(buffer, offset)
 
     def write_from(self, buffer: memoryview, offset: int) -> int:
         """As the protocol says; appends one after the other, also those of other forwarders."""
         if not self._writes:
-            raise build_error(errno.EBADF)
+            raise build_os_error(errno.EBADF)
         if not self.flags & os.O_APPEND:
             return self.state.write_from(buffer, offset)
         return self.state.append(buffer)
@@ -66,22 +66,22 @@ class StripedFile:
 
     def stat(self) -> Attributes:
         """As fstat."""
-        return self.state.stat(self._store.read(namespace.read_inode, self.state.ino))
+        return self.state.stat(self._store.read(namespace.get_namespace_inode, self.state.ino))
 
     def truncate(self, size: int) -> None:
         """As ftruncate."""
         if not self._writes:
-            raise build_error(errno.EINVAL)
+            raise build_os_error(errno.EINVAL)
         self.state.truncate(size)
 
     def allocate(self, mode: int, offset: int, length: int) -> None:
         """As fallocate: plain, KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE."""
         if not self._writes:
-            raise build_error(errno.EBADF)
+            raise build_os_error(errno.EBADF)
         if length <= 0:
-            raise build_error(errno.EINVAL)
+            raise build_os_error(errno.EINVAL)
         if mode not in (0, _KEEP_SIZE, _PUNCH | _KEEP_SIZE, _ZERO, _ZERO | _KEEP_SIZE):
-            raise build_error(errno.EOPNOTSUPP)
+            raise build_os_error(errno.EOPNOTSUPP)
         state, end = self.state, offset + length
         with state.lock:
             before = state.get_size()
@@ -89,11 +89,11 @@ class StripedFile:
             descriptors = state.open_objects(create=not punching)
             count = len(state.targets)
             for index, descriptor in enumerate(descriptors):
-                start = compute_object_size(index, offset, state.stripe, count)
-                stop = compute_object_size(index, end, state.stripe, count)
+                start = compute_stripe_object_size(index, offset, state.stripe, count)
+                stop = compute_stripe_object_size(index, end, state.stripe, count)
                 if stop > start and descriptor != ABSENT:
                     # The objects keep their sizes: the file's is recorded.
-                    syscalls.allocate_range(descriptor, mode | _KEEP_SIZE, start, stop - start)
+                    system_calls.call_fallocate(descriptor, mode | _KEEP_SIZE, start, stop - start)
             if not mode & _KEEP_SIZE and end > before:
                 state.record_extent(end)
                 state.record()
@@ -103,17 +103,17 @@ class StripedFile:
         state = self.state
         size = state.get_size()
         if offset >= size or offset < 0:
-            raise build_error(errno.ENXIO)
+            raise build_os_error(errno.ENXIO)
         descriptors = state.open_objects(create=False)
         if whence == os.SEEK_DATA:
             found = [
                 at for index in range(len(descriptors)) if (at := self._data(index, descriptors, offset)) is not None
             ]
             if not found or min(found) >= size:
-                raise build_error(errno.ENXIO)
+                raise build_os_error(errno.ENXIO)
             return min(found)
         if whence != os.SEEK_HOLE:
-            raise build_error(errno.EINVAL)
+            raise build_os_error(errno.EINVAL)
         return self._hole(descriptors, offset, size)
 
     def _data(self, index: int, descriptors: list[int], offset: int) -> int | None:
@@ -121,18 +121,18 @@ class StripedFile:
         if descriptors[index] == ABSENT:
             return None
         try:
-            at = os.lseek(descriptors[index], compute_object_size(index, offset, stripe, count), os.SEEK_DATA)
+            at = os.lseek(descriptors[index], compute_stripe_object_size(index, offset, stripe, count), os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
             raise
-        return compute_logical_offset(index, at, stripe, count)
+        return compute_striped_offset(index, at, stripe, count)
 
     def _hole(self, descriptors: list[int], offset: int, size: int) -> int:
         stripe, count = self.state.stripe, len(descriptors)
         at = offset
         while at < size and count:
-            index, inside = locate_byte(at, stripe, count)
+            index, inside = locate_striped_byte(at, stripe, count)
             if descriptors[index] == ABSENT:
                 break
             try:
@@ -150,9 +150,9 @@ class StripedFile:
     def copy_to(self, offset: int, other: OpenFile, other_offset: int, length: int) -> int:
         """Copies here, without the data travelling; short at the end of the file."""
         if not isinstance(other, StripedFile):
-            raise build_error(errno.EXDEV)
+            raise build_os_error(errno.EXDEV)
         if self.state is other.state and abs(offset - other_offset) < length:
-            raise build_error(errno.EINVAL)
+            raise build_os_error(errno.EINVAL)
         buffer = memoryview(bytearray(min(length, _COPY)))
         done = 0
         while done < length:

@@ -15,48 +15,48 @@ from fairlead.steer.targets.inode import Inode, Who
 READ, WRITE, SEARCH = os.R_OK, os.W_OK, os.X_OK
 
 
-def build_refusal(number: int = errno.EACCES) -> OSError:
+def build_permission_error(number: int = errno.EACCES) -> OSError:
     """EACCES or EPERM."""
     return OSError(number, os.strerror(number))
 
 
-def check_access(inode: Inode, mask: int, who: Who | None) -> None:
+def check_permission(inode: Inode, mask: int, who: Who | None) -> None:
     """As access(2) with `mask`."""
     if who is None or not mask:
         return
     mode = inode.mode
     if who.uid == 0:
         if mask & SEARCH and not mode & 0o111 and not stat.S_ISDIR(mode):
-            raise build_refusal()
+            raise build_permission_error()
         return
     if who.uid == inode.uid:
         granted = mode >> 6
-    elif is_in_group(inode.gid, who):
+    elif has_group_permission(inode.gid, who):
         granted = mode >> 3
     else:
         granted = mode
     if mask & ~granted & 7:
-        raise build_refusal()
+        raise build_permission_error()
 
 
-def is_in_group(gid: int, who: Who) -> bool:
+def has_group_permission(gid: int, who: Who) -> bool:
     """Whether the caller is in that group."""
     return gid == who.gid or gid in who.groups
 
 
-def is_owner(inode: Inode, who: Who | None) -> bool:
+def has_owner_permission(inode: Inode, who: Who | None) -> bool:
     """Whether the caller is its owner or may act as one."""
     return who is None or who.uid in (0, inode.uid)
 
 
-def check_removal(parent: Inode, child: Inode, who: Who | None) -> None:
+def check_removal_permission(parent: Inode, child: Inode, who: Who | None) -> None:
     """A name may be removed from `parent`: write and search there, and the sticky bit."""
-    check_access(parent, WRITE | SEARCH, who)
-    if parent.mode & stat.S_ISVTX and not is_owner(child, who) and not is_owner(parent, who):
-        raise build_refusal(errno.EPERM)
+    check_permission(parent, WRITE | SEARCH, who)
+    if parent.mode & stat.S_ISVTX and not has_owner_permission(child, who) and not has_owner_permission(parent, who):
+        raise build_permission_error(errno.EPERM)
 
 
-def compute_opening_mask(flags: int) -> int:
+def compute_open_permissions(flags: int) -> int:
     """What an open with `flags` needs."""
     if flags & (TO_RUN | os.O_ACCMODE | os.O_TRUNC) == TO_RUN:
         return SEARCH

@@ -26,41 +26,41 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.targets import namespace, sizes
+from fairlead.steer.targets import inode_data, namespace
 from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.records import Records
 
 LENGTH = Struct("<I")
 MAX_CALL = 64 << 20
 TRANSACTIONS: dict[str, Callable[..., Any]] = {
-    "get": namespace.read_inode,
-    "lookup": namespace.lookup_name,
-    "make": namespace.make_inode,
-    "temporary": namespace.make_nameless_inode,
-    "link": namespace.link_inode,
-    "unlink": namespace.unlink_name,
-    "rmdir": namespace.remove_directory,
-    "rename": namespace.rename_entry,
-    "entries": namespace.list_entries,
-    "get_attribute": namespace.get_attribute,
-    "set_attribute": namespace.set_attribute,
-    "remove_attribute": namespace.remove_attribute,
-    "attribute_names": namespace.list_attribute_names,
-    "set_layout": namespace.set_layout,
-    "change": namespace.change_attributes,
-    "assign": sizes.assign_layout,
-    "made": sizes.record_objects,
-    "lose": sizes.drop_objects,
-    "written": sizes.record_write,
-    "resize": sizes.resize_file,
-    "resized": sizes.finish_resize,
-    "orphans": sizes.list_orphans,
-    "find": sizes.find_inode,
-    "reclaim": sizes.reclaim_inode,
-    "keep": sizes.keep_inode,
-    "listed": sizes.list_inodes,
-    "drop_name": sizes.drop_name,
-    "relink": sizes.set_link_count,
+    "get": namespace.get_namespace_inode,
+    "lookup": namespace.look_up_namespace,
+    "make": namespace.create_namespace_entry,
+    "temporary": namespace.create_outside_namespace,
+    "link": namespace.link_namespace_entry,
+    "unlink": namespace.unlink_namespace_entry,
+    "rmdir": namespace.remove_namespace_directory,
+    "rename": namespace.rename_namespace_entry,
+    "entries": namespace.list_namespace_entries,
+    "get_attribute": namespace.get_namespace_attribute,
+    "set_attribute": namespace.set_namespace_attribute,
+    "remove_attribute": namespace.remove_namespace_attribute,
+    "attribute_names": namespace.list_namespace_attributes,
+    "set_layout": namespace.set_namespace_layout,
+    "change": namespace.change_namespace_inode,
+    "assign": inode_data.assign_inode_layout,
+    "made": inode_data.record_inode_objects,
+    "lose": inode_data.drop_inode_objects,
+    "written": inode_data.record_inode_write,
+    "resize": inode_data.resize_inode,
+    "resized": inode_data.finish_inode_resize,
+    "orphans": inode_data.list_orphan_inodes,
+    "find": inode_data.find_inode,
+    "reclaim": inode_data.reclaim_inode,
+    "keep": inode_data.keep_inode,
+    "listed": inode_data.list_inodes,
+    "drop_name": inode_data.drop_inode_name,
+    "relink": inode_data.set_inode_links,
 }
 """Calls that are transactions, by their names on the wire."""
 NAMES = {act: name for name, act in TRANSACTIONS.items()}
@@ -95,72 +95,72 @@ class Call(NamedTuple):
     result: msgspec.msgpack.Decoder[Any]
 
 
-def hold_inode(ino: int) -> None:
+def _hold_inode(ino: int) -> None:
     """See `Store.hold`."""
 
 
-def release_inode(ino: int) -> None:
+def _release_inode(ino: int) -> None:
     """See `Store.release`."""
 
 
-def condemn_inode(ino: int) -> Inode | None:
+def _condemn_inode(ino: int) -> Inode | None:
     """See `Store.condemn`."""
 
 
-def lock_range(space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
+def _lock_range(space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
     """See `Store.lock`. `again`: it was held before the service was started again."""
 
 
-def find_conflict(space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+def _find_conflict(space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
     """See `Store.conflicting`."""
 
 
-def unlock_owner(space: int, ino: int, owner: int) -> None:
+def _unlock_owner(space: int, ino: int, owner: int) -> None:
     """See `Store.unlock_owner`."""
 
 
-def sync_store() -> None:
+def _sync_store() -> None:
     """See `Store.sync`."""
 
 
-def leave_service() -> None:
+def _leave_service() -> None:
     """The channel ends in order."""
 
 
 IN_MEMORY: dict[str, Callable[..., Any]] = {
-    "hold": hold_inode,
-    "release": release_inode,
-    "condemn": condemn_inode,
-    "lock": lock_range,
-    "conflicting": find_conflict,
-    "unlock_owner": unlock_owner,
-    "sync": sync_store,
-    "leave": leave_service,
+    "hold": _hold_inode,
+    "release": _release_inode,
+    "condemn": _condemn_inode,
+    "lock": _lock_range,
+    "conflicting": _find_conflict,
+    "unlock_owner": _unlock_owner,
+    "sync": _sync_store,
+    "leave": _leave_service,
 }
 """Calls that are no transactions, by their names on the wire; only their shapes are here."""
 
 
 @cache
-def build_call_table() -> dict[str, Call]:
+def build_protocol_calls() -> dict[str, Call]:
     """All calls by name."""
     calls = {name: _build_call(name, act, 1) for name, act in TRANSACTIONS.items()}
     return calls | {name: _build_call(name, act, 0) for name, act in IN_MEMORY.items()}
 
 
 def _build_call(name: str, act: Callable[..., Any], skip: int) -> Call:
-    hints = get_type_hints(act, globalns={**vars(namespace), **vars(sizes), **globals(), "Records": Records})
+    hints = get_type_hints(act, globalns={**vars(namespace), **vars(inode_data), **globals(), "Records": Records})
     result = hints.pop("return")
     shapes = tuple(hints[parameter] for parameter in list(signature(act).parameters)[skip:])
     arguments: Any = tuple[shapes] if shapes else tuple[()]  # type: ignore[valid-type]
     return Call(name, act, name in READING, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
 
 
-def send_frame(sock: socket.socket, message: bytes) -> None:
+def send_protocol_frame(sock: socket.socket, message: bytes) -> None:
     """Sends one frame."""
     sock.sendall(LENGTH.pack(len(message)) + message)
 
 
-def receive_frame(sock: socket.socket) -> bytearray:
+def receive_protocol_frame(sock: socket.socket) -> bytearray:
     """One frame; ConnectionError when the other side has ended or sends nonsense."""
     (length,) = LENGTH.unpack(_exactly(sock, LENGTH.size))
     if length > MAX_CALL:

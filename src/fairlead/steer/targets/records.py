@@ -7,13 +7,13 @@ name → value; orphans: inode → time it lost its last name; facts: `reserved`
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from typing import Any
 
 import msgspec
 
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.targets.inode import Inode
 
 KEY = Struct(">Q")
@@ -22,11 +22,6 @@ NAME_MAX = 255
 CAPABILITY = b"security.capability"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Inode).decode
-
-
-def build_error(number: int) -> OSError:
-    """An OSError of that number (Python picks the subclass)."""
-    return OSError(number, os.strerror(number))
 
 
 class Records:
@@ -51,14 +46,14 @@ class Records:
         """The record; ESTALE if there is none, or its objects are being removed."""
         found = self.find(ino)
         if found is None or found.nlink < 0:
-            raise build_error(errno.ESTALE)
+            raise build_os_error(errno.ESTALE)
         return found
 
     def get_directory(self, ino: int) -> Inode:
         """The record of a directory; ENOTDIR if it is none."""
         found = self.get_inode(ino)
         if not found.is_directory:
-            raise build_error(errno.ENOTDIR)
+            raise build_os_error(errno.ENOTDIR)
         return found
 
     def put(self, inode: Inode) -> None:
@@ -76,14 +71,14 @@ class Records:
     def find_child(self, parent: int, name: bytes) -> int | None:
         """The inode of a name, or None."""
         if len(name) > NAME_MAX:
-            raise build_error(errno.ENAMETOOLONG)
+            raise build_os_error(errno.ENAMETOOLONG)
         raw = self.txn.get(KEY.pack(parent) + name, db=self._names)
         return None if raw is None else ENTRY.unpack(raw)[0]
 
     def add_name(self, parent: int, name: bytes, inode: Inode) -> None:
         """Writes a name (over an old one)."""
         if not name or len(name) > NAME_MAX:
-            raise build_error(errno.ENAMETOOLONG if name else errno.ENOENT)
+            raise build_os_error(errno.ENAMETOOLONG if name else errno.ENOENT)
         self.txn.put(KEY.pack(parent) + name, ENTRY.pack(inode.ino, inode.kind), db=self._names)
 
     def remove_name(self, parent: int, name: bytes) -> None:

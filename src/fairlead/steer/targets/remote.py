@@ -19,13 +19,14 @@ import msgspec
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.core.errors import ConfigError, ForwardingError, UnreachableError
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.wire.address import connect_socket, parse_address
-from fairlead.steer.fs.wire.handshake import Hello, Welcome, exchange_hello, generate_id
+from fairlead.steer.fs.wire.address import connect_address, parse_address
+from fairlead.steer.fs.wire.handshake import Hello, Welcome, exchange_handshake, generate_handshake_id
 from fairlead.steer.targets import protocol
 from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.locks import LockTable
-from fairlead.steer.targets.records import Records, build_error
+from fairlead.steer.targets.records import Records
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +45,7 @@ class _Channel:
     """One connection and the number of its last request."""
 
     def __init__(self) -> None:
-        self.session = generate_id()
+        self.session = generate_handshake_id()
         self.number = 0
         self.sock: socket.socket | None = None
 
@@ -67,13 +68,13 @@ class RemoteStore:
         self._address = parse_address(address)
         self._token = _read_token(token_file)
         self._patience_s = patience_s
-        self._holder = generate_id()
-        self._secret = generate_id()
+        self._holder = generate_handshake_id()
+        self._secret = generate_handshake_id()
         self._idle: list[_Channel] = []
         self._holds: set[int] = set()
         self._locks = LockTable()
         self._ended = False
-        self._table = protocol.build_call_table()
+        self._table = protocol.build_protocol_calls()
         channel = _Channel()
         welcome = self._connect(channel)
         self._idle.append(channel)
@@ -81,11 +82,11 @@ class RemoteStore:
         """Id of the tree."""
 
     def _connect(self, channel: _Channel) -> Welcome:
-        sock = connect_socket(self._address, timeout_s=_CONNECT_S, whom="metadata service")
+        sock = connect_address(self._address, timeout_s=_CONNECT_S, whom="metadata service")
         try:
             # The node field carries which forwarder the channel is of.
             hello = Hello(channel.session, self._secret, node=self._holder, user="metadata", token=self._token)
-            welcome = exchange_hello(sock, hello, where=str(self._address))
+            welcome = exchange_handshake(sock, hello, where=str(self._address))
         except BaseException:
             sock.close()
             raise
@@ -136,12 +137,12 @@ class RemoteStore:
 
     def _send(self, channel: _Channel, name: str, arguments: tuple[Any, ...], number: int = 0) -> Any:
         assert channel.sock is not None
-        protocol.send_frame(channel.sock, protocol.encode((number, name, arguments)))
-        reply = _decode(protocol.receive_frame(channel.sock))
+        protocol.send_protocol_frame(channel.sock, protocol.encode((number, name, arguments)))
+        reply = _decode(protocol.receive_protocol_frame(channel.sock))
         if reply.number != number:
             raise ConnectionResetError("an answer to another question")
         if reply.error:
-            raise build_error(reply.error)
+            raise build_os_error(reply.error)
         return self._table[name].result.decode(reply.result)
 
     def read(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -19,24 +19,24 @@ import msgspec
 from fairlead.core.access import tokens
 from fairlead.core.clock import monotonic_s, now_ns
 from fairlead.core.errors import ForwardingError
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.wire.address import Address, open_listener
+from fairlead.steer.fs.wire.address import Address, listen_on_address
 from fairlead.steer.fs.wire.handshake import (
     DEADLINE_S,
     HELLO,
     Hello,
     Refusal,
     Welcome,
-    choose_version,
-    generate_id,
-    is_valid_id,
-    pack_answer,
-    parse_hello_prefix,
-    read_hello,
+    choose_handshake_version,
+    generate_handshake_id,
+    is_handshake_id,
+    pack_handshake_answer,
+    parse_handshake_prefix,
+    read_handshake_hello,
 )
 from fairlead.steer.targets import protocol
 from fairlead.steer.targets.inode import Inode
-from fairlead.steer.targets.records import build_error
 from fairlead.steer.targets.store import LocalStore
 
 LOCKS_KEPT_S = 2.0
@@ -53,8 +53,8 @@ class MetadataService:
     def __init__(self, store: LocalStore, address: Address, key: bytes | None) -> None:
         self._store = store
         self._key = key
-        self._boot = generate_id()
-        self._table = protocol.build_call_table()
+        self._boot = generate_handshake_id()
+        self._table = protocol.build_protocol_calls()
         self._guard = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._connections: dict[str, int] = {}
@@ -63,7 +63,7 @@ class MetadataService:
         self._channels: dict[str, set[bytes]] = {}
         self._ended = threading.Event()
         self._reclaiming_until = 0.0 if store.fresh else monotonic_s() + RECLAIM_S
-        self._listener, self.address = open_listener(address)
+        self._listener, self.address = listen_on_address(address)
         self._listener.setblocking(True)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         threading.Thread(target=self._look_for_the_gone, name="gone", daemon=True).start()
@@ -90,7 +90,7 @@ class MetadataService:
             channel = bytes.fromhex(hello.session)
             resumed = self._enter(hello.node, channel)
             holder = hello.node
-            sock.sendall(pack_answer(Welcome("metadata", self._boot, self._store.tree, resumed=resumed)))
+            sock.sendall(pack_handshake_answer(Welcome("metadata", self._boot, self._store.tree, resumed=resumed)))
             sock.settimeout(None)
             self._answer_calls(sock, holder, channel)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
@@ -108,14 +108,16 @@ class MetadataService:
     def _greet(self, sock: socket.socket) -> Hello:
         sock.settimeout(DEADLINE_S)
         head = _receive(sock, HELLO.size)
-        oldest, newest, length = parse_hello_prefix(head)
-        hello = read_hello(_receive(sock, length))
+        oldest, newest, length = parse_handshake_prefix(head)
+        hello = read_handshake_hello(_receive(sock, length))
         try:
-            if not is_valid_id(hello.node) or not choose_version(oldest, newest):
+            if not is_handshake_id(hello.node) or not choose_handshake_version(oldest, newest):
                 raise ValueError("not a forwarder of this release")
             self._admit(sock, hello)
         except ValueError as error:
-            sock.sendall(pack_answer(Refusal(f"metadata service: {error}", "check the token and the release")))
+            sock.sendall(
+                pack_handshake_answer(Refusal(f"metadata service: {error}", "check the token and the release"))
+            )
             raise
         return hello
 
@@ -141,7 +143,7 @@ class MetadataService:
 
     def _answer_calls(self, sock: socket.socket, holder: str, channel: bytes) -> None:
         while True:
-            request = _decode(protocol.receive_frame(sock))
+            request = _decode(protocol.receive_protocol_frame(sock))
             call = self._table.get(request.name)
             if call is None:
                 raise ValueError(f"no call {request.name!r}")
@@ -151,7 +153,7 @@ class MetadataService:
                 reply = self._carry_out(call, arguments, holder, channel, number)
             except OSError as error:
                 reply = protocol.encode((number, error.errno or errno.EIO, error.strerror or ""))
-            protocol.send_frame(sock, reply)
+            protocol.send_protocol_frame(sock, reply)
             if request.name == "leave":
                 return
 
@@ -184,7 +186,7 @@ class MetadataService:
 
     def _lock(self, holder: str, space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
         if not again and monotonic_s() < self._reclaiming_until:
-            raise build_error(errno.EAGAIN)
+            raise build_os_error(errno.EAGAIN)
         self._store.residents.locks.take(space, ino, owner, lock, holder)
 
     def _conflicting(self, holder: str, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
@@ -246,7 +248,7 @@ class MetadataService:
         self._store.close()
 
 
-def serve_metadata(store: str, address: Address, key: bytes | None) -> MetadataService:
+def run_metadata_service(store: str, address: Address, key: bytes | None) -> MetadataService:
     """Opens the store and serves it. A network address without a key is refused."""
     if address.kind == "tls":
         raise ForwardingError("no TLS here", where=str(address), remedy="use tcp: within a trusted network")

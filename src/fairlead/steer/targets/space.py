@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from fairlead.steer.fs.trees import identity
+from fairlead.steer.fs.trees import thread_identity
 from fairlead.steer.targets.objects import Target, TargetSet
 
 
@@ -29,7 +29,7 @@ class TargetReport(NamedTuple):
     inodes: int | None
 
 
-def report_targets(targets: TargetSet) -> list[TargetReport]:
+def report_target_space(targets: TargetSet) -> list[TargetReport]:
     """A row per target."""
     rows = []
     for target in targets.by_name.values():
@@ -60,7 +60,7 @@ def report_targets(targets: TargetSet) -> list[TargetReport]:
 def _look(target: Target) -> os.statvfs_result | None:
     if not target.is_mounted():
         return None
-    with identity.forwarder_identity:
+    with thread_identity.forwarder_identity:
         return os.statvfs(target.path)
 
 
@@ -73,7 +73,7 @@ def sum_space(targets: TargetSet) -> os.statvfs_result:
         found = _look(target)
         if found is None:
             continue
-        with identity.forwarder_identity:
+        with thread_identity.forwarder_identity:
             device = os.stat(target.path).st_dev
         if device in seen:
             continue

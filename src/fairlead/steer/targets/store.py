@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import ConfigError, ForwardingError
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.targets import sizes
+from fairlead.steer.targets import inode_data
 from fairlead.steer.targets.inode import FIRST_INODE, ROOT_INODE, Inode
 from fairlead.steer.targets.lmdb_environment import Environment
 from fairlead.steer.targets.locks import LockTable
@@ -34,7 +34,7 @@ class Store(Protocol):
     readonly: bool
 
     def read(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs a reading function of `namespace` or `sizes` in a transaction."""
+        """Runs a reading function of `namespace` or `inode_data` in a transaction."""
 
     def write(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a changing one; its exception undoes it."""
@@ -212,7 +212,9 @@ class LocalStore:
 
     def condemn(self, ino: int) -> Inode | None:
         """Checks and marks in one transaction: who holds it first and then looks is seen, or sees the mark."""
-        return self.write(lambda records: None if self.residents.is_held(ino) else sizes.condemn_inode(records, ino))
+        return self.write(
+            lambda records: None if self.residents.is_held(ino) else inode_data.condemn_inode(records, ino)
+        )
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """As `LockTable.take`."""

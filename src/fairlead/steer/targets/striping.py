@@ -21,14 +21,14 @@ class Segment(NamedTuple):
     length: int
 
 
-def locate_byte(offset: int, size: int, count: int) -> tuple[int, int]:
+def locate_striped_byte(offset: int, size: int, count: int) -> tuple[int, int]:
     """Object and offset in it of a byte of the file."""
     unit, within = divmod(offset, size)
     row, index = divmod(unit, count)
     return index, row * size + within
 
 
-def split_range(offset: int, length: int, size: int, count: int) -> Iterator[Segment]:
+def split_striped_range(offset: int, length: int, size: int, count: int) -> Iterator[Segment]:
     """The parts of [offset, offset + length), one per object and window."""
     if count == 1:
         if length:
@@ -46,7 +46,7 @@ def _window(offset: int, start: int, stop: int, size: int, count: int) -> Iterat
     found: dict[int, Segment] = {}
     at = start
     while at < stop:
-        index, inside = locate_byte(offset + at, size, count)
+        index, inside = locate_striped_byte(offset + at, size, count)
         end = min(stop, at + size - (offset + at) % size)
         old = found.get(index)
         if old is None:
@@ -58,13 +58,13 @@ def _window(offset: int, start: int, stop: int, size: int, count: int) -> Iterat
     yield from found.values()
 
 
-def compute_object_size(index: int, end: int, size: int, count: int) -> int:
+def compute_stripe_object_size(index: int, end: int, size: int, count: int) -> int:
     """Bytes of object `index` that lie before `end` of the file: its size in a file of that size without holes."""
     rows, rest = divmod(end, size * count)
     return rows * size + min(max(rest - index * size, 0), size)
 
 
-def compute_logical_end(index: int, length: int, size: int, count: int) -> int:
+def compute_striped_end(index: int, length: int, size: int, count: int) -> int:
     """End of the file that an object of `length` bytes implies; 0 for an empty one."""
     if length <= 0:
         return 0
@@ -72,7 +72,7 @@ def compute_logical_end(index: int, length: int, size: int, count: int) -> int:
     return (row * count + index) * size + within + 1
 
 
-def compute_logical_offset(index: int, offset: int, size: int, count: int) -> int:
+def compute_striped_offset(index: int, offset: int, size: int, count: int) -> int:
     """Where byte `offset` of an object is in the file."""
     row, within = divmod(offset, size)
     return (row * count + index) * size + within

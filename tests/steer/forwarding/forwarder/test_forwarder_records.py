@@ -13,8 +13,8 @@ import pytest
 from fairlead.core.batches.spool import Spool
 from fairlead.core.model.tables import TABLES
 from fairlead.see.sources.spool import SpoolSource
-from fairlead.steer.forwarding.forwarder.counters import BINS, EDGES_NS, fold_histogram
-from fairlead.steer.forwarding.forwarder.records import ForwarderRecords, build_records
+from fairlead.steer.forwarding.forwarder.counters import BINS, EDGES_NS, fold_counters
+from fairlead.steer.forwarding.forwarder.records import ForwarderRecords, build_forwarder_records
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees.directory import DirectoryTree
 from fairlead.steer.targets.objects import Counters
@@ -116,7 +116,7 @@ def test_a_directory_is_one_target_with_its_space(tmp_path: Path) -> None:
     export = tmp_path / "export"
     export.mkdir()
     tree = DirectoryTree(export)
-    records = build_records(tree, tmp_path / "spool", "fwd0")
+    records = build_forwarder_records(tree, tmp_path / "spool", "fwd0")
     records.executed((READ, Op.READ, "7", 0, 100, 4096, "c1", 0))
     records.executed((WRITE, Op.WRITE, "7", 0, 100, 10, "c1", 0))
     records.close()
@@ -222,4 +222,4 @@ def test_an_idle_forwarder_writes_only_what_space_it_has(tmp_path: Path) -> None
 def test_histograms_end_with_all_that_is_longer() -> None:
     raw = [0] * 65
     raw[BINS - 2], raw[BINS - 1], raw[64] = 1, 2, 3
-    assert fold_histogram(raw) == [0] * (BINS - 2) + [1, 5]
+    assert fold_counters(raw) == [0] * (BINS - 2) + [1, 5]

@@ -19,7 +19,7 @@ from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.fs.trees.directory import DirectoryTree
-from fairlead.steer.fs.trees.unlinked_files import open_own_folder
+from fairlead.steer.fs.trees.unlinked_files import open_unlinked_folder
 
 SESSION = "0" * 32
 
@@ -29,7 +29,7 @@ class Guarded:
 
     def __init__(self, path: Path) -> None:
         self.tree = DirectoryTree(path)
-        self.guard = Guard(Operations(self.tree), open_own_folder(self.tree.root, b"intents"), "1" * 32)
+        self.guard = Guard(Operations(self.tree), open_unlinked_folder(self.tree.root, b"intents"), "1" * 32)
         self.handles = Handles()
         self._number = 0
 

@@ -15,9 +15,9 @@ from fairlead.core.errors import RefusedError, UnreachableError
 from fairlead.steer.forwarding.forwarder import listeners as reception
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.wire.address import open_listener, parse_address
+from fairlead.steer.fs.wire.address import listen_on_address, parse_address
 from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, REQUEST, Flag, Own
-from fairlead.steer.fs.wire.handshake import HELLO, Feature, Hello, generate_id, pack_hello
+from fairlead.steer.fs.wire.handshake import HELLO, Feature, Hello, generate_handshake_id, pack_handshake_hello
 from fairlead.steer.fs.wire.slots import SLOT_BYTES
 from wire_client import WAIT_S, WireClient, message, node_of, raw_connection, serving
 
@@ -120,12 +120,12 @@ def test_two_hundred_that_say_nothing_do_not_keep_one_out(served, monkeypatch) -
         HELLO.pack(b"FAIRLEAD", 1, 1, 4) + b"null",
         HELLO.pack(b"FAIRLEAD", 1, 1, 2) + b"{}",
         HELLO.pack(b"FAIRLEAD", 1, 1, 3) + b"\xff\xfe\xfd",
-        pack_hello(Hello("../../../../../../../../../etc/x", generate_id(), "n")),
-        pack_hello(Hello(generate_id(), "short", "n")),
-        pack_hello(Hello(generate_id(), generate_id(), "n\nready unix:/tmp/another")),
-        pack_hello(Hello(generate_id(), generate_id(), "n" * 300)),
-        pack_hello(Hello(generate_id(), generate_id(), "n"), 90, 99),
-        pack_hello(Hello(generate_id(), generate_id(), "n"), 0, 0),
+        pack_handshake_hello(Hello("../../../../../../../../../etc/x", generate_handshake_id(), "n")),
+        pack_handshake_hello(Hello(generate_handshake_id(), "short", "n")),
+        pack_handshake_hello(Hello(generate_handshake_id(), generate_handshake_id(), "n\nready unix:/tmp/another")),
+        pack_handshake_hello(Hello(generate_handshake_id(), generate_handshake_id(), "n" * 300)),
+        pack_handshake_hello(Hello(generate_handshake_id(), generate_handshake_id(), "n"), 90, 99),
+        pack_handshake_hello(Hello(generate_handshake_id(), generate_handshake_id(), "n"), 0, 0),
     ],
     ids=[
         "http",
@@ -159,7 +159,7 @@ def test_who_does_not_say_hello_properly_is_refused(served, said) -> None:
 def test_a_version_nobody_speaks_is_refused_with_both_named(served) -> None:
     address, _, _ = served
     bad = raw_connection(address)
-    bad.sendall(pack_hello(Hello(generate_id(), generate_id(), "n"), 90, 99))
+    bad.sendall(pack_handshake_hello(Hello(generate_handshake_id(), generate_handshake_id(), "n"), 90, 99))
     assert b"this forwarder speaks 1 to 1" in bad.recv(4096)
     bad.close()
 
@@ -173,8 +173,8 @@ def test_descriptors_that_come_along_are_not_kept(served) -> None:
     with WireClient(address) as good:
         before = _descriptors()
         file = os.open("/dev/null", os.O_RDONLY)
-        hello = Hello(generate_id(), generate_id(), "n", features=(Feature.SLOTS,), slots=2)
-        for text in (pack_hello(hello), b"not even a hello, but long enough"):
+        hello = Hello(generate_handshake_id(), generate_handshake_id(), "n", features=(Feature.SLOTS,), slots=2)
+        for text in (pack_handshake_hello(hello), b"not even a hello, but long enough"):
             bad = raw_connection(address)
             bad.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [file] * 3).tobytes())])
             assert b"refused" in bad.recv(4096)
@@ -189,8 +189,8 @@ def test_memory_of_the_wrong_size_is_refused(served) -> None:
     memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(memory, SLOT_BYTES)
     bad = raw_connection(address)
-    hello = Hello(generate_id(), generate_id(), "n", features=(Feature.SLOTS,), slots=2)
-    bad.sendmsg([pack_hello(hello)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [memory]).tobytes())])
+    hello = Hello(generate_handshake_id(), generate_handshake_id(), "n", features=(Feature.SLOTS,), slots=2)
+    bad.sendmsg([pack_handshake_hello(hello)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [memory]).tobytes())])
     assert b"not sealed" in bad.recv(4096)
     bad.close()
     os.close(memory)
@@ -256,16 +256,16 @@ def test_what_was_done_is_not_done_again(served) -> None:
 
 def test_a_live_socket_is_not_taken_over_a_dead_one_is(tmp_path) -> None:
     path = tmp_path / "fw"
-    sock, _ = open_listener(parse_address(f"unix:{path}"))
+    sock, _ = listen_on_address(parse_address(f"unix:{path}"))
     with pytest.raises(RefusedError, match="another forwarder"):
-        open_listener(parse_address(f"unix:{path}"))
+        listen_on_address(parse_address(f"unix:{path}"))
     sock.close()
-    sock, _ = open_listener(parse_address(f"unix:{path}"))
+    sock, _ = listen_on_address(parse_address(f"unix:{path}"))
     sock.close()
     path.unlink()
     path.write_text("a file")
     with pytest.raises(RefusedError, match="no socket"):
-        open_listener(parse_address(f"unix:{path}"))
+        listen_on_address(parse_address(f"unix:{path}"))
     assert path.read_text() == "a file"
 
 

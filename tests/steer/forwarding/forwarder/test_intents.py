@@ -16,7 +16,7 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
     Intent,
     IntentFile,
     Verdict,
-    find_append,
+    find_intent_append,
     judge_intent,
     read_intents,
 )
@@ -75,7 +75,7 @@ def test_judgement(begun: Intent, found: EntryState, verdict: Verdict) -> None:
     ],
 )
 def test_appends_are_found_in_the_file(since: bytes, expected: tuple[int, bool]) -> None:
-    assert find_append(b"abcdef", since) == expected
+    assert find_intent_append(b"abcdef", since) == expected
 
 
 def opened(path: Path) -> IntentFile:

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.core.errors import ConfigError
 from fairlead.decide.policies.requests import METADATA, Rate, Running, Waiting, build_discipline
-from fairlead.steer.forwarding.forwarder.job_settings import JobSettings, read_settings
+from fairlead.steer.forwarding.forwarder.job_settings import JobSettings, read_job_settings
 from fairlead.steer.forwarding.forwarder.read_cache import BLOCK, CachingTree, with_read_cache
 from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.fs.trees.directory import DirectoryTree
@@ -24,7 +24,7 @@ LONG_AGO = 1_600_000_000
 def settings(folder: Path, text: str) -> JobSettings:
     file = folder.parent / f"{folder.name}.toml"
     file.write_text(text, encoding="utf-8")
-    return read_settings(file)
+    return read_job_settings(file)
 
 
 def made(folder: Path, name: str, size: int) -> bytes:
@@ -292,4 +292,4 @@ def test_wrong_settings_are_named(folder: Path, text: str, said: str) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_settings(tmp_path / "none.toml")
+        read_job_settings(tmp_path / "none.toml")

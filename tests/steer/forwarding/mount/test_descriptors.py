@@ -18,7 +18,7 @@ from waiting import PATIENCE_S
 pytestmark = [
     pytest.mark.fuse,
     pytest.mark.skipif(
-        os.geteuid() != 0 or not passthrough.can_pass_through(), reason="passthrough needs root (CAP_SYS_ADMIN)"
+        os.geteuid() != 0 or not passthrough.supports_passthrough(), reason="passthrough needs root (CAP_SYS_ADMIN)"
     ),
 ]
 KIB = 1024

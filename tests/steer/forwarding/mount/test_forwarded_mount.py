@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_folder
 from mounting import DEADLINE_S, Mount, fairlead, forwarded_mount, forwarder, start, take_off, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -47,7 +47,7 @@ def test_mounts_and_unmounts(export: Path, folder: Path, tmp_path: Path) -> None
         done = fairlead("umount", folder, runtime=mount.runtime)
         assert done.returncode == 0, done.stderr
         assert mount.process.wait(DEADLINE_S) == 0, mount.said()
-        assert find_mount(str(folder)) is None
+        assert find_in_mount_table(str(folder)) is None
 
 
 def test_in_the_background(export: Path, folder: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_what_keeps_it_from_mounting_is_said(export: Path, folder: Path, tmp_pat
         assert done.returncode == code, (arguments, done.stderr)
         assert word in done.stderr, arguments
         assert "Traceback" not in done.stderr
-        assert find_mount(str(folder)) is None
+        assert find_in_mount_table(str(folder)) is None
 
 
 def test_a_local_mount_has_no_forwarder_to_change(export: Path, folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fairlead.steer.forwarding.mount.relay.prefetched_attributes import ATTRIBUT
 from fairlead.steer.forwarding.mount.relay.reply_effects import ReplyEffects
 from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.own_requests import build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_request
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ROOT, Op
 from fairlead.steer.fs.fuse.messages import ENTRY_BYTES
@@ -20,7 +20,7 @@ from fairlead.steer.fs.fuse.messages import ENTRY_BYTES
 NODE, HANDLE = 7, 3
 OF_A_DIRECTORY = bytes(range(ATTRIBUTES_BYTES))
 MADE = abi.CREATE_IN.pack(os.O_RDWR, 0o644, 0, 0)
-GETATTR = memoryview(build_own_message(Op.GETATTR, NODE, abi.GETATTR_IN.pack(0, 0, 0)))
+GETATTR = memoryview(build_own_request(Op.GETATTR, NODE, abi.GETATTR_IN.pack(0, 0, 0)))
 GIVING = {
     Op.LOOKUP: b"f\0",
     Op.CREATE: MADE + b"f\0",
@@ -48,7 +48,7 @@ def test_a_directorys_are_given_once(answers: ReplyEffects) -> None:
 
 @pytest.mark.parametrize("op", GIVING, ids=lambda op: Op(op).name)
 def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(answers: ReplyEffects, op: Op) -> None:
-    entry = Entry(9, int(op), -1, ROOT, HANDLE, 0, 0, 0, 0, build_own_message(op, ROOT, GIVING[op]))
+    entry = Entry(9, int(op), -1, ROOT, HANDLE, 0, 0, 0, 0, build_own_request(op, ROOT, GIVING[op]))
     body = NODE.to_bytes(8, "little") + bytes(ENTRY_BYTES - 8)
     if op == Op.READDIRPLUS:
         body += abi.DIRENT.pack(NODE - 1, 1, 1, 0o10) + b"f" + bytes(7)

@@ -32,14 +32,14 @@ not a line
 def test_the_kernels_table_is_read(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(TABLE)
-    found = mounted.read_mounts(table)
+    found = mounted.read_mount_table(table)
     assert [mount.path for mount in found] == ["/proc", "/mnt/a b", "/mnt/plain", "/mnt/plain"]
     assert found[1].source == "fairlead:unix:/run/x\\y"
-    uppermost = mounted.find_mount("/mnt/plain", table)
+    uppermost = mounted.find_in_mount_table("/mnt/plain", table)
     assert uppermost is not None
     assert uppermost.fs_type == mounted.FS_TYPE
-    assert mounted.find_mount("/mnt", table) is None
-    assert [mount.path for mount in mounted.list_own_mounts(table)] == ["/mnt/a b", "/mnt/plain"]
+    assert mounted.find_in_mount_table("/mnt", table) is None
+    assert [mount.path for mount in mounted.list_mount_table(table)] == ["/mnt/a b", "/mnt/plain"]
 
 
 def test_a_mount_point_is_named_without_asking_it(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def _init(major: int = 7, minor: int = 45, flags: int = (1 << 64) - 1) -> memory
 
 
 def test_features_are_agreed_on() -> None:
-    reply, session = negotiation.negotiate_init(_init())
+    reply, session = negotiation.negotiate_fuse_init(_init())
     assert session is not None
     assert session.flags == negotiation.WANTED
     assert not session.passthrough
@@ -76,7 +76,7 @@ def test_features_are_agreed_on() -> None:
     assert fields[3] | fields[10] << 32 == session.flags
     assert fields[8] == abi.MAX_PAGES
     assert fields[11] == 0, "no passthrough, no stacking"
-    reply, session = negotiation.negotiate_init(_init(), extra=Init.PASSTHROUGH)
+    reply, session = negotiation.negotiate_fuse_init(_init(), extra=Init.PASSTHROUGH)
     assert session is not None
     assert session.passthrough
     assert abi.INIT_OUT.unpack_from(reply)[11] == 1
@@ -84,16 +84,16 @@ def test_features_are_agreed_on() -> None:
 
 def test_an_older_kernel_gets_what_it_knows() -> None:
     old = Init.ASYNC_READ | Init.BIG_WRITES | Init.POSIX_LOCKS
-    reply, session = negotiation.negotiate_init(_init(minor=31, flags=int(old)), extra=Init.PASSTHROUGH)
+    reply, session = negotiation.negotiate_fuse_init(_init(minor=31, flags=int(old)), extra=Init.PASSTHROUGH)
     assert session is not None
     assert session.flags == old
     assert session.max_write == 32 * abi.PAGE
     assert abi.INIT_OUT.unpack_from(reply)[10] == 0
     with pytest.raises(MountError, match="too old"):
-        negotiation.negotiate_init(_init(minor=12))
+        negotiation.negotiate_fuse_init(_init(minor=12))
     with pytest.raises(MountError, match="cut off"):
-        negotiation.negotiate_init(memoryview(b"1234"))
-    reply, session = negotiation.negotiate_init(_init(major=8))
+        negotiation.negotiate_fuse_init(memoryview(b"1234"))
+    reply, session = negotiation.negotiate_fuse_init(_init(major=8))
     assert session is None, "it asks again with our version"
     assert abi.INIT_OUT.unpack_from(reply)[0] == 7
 
@@ -103,26 +103,26 @@ def test_the_first_exchange() -> None:
     with ours, theirs:
         body = bytes(_init())
         ours.send(abi.IN_HEADER.pack(40 + len(body), abi.Op.INIT, 2, 0, 0, 0, 0, 0, 0) + body)
-        assert negotiation.answer_init(theirs.fileno()).minor == 45
+        assert negotiation.answer_fuse_init(theirs.fileno()).minor == 45
         length, error, unique = abi.OUT_HEADER.unpack_from(ours.recv(1000))
         assert (length, error, unique) == (80, 0, 2)
         ours.send(abi.IN_HEADER.pack(40, abi.Op.GETATTR, 4, 0, 0, 0, 0, 0, 0))
         with pytest.raises(MountError, match="began with request 3"):
-            negotiation.answer_init(theirs.fileno())
+            negotiation.answer_fuse_init(theirs.fileno())
 
 
 def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name, word in (("absent", "no such folder"), ("file", "not a directory")):
         with pytest.raises(MountError, match=word):
-            device.open_mount(tmp_path / name)
+            device.open_fuse_device(tmp_path / name)
 
 
 def test_a_machine_without_fuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "DEVICE", str(tmp_path / "fuse"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(MountError, match="there is no /dev/fuse") as caught:
-        device.open_mount(tmp_path)
+        device.open_fuse_device(tmp_path)
     assert "modprobe fuse" in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_a_user_without_fusermount(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MountError, match="only root can mount") as caught:
-        device.open_mount(tmp_path)
+        device.open_fuse_device(tmp_path)
     assert "fuse3" in str(caught.value)
 
 
@@ -153,7 +153,7 @@ def test_what_fusermount_says_is_passed_on(
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(MountError, match="fusermount3 refuses") as caught:
-        device.open_mount(tmp_path)
+        device.open_fuse_device(tmp_path)
     assert remedy in str(caught.value)
 
 
@@ -170,15 +170,15 @@ def test_a_map_file_names_the_forwarders_of_a_node(tmp_path: Path) -> None:
         ("c021", ["unix:/d"]),
         ("xc001", ["unix:/d"]),
     ]:
-        assert map_file.find_forwarders(path, node) == addresses, node
+        assert map_file.read_map_file(path, node) == addresses, node
     path.write_text("c1 unix:/a more\n")
     with pytest.raises(ConfigError, match="NODES ADDRESS"):
-        map_file.find_forwarders(path, "c1")
+        map_file.read_map_file(path, "c1")
     path.write_text("c1 unix:/a\n")
     with pytest.raises(ConfigError, match="no line names this node, c2"):
-        map_file.find_forwarders(path, "c2")
+        map_file.read_map_file(path, "c2")
     with pytest.raises(ConfigError, match="cannot be read"):
-        map_file.find_forwarders(tmp_path / "absent", "c2")
+        map_file.read_map_file(tmp_path / "absent", "c2")
 
 
 def test_a_lock_request_is_answered_once() -> None:
@@ -224,22 +224,22 @@ def test_a_mount_answers_on_its_socket(runtime: Path, tmp_path: Path) -> None:
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    assert control.ask_mount(folder, {"do": "status"}, timeout_s=60) == {"state": "serving", "requests": 5}
+    assert control.ask_mount_process(folder, {"do": "status"}, timeout_s=60) == {"state": "serving", "requests": 5}
     with pytest.raises(MountError, match="cannot"):
-        control.ask_mount(folder, {"do": "dance"}, timeout_s=60)
+        control.ask_mount_process(folder, {"do": "dance"}, timeout_s=60)
     listed = next(mount for mount in control.list_mounts() if mount.mountpoint == folder)
     assert (listed.state, listed.requests, listed.source) == ("serving", 5, "/tree")
     thread.join(PATIENCE_S)
     place.close()
     assert list((runtime / "fairlead").iterdir()) == []
     with pytest.raises(MountError, match="no mount of yours"):
-        control.ask_mount(folder, {"do": "status"})
+        control.ask_mount_process(folder, {"do": "status"})
 
 
 def test_what_a_dead_process_left_is_removed(runtime: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "mount")
     left = Control(MountRecord(mountpoint=folder, source="/tree", pid=os.getpid(), born=1, started_ns=1), lambda _: {})
-    record = control.read_record(folder)
+    record = control.read_mount_state(folder)
     assert record is not None
     assert not record.is_alive(), "the number is used again by another process"
     assert folder not in [mount.mountpoint for mount in control.list_mounts()]
@@ -252,17 +252,17 @@ def test_a_socket_nobody_serves(runtime: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "mount")
     place = Control(_record(folder), lambda _: {})
     with pytest.raises(UnreachableError, match="does not answer"):
-        control.ask_mount(folder, {"do": "status"}, timeout_s=0.05)
+        control.ask_mount_process(folder, {"do": "status"}, timeout_s=0.05)
     place.close()
 
 
 def test_state_is_kept_from_others(runtime: Path) -> None:
     (runtime / "fairlead").mkdir(mode=0o700)
-    assert control.state_folder() == runtime / "fairlead"
+    assert control.open_state_folder() == runtime / "fairlead"
     (runtime / "fairlead").chmod(0o750)
     with pytest.raises(MountError, match="open to others"):
-        control.state_folder()
+        control.open_state_folder()
     (runtime / "fairlead").rmdir()
     (runtime / "fairlead").symlink_to("/tmp")
     with pytest.raises(MountError):
-        control.state_folder()
+        control.open_state_folder()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.steer.forwarding.mount.process import control
-from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_folder
 from mounting import DEADLINE_S, NOBODY, fairlead, local_mount, open_folder, take_off, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -78,7 +78,7 @@ def test_mounts_in_the_background_and_unmounts(source: Path, folder: Path, runti
     assert isinstance(pid, int)
     done = fairlead("umount", folder, runtime=runtime)
     assert done.returncode == 0, done.stderr
-    assert find_mount(str(folder)) is None
+    assert find_in_mount_table(str(folder)) is None
     assert _pid_gone(pid)
     assert _live(runtime, folder) == {}
     assert list((runtime / "fairlead").iterdir()) == []
@@ -192,7 +192,7 @@ def test_what_cannot_be_mounted_is_said(source: Path, folder: Path, runtime: Pat
     done = fairlead("mount", f"unix:{tmp_path}/nobody.sock", folder, runtime=runtime)
     assert done.returncode == 8
     assert "no forwarder answers" in done.stderr
-    assert find_mount(str(folder)) is None
+    assert find_in_mount_table(str(folder)) is None
     done = fairlead("umount", folder, runtime=runtime)
     assert done.returncode == 8
     assert "nothing is mounted" in done.stderr
@@ -221,7 +221,7 @@ def test_a_hung_mount_is_shown_and_taken_off_by_force(source: Path, folder: Path
 def test_a_request_to_stop(source: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with local_mount(source, folder, state=tmp_path) as mount:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(mount.runtime))
-        assert control.ask_mount(folder, {"do": "stop"}, timeout_s=DEADLINE_S) == {}
+        assert control.ask_mount_process(folder, {"do": "stop"}, timeout_s=DEADLINE_S) == {}
         assert mount.process.wait(DEADLINE_S) == 0, mount.said()
         assert not mount.mounted
 
@@ -426,7 +426,7 @@ def test_an_ordinary_user_mounts_through_fusermount() -> None:
             wait_until(lambda: _pid_gone(pid), "the mount process is gone")
             done = fairlead("umount", mountpoint, runtime=runtime, uid=NOBODY)
             assert done.returncode == 0, done.stderr
-            assert find_mount(str(mountpoint)) is None
+            assert find_in_mount_table(str(mountpoint)) is None
             done = fairlead("mount", "--local", place / "source", "/usr", runtime=runtime, uid=NOBODY)
             assert done.returncode == 8
             assert "Traceback" not in done.stderr
@@ -496,7 +496,7 @@ def test_state_files_are_not_put_where_others_may_write(source: Path, folder: Pa
     done = fairlead("mount", "--local", source, folder, runtime=runtime)
     assert done.returncode == 8
     assert "open to others" in done.stderr
-    assert find_mount(str(folder)) is None
+    assert find_in_mount_table(str(folder)) is None
 
 
 def test_a_tree_over_storage_targets(folder: Path, tmp_path: Path) -> None:

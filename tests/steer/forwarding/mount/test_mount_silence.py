@@ -12,8 +12,8 @@ import pytest
 from fairlead.steer.forwarding.mount.recovery import forwarder_timeout
 from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import ForwarderTimeout
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.wire.address import keep_alive
 from fairlead.steer.fs.wire.frames import Own
+from fairlead.steer.fs.wire.stream import keep_stream_alive
 
 
 class Room:
@@ -127,6 +127,6 @@ def test_the_only_forwarder_is_waited_for_and_that_is_said_once(room: Room) -> N
 
 def test_tcp_peers_that_vanish_are_noticed_by_the_system() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
-        keep_alive(sock)
+        keep_stream_alive(sock)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 12_000

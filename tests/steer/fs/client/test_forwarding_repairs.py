@@ -20,14 +20,14 @@ from fairlead.steer.fs.client.dial import Dial
 from fairlead.steer.fs.client.held_state import F_WRLCK, HeldLock, Holdings
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.own_requests import IN_HEADER, build_own_message, build_place_message
-from fairlead.steer.fs.client.reclaim import exchange_message, reopen_files
+from fairlead.steer.fs.client.own_requests import IN_HEADER, build_own_place_request, build_own_request
+from fairlead.steer.fs.client.reclaim import exchange_link_message, reclaim_open_files
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ROOT, Op
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.directory import DirectoryTree
-from fairlead.steer.fs.trees.unlinked_files import open_own_folder
+from fairlead.steer.fs.trees.unlinked_files import open_unlinked_folder
 from fairlead.steer.fs.wire.frames import Own, Refusal
 from wire_client import WireClient, node_of, serving
 
@@ -109,7 +109,7 @@ def test_what_is_refused_for_ever_ends_with_estale() -> None:
 def test_a_forget_of_an_earlier_file_takes_the_place_of_the_new_one(tmp_path: Path) -> None:
     """Why the above can be: numbers are used again, and FORGETs are late."""
     node = _made(tmp_path / "f")
-    place = build_place_message(node, [(ROOT, b"f")])[IN_HEADER.size :]
+    place = build_own_place_request(node, [(ROOT, b"f")])[IN_HEADER.size :]
     reopen = b"".join((os.O_RDWR.to_bytes(4, "little"), bytes(12)))
     flush = abi.FLUSH_IN.pack(HANDLE, 0, 0, 0)
     with serving(tmp_path, f"unix:{tmp_path}.sock") as (addresses, _), WireClient(addresses[0]) as client:
@@ -132,7 +132,7 @@ def test_a_node_that_was_moved_through_another_forwarder_is_asked_for(tmp_path: 
         attributes = abi.GETATTR_IN.pack(0, 0, 0)
         assert client.ask(Op.GETATTR, node, attributes).error == UNKNOWN_NODE
         for name, error in ((b"f", -errno.ESTALE), (b"g", 0)):
-            place = build_place_message(node, [(ROOT, name)])[IN_HEADER.size :]
+            place = build_own_place_request(node, [(ROOT, name)])[IN_HEADER.size :]
             assert client.ask(Own.PLACE, node, place).error == error
         assert client.ask(Op.GETATTR, node, attributes).error == 0
 
@@ -156,10 +156,10 @@ def test_an_open_file_with_a_lock_is_had_again_though_its_place_was_forgotten(tm
     with serving(tmp_path, f"unix:{tmp_path}.sock", tree=tree) as (addresses, _):
         link = Link(Dial(addresses).connect_any())
         try:
-            reopen_files(link, *_locked(node), said.append)
+            reclaim_open_files(link, *_locked(node), said.append)
             assert (said, tree.told) == ([], 2)
-            flush = build_own_message(Op.FLUSH, node, abi.FLUSH_IN.pack(HANDLE, 0, 0, 0))
-            assert exchange_message(link, iter((1000,)), flush)[0] == 0
+            flush = build_own_request(Op.FLUSH, node, abi.FLUSH_IN.pack(HANDLE, 0, 0, 0))
+            assert exchange_link_message(link, iter((1000,)), flush)[0] == 0
         finally:
             link.close()
 
@@ -171,7 +171,7 @@ def test_an_open_file_that_is_gone_is_said_once(tmp_path: Path) -> None:
     with serving(tmp_path, f"unix:{tmp_path}.sock") as (addresses, _):
         link = Link(Dial(addresses).connect_any())
         try:
-            reopen_files(link, *_locked(node), said.append)
+            reclaim_open_files(link, *_locked(node), said.append)
         finally:
             link.close()
     assert len(said) == 1
@@ -181,7 +181,7 @@ def test_a_request_about_a_node_that_has_moved_is_not_on_record(tmp_path: Path) 
     """It is sent again under its number: what came of it the first time must not be its answer."""
     _made(tmp_path / "f")
     tree = DirectoryTree(tmp_path)
-    guard, handles = Guard(Operations(tree), open_own_folder(tree.root, b"intents"), "1" * 32), Handles()
+    guard, handles = Guard(Operations(tree), open_unlinked_folder(tree.root, b"intents"), "1" * 32), Handles()
     try:
         node, _ = tree.lookup(ROOT, b"f")
         (tmp_path / "f").rename(tmp_path / "g")

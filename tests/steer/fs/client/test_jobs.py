@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.steer.fs.client.job_identity import Jobs, identify_job, parse_environment, parse_start_time
+from fairlead.steer.fs.client.job_identity import Jobs, find_job_identity, parse_job_environment, parse_job_start_time
 
 SECOND = 1_000_000_000
 
@@ -26,13 +26,13 @@ SECOND = 1_000_000_000
     ],
 )
 def test_identify(environment: dict[bytes, bytes], cgroup: bytes, expected: tuple[str, int]) -> None:
-    assert identify_job(environment, cgroup) == expected
+    assert find_job_identity(environment, cgroup) == expected
 
 
 def test_parsing() -> None:
-    assert parse_environment(b"A=1\0B=x=y\0C=\0\0") == {b"A": b"1", b"B": b"x=y", b"C": b""}
-    assert parse_start_time(b"12 (a) b) S " + b" ".join(b"%d" % n for n in range(1, 40))) == 19
-    assert parse_start_time(b"") == 0
+    assert parse_job_environment(b"A=1\0B=x=y\0C=\0\0") == {b"A": b"1", b"B": b"x=y", b"C": b""}
+    assert parse_job_start_time(b"12 (a) b) S " + b" ".join(b"%d" % n for n in range(1, 40))) == 19
+    assert parse_job_start_time(b"") == 0
 
 
 class Proc:

@@ -33,21 +33,21 @@ def test_an_entry_holds_the_attributes(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 5000)
     os.utime(path, ns=(3_000_000_004, 5_000_000_006))
     st = path.stat()
-    packed = bodies.pack_entry(77, st, 1, 2)
+    packed = bodies.pack_entry_message(77, st, 1, 2)
     assert len(packed) == bodies.ENTRY_BYTES == 128
     assert abi.ENTRY.unpack_from(packed) == (77, 0, 1, 1, 2, 2)
     attributes = abi.ATTR.unpack_from(packed, abi.ENTRY.size)
     assert attributes[:5] == (st.st_ino, 5000, st.st_blocks, 3, 5)
     assert attributes[6:8] == (4, 6)
     assert attributes[9:13] == (st.st_mode, 1, st.st_uid, st.st_gid)
-    alone = bodies.pack_attributes(st, 1, 2)
+    alone = bodies.pack_attributes_message(st, 1, 2)
     assert len(alone) == 104
     assert alone[16:] == packed[40:]
 
 
 def test_devices_are_numbered_as_the_kernel_does() -> None:
     null = Path("/dev/null").stat()
-    rdev = abi.ATTR.unpack_from(bodies.pack_entry(1, null, 0, 0), abi.ENTRY.size)[13]
+    rdev = abi.ATTR.unpack_from(bodies.pack_entry_message(1, null, 0, 0), abi.ENTRY.size)[13]
     assert rdev == (1 << 8) | 3
 
 
@@ -60,26 +60,26 @@ def test_times_come_back_as_they_went(ns: int, tmp_path: Path) -> None:
         st_blksize = 4096
         st_atime_ns = st_mtime_ns = st_ctime_ns = ns
 
-    attributes = abi.ATTR.unpack_from(bodies.pack_attributes(Stat(), 0, 0), abi.ATTR_OUT.size)
-    assert bodies.time_ns(attributes[4], attributes[7]) == ns
+    attributes = abi.ATTR.unpack_from(bodies.pack_attributes_message(Stat(), 0, 0), abi.ATTR_OUT.size)
+    assert bodies.convert_message_time(attributes[4], attributes[7]) == ns
 
 
 def test_names_end_at_their_zero_byte() -> None:
-    assert bodies.read_name(memoryview(b"12abc\0\0\0"), 2) == b"abc"
-    assert bodies.read_name(memoryview(b"abc"), 0) == b"abc"
-    assert bodies.read_name(memoryview(b""), 0) == b""
-    assert bodies.read_two_names(memoryview(b"12old\0new\0"), 2) == (b"old", b"new")
-    assert bodies.read_two_names(memoryview(b"old"), 0) == (b"old", b"")
+    assert bodies.read_message_name(memoryview(b"12abc\0\0\0"), 2) == b"abc"
+    assert bodies.read_message_name(memoryview(b"abc"), 0) == b"abc"
+    assert bodies.read_message_name(memoryview(b""), 0) == b""
+    assert bodies.read_message_names(memoryview(b"12old\0new\0"), 2) == (b"old", b"new")
+    assert bodies.read_message_names(memoryview(b"old"), 0) == (b"old", b"")
 
 
 @pytest.mark.parametrize("size", [0, 31, 32, 100, 1000, 100_000])
 def test_a_listing_fits_and_is_what_single_entries_are(size: int) -> None:
     entries = [Entry(b"n" * (number % 40 + 1), number + 2, 8) for number in range(200)]
-    packed = bodies.pack_listing(entries, 3, size)
+    packed = bodies.pack_listing_message(entries, 3, size)
     assert len(packed) <= size
     one_by_one = b""
     for number in range(3, 200):
-        more = bodies.pack_dirent(entries[number].node - 1, number + 1, 8, entries[number].name)
+        more = bodies.pack_dirent_message(entries[number].node - 1, number + 1, 8, entries[number].name)
         if len(one_by_one) + len(more) > size:
             break
         one_by_one += more
@@ -88,4 +88,4 @@ def test_a_listing_fits_and_is_what_single_entries_are(size: int) -> None:
 
 def test_no_inode_is_zero_in_a_listing() -> None:
     """A program takes such an entry for a removed one."""
-    assert abi.DIRENT.unpack_from(bodies.pack_listing([Entry(b".", 1, 4)], 0, 100))[0] != 0
+    assert abi.DIRENT.unpack_from(bodies.pack_listing_message([Entry(b".", 1, 4)], 0, 100))[0] != 0

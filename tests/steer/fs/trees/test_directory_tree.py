@@ -21,7 +21,7 @@ from fairlead.kit.testing.tree_contract import (
     read_tree_content,
     read_tree_file,
 )
-from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import thread_identity
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, Change, FileTree
 from fairlead.steer.fs.trees.directory import DirectoryTree
 from fairlead.steer.fs.trees.unlinked_files import LEFT_OVER_NS
@@ -51,11 +51,11 @@ class TestDirectoryTree(TreeContract, OpenFileContract):
 
 @contextmanager
 def acting_as(user: int) -> Iterator[None]:
-    acting.switch_user(user, user)
+    thread_identity.switch_thread_user(user, user)
     try:
         yield
     finally:
-        acting.switch_user(0, 0)
+        thread_identity.switch_thread_user(0, 0)
 
 
 def test_a_removed_open_file_is_kept_until_its_last_close(tree: DirectoryTree, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
     owners = []
 
     def work() -> None:
-        acting.switch_user(1234, 1234)
+        thread_identity.switch_thread_user(1234, 1234)
         _, st, file = tree.create(ROOT, b"theirs", os.O_RDWR, 0o600)
         owners.append(st.st_uid)
         file.close()

@@ -15,7 +15,7 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, PREFIX_BYTES, REQUEST, Flag
-from fairlead.steer.fs.wire.handshake import Hello, generate_id
+from fairlead.steer.fs.wire.handshake import Hello, generate_handshake_id
 from fairlead.steer.fs.wire.slots import make_slots
 from wire_client import message
 
@@ -63,7 +63,7 @@ class Pieces:
 
 
 def connection(stream: Pieces, *, checksum: bool = False, slots=None, uid: int = -1) -> Connection:
-    session = Session(Hello(generate_id(), generate_id(), "n"), Authority(uid, gid=77), Handles())
+    session = Session(Hello(generate_handshake_id(), generate_handshake_id(), "n"), Authority(uid, gid=77), Handles())
     return Connection(stream, session, slots, BufferPool(), name="test", checksum=checksum, change_mask=lambda _: None)
 
 

@@ -18,11 +18,11 @@ from fairlead.steer.fs.wire.handshake import (
     OLDEST,
     Feature,
     Hello,
-    choose_version,
-    generate_id,
-    pack_hello,
-    parse_hello_prefix,
-    read_hello,
+    choose_handshake_version,
+    generate_handshake_id,
+    pack_handshake_hello,
+    parse_handshake_prefix,
+    read_handshake_hello,
 )
 from fairlead.steer.fs.wire.slots import MAX_SLOTS, SLOT_BYTES, make_slots, take_slots
 
@@ -34,37 +34,39 @@ PRINTED = st.characters(categories=("L", "N", "P", "S"))
 @settings(deadline=None)
 @given(st.text(PRINTED, max_size=50), st.text(max_size=50), st.lists(st.sampled_from(list(Feature)), max_size=3))
 def test_a_hello_is_read_as_it_was_said(node, user, features) -> None:
-    hello = Hello(generate_id(), generate_id(), node, user=user, features=tuple(features), slots=3)
-    data = pack_hello(hello)
-    oldest, newest, length = parse_hello_prefix(data)
+    hello = Hello(generate_handshake_id(), generate_handshake_id(), node, user=user, features=tuple(features), slots=3)
+    data = pack_handshake_hello(hello)
+    oldest, newest, length = parse_handshake_prefix(data)
     assert (oldest, newest, length) == (OLDEST, VERSION, len(data) - HELLO.size)
-    assert read_hello(data[HELLO.size :]) == hello
+    assert read_handshake_hello(data[HELLO.size :]) == hello
 
 
 @pytest.mark.parametrize("node", ["a\nb", "\x1b[2J", "x" * 256])
 def test_a_node_whose_name_would_harm_a_log_is_refused(node) -> None:
     with pytest.raises(ValueError, match="name of the node"):
-        read_hello(pack_hello(Hello(generate_id(), generate_id(), node))[HELLO.size :])
+        read_handshake_hello(
+            pack_handshake_hello(Hello(generate_handshake_id(), generate_handshake_id(), node))[HELLO.size :]
+        )
 
 
 @settings(deadline=None)
 @given(st.binary(min_size=HELLO.size, max_size=400))
 def test_anything_else_is_no_hello(data) -> None:
     with pytest.raises(ValueError, match=r"."):
-        parse_hello_prefix(data)
+        parse_handshake_prefix(data)
     with pytest.raises(ValueError, match=r"."):
-        read_hello(data)
+        read_handshake_hello(data)
 
 
 def test_a_long_hello_is_refused_before_it_is_received() -> None:
     with pytest.raises(ValueError, match="allowed"):
-        parse_hello_prefix(HELLO.pack(b"FAIRLEAD", 1, 1, MAX_JSON + 1))
+        parse_handshake_prefix(HELLO.pack(b"FAIRLEAD", 1, 1, MAX_JSON + 1))
 
 
 @settings(deadline=None)
 @given(st.integers(0, 65535), st.integers(0, 65535))
 def test_versions_are_common_or_none(oldest, newest) -> None:
-    chosen = choose_version(oldest, newest)
+    chosen = choose_handshake_version(oldest, newest)
     if chosen:
         assert oldest <= chosen <= newest
         assert OLDEST <= chosen <= VERSION

@@ -21,8 +21,8 @@ from fairlead.core.access import tokens
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import RefusedError
 from fairlead.steer.forwarding.forwarder.client_sessions import Authority
-from fairlead.steer.fs.trees import identity
-from fairlead.steer.fs.wire.address import Address, is_local
+from fairlead.steer.fs.trees import thread_identity
+from fairlead.steer.fs.wire.address import Address, is_local_address
 from fairlead.steer.fs.wire.handshake import Hello
 
 _CREDENTIALS = Struct("3i")
@@ -30,16 +30,16 @@ _PROC_NET = Path("/proc/net")
 _ESTABLISHED = "01"
 
 
-def read_peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
+def _read_peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
     """Process, user and group at the other end of a unix socket, by the kernel's word."""
     pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid, gid
 
 
-def describe_peer(sock: socket.socket) -> str:
+def describe_handshake_peer(sock: socket.socket) -> str:
     """What to call the other end in messages."""
     if sock.family == socket.AF_UNIX:
-        pid, uid, _ = read_peer_credentials(sock)
+        pid, uid, _ = _read_peer_credentials(sock)
         return f"pid {pid} of uid {uid}"
     place = sock.getpeername()
     return f"{place[0]}:{place[1]}"
@@ -66,9 +66,9 @@ def find_loopback_uid(host: str, port: int, own_port: int) -> int:
     return -1
 
 
-def must_have_key(address: Address, key: bytes | None) -> None:
+def require_admission_key(address: Address, key: bytes | None) -> None:
     """Refuses to listen where anybody on a network could ask without a token."""
-    if key is None and not is_local(address):
+    if key is None and not is_local_address(address):
         raise RefusedError(
             "without a token key this would serve anyone who can reach it",
             where=str(address),
@@ -101,13 +101,13 @@ class Admission:
             if uid < 0:
                 raise PermissionError("nobody knows who you are; connect from this machine or with a token")
         else:
-            _, uid, gid = read_peer_credentials(sock)
+            _, uid, gid = _read_peer_credentials(sock)
         # Invariant: only who could read every file of the tree anyway may act as any user.
         if uid in (0, self._own_uid):
             return Authority(job=job)
         return self._as_user(uid, gid, job)
 
     def _as_user(self, uid: int, gid: int, job: str) -> Authority:
-        if uid >= 0 and not identity.enabled and uid != self._own_uid:
+        if uid >= 0 and not thread_identity.enabled and uid != self._own_uid:
             raise PermissionError(f"this forwarder runs as uid {self._own_uid} and cannot act as uid {uid}")
         return Authority(uid, gid, job)

@@ -11,8 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.os_errors import build_stale_os_error
 from fairlead.steer.fs.trees.base import ROOT, UnknownNode
-from fairlead.steer.fs.trees.node_paths import build_stale_error
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.forwarder.request import Request
@@ -73,19 +73,19 @@ def _told(handles: Handles, node: int) -> None:
         raise UnknownNode(node)
 
 
-def place_node(operations: Operations, handles: Handles, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
+def confine_place(operations: Operations, handles: Handles, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
     """As `FileTree.place`, as the user who asks: every directory on the way must be open to him."""
     at = ROOT
     for parent, name in steps:
         if parent != at:
-            raise build_stale_error()
+            raise build_stale_os_error()
         at = operations.tree.lookup(parent, name)[0]
         handles.placed.add(at)
     if at != node:
-        raise build_stale_error()
+        raise build_stale_os_error()
 
 
-def reopen_handle(
+def confine_reopen(
     operations: Operations, handles: Handles, node: int, handle: int, flags: int, *, folder: bool
 ) -> None:
     """As `Operations.reopen`; of a file the session was not told of only if it has no name any more."""

@@ -29,14 +29,14 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
     Intent,
     IntentFile,
     choose_intent,
-    find_append,
+    find_intent_append,
     judge_intent,
     read_intents,
 )
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 from fairlead.steer.fs.wire.frames import Flag
 
 if TYPE_CHECKING:
@@ -290,11 +290,11 @@ class Guard:
             fixed = abi.RENAME2_IN.size if op == Op.RENAME2 else abi.RENAME_IN.size
             flags = abi.RENAME2_IN.unpack_from(body)[1] if op == Op.RENAME2 else 0
             (parent,) = abi.RENAME_IN.unpack_from(body)
-            name, new = bodies.read_two_names(body, fixed)
+            name, new = bodies.read_message_names(body, fixed)
             found = self._found(node, name)
             there = self._found(parent, new)
             return Intent(number, op, node, name, parent, new, found.inode, found.mark, there.inode, flags, now_ns())
-        name = bodies.read_name(body, _NAME_AT[op])
+        name = bodies.read_message_name(body, _NAME_AT[op])
         found = self._found(node, name)
         if op == Op.LINK:
             (other,) = abi.LINK_IN.unpack_from(body)
@@ -314,7 +314,7 @@ class Guard:
         """An exclusive creation whose inode is known before its name exists: made without a name, then linked."""
         tree, operations, body, node = self._tree, self._operations, request.body, request.node
         flags, mode, umask, _ = abi.CREATE_IN.unpack_from(body)
-        name = bodies.read_name(body, abi.CREATE_IN.size)
+        name = bodies.read_message_name(body, abi.CREATE_IN.size)
         if flags & os.O_ACCMODE == os.O_RDONLY:  # O_TMPFILE must be writable
             return self._record(intents, request)
         try:
@@ -341,7 +341,7 @@ class Guard:
         handles = request.session.handles
         operations.replace(handles, request.handle, opened)
         entry = operations.enter_node(handles, made, st, made=True)
-        return entry + bodies.pack_open(request.handle, operations.open_flags)
+        return entry + bodies.pack_open_message(request.handle, operations.open_flags)
 
     def _append(self, intents: SessionIntents, request: Request, opened: OpenFile) -> bytes | int:
         size = opened.stat().st_size
@@ -353,7 +353,7 @@ class Guard:
             return abi.WRITE_OUT.pack(known.outcome, 0)
         if known is not None:
             since = self._since(node, known.expected, min(size, known.expected + _MOST_COMPARED))
-            there, sure = find_append(data, since)
+            there, sure = find_intent_append(data, since)
             if not sure:
                 log.warning("an append sent again to node %d: %s", node, "found" if there else "not found")
             if there == len(data):
@@ -417,7 +417,7 @@ class Guard:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~_CREATING)
             self._operations.replace(handles, handle, opened)
             entry = self._operations.enter_node(handles, node, st, made=True)
-            return entry + bodies.pack_open(handle, self._operations.open_flags)
+            return entry + bodies.pack_open_message(handle, self._operations.open_flags)
         return self._operations.enter_node(handles, node, st)
 
     def _now(self, intent: Intent) -> EntryState:

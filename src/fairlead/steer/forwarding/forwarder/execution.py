@@ -21,7 +21,6 @@ from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.buffers import SMALL, BufferPool
 from fairlead.steer.forwarding.forwarder.confinement import NAMED
 from fairlead.steer.forwarding.forwarder.exactly_once import GUARDED, Guard
-from fairlead.steer.forwarding.forwarder.intake import get_errno
 from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants, RunningRequest
 from fairlead.steer.forwarding.forwarder.request import (
     HANDED,
@@ -34,10 +33,11 @@ from fairlead.steer.forwarding.forwarder.request import (
     Request,
 )
 from fairlead.steer.fs.fuse.abi import WRITE_OUT, Op
-from fairlead.steer.fs.fuse.messages import pack_attributes
+from fairlead.steer.fs.fuse.messages import pack_attributes_message
 from fairlead.steer.fs.operations.dispatch import Operations
+from fairlead.steer.fs.os_errors import get_os_error_number
 from fairlead.steer.fs.sessions import UnknownHandle
-from fairlead.steer.fs.trees import identity
+from fairlead.steer.fs.trees import thread_identity
 from fairlead.steer.fs.trees.base import UnknownNode
 from fairlead.steer.fs.trees.local_file import LocalFile
 from fairlead.steer.fs.wire.frames import PLACE_STEP, REOPEN_IN, Flag, Own, Refusal
@@ -113,7 +113,7 @@ class Execution:
         self._done = 0
         tree = operations.tree
         self._open_for: Callable[[str], None] | None = getattr(tree, "set_job", None)
-        self._work_for = identity.set_job if hasattr(tree, "take_by_job") else None
+        self._work_for = thread_identity.set_thread_job if hasattr(tree, "take_by_job") else None
         by_job = self._open_for is not None or self._work_for is not None
         self._set_job = self._set_job_of if by_job else None
         self._actions: dict[int, Callable[[Request], bytes | memoryview]] = {
@@ -141,7 +141,9 @@ class Execution:
             request.session.running[request.number] = request
         try:
             session = first.session
-            identity.switch_user(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
+            thread_identity.switch_thread_user(
+                first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid)
+            )
             if self._set_job is not None:
                 self._set_job(first)
             self._aggregation.write(requests)
@@ -183,9 +185,9 @@ class Execution:
         body: bytes | memoryview = b""
         try:
             if session.authority.uid < 0:
-                identity.switch_user(request.uid, request.gid)
+                thread_identity.switch_thread_user(request.uid, request.gid)
             else:
-                identity.switch_user(request.uid, session.group(request.gid))
+                thread_identity.switch_thread_user(request.uid, session.group(request.gid))
                 confinement.confine_request(request)
             if self._set_job is not None:
                 self._set_job(request)
@@ -194,7 +196,7 @@ class Execution:
             body = self._actions[op](request)
         except BlockingIOError as held:
             if op != _SETLKW:
-                error = get_errno(held)
+                error = get_os_error_number(held)
             else:
                 # Invariant "parked is not running": the leader may queue it again at once.
                 session.running.pop(request.number, None)
@@ -202,7 +204,7 @@ class Execution:
                     return None
                 error = -EINTR if request.interrupted else -ENOLCK
         except OSError as failed:
-            error = get_errno(failed)
+            error = get_os_error_number(failed)
             # ESTALE: it is not where it was seen here last. Its client may have moved it through another forwarder.
             error = _UNKNOWN_NODE if error == -ESTALE and op in NAMED else error
         except UnknownNode:
@@ -278,9 +280,9 @@ class Execution:
     def _place(self, request: Request) -> bytes | memoryview:
         steps = _parse_steps(request.body)
         if request.session.authority.uid >= 0:
-            confinement.place_node(self.operations, request.session.handles, request.node, steps)
+            confinement.confine_place(self.operations, request.session.handles, request.node, steps)
         else:
-            with identity.forwarder_identity:
+            with thread_identity.forwarder_identity:
                 self.operations.tree.place(request.node, steps)
         return b""
 
@@ -290,7 +292,7 @@ class Execution:
         flags, folder, _ = REOPEN_IN.unpack_from(request.body)
         handles, node, handle = request.session.handles, request.node, request.handle
         if request.session.authority.uid >= 0:
-            confinement.reopen_handle(self.operations, handles, node, handle, flags, folder=bool(folder))
+            confinement.confine_reopen(self.operations, handles, node, handle, flags, folder=bool(folder))
         else:
             self.operations.reopen(handles, node, handle, flags, folder=bool(folder))
         return b""
@@ -329,7 +331,7 @@ class Execution:
         """What GETATTR of a directory would answer now; its client's kernel is about to ask. Empty when it fails."""
         operations = self.operations
         try:
-            return pack_attributes(operations.tree.stat(node), operations.valid_s, operations.valid_ns)
+            return pack_attributes_message(operations.tree.stat(node), operations.valid_s, operations.valid_ns)
         except (OSError, UnknownNode):
             return b""
 

@@ -7,16 +7,16 @@ import socket
 import ssl
 from array import array
 
-from fairlead.steer.forwarding.forwarder.admission import describe_peer
+from fairlead.steer.forwarding.forwarder.admission import describe_handshake_peer
 from fairlead.steer.fs.wire.handshake import (
     HELLO,
     MAX_JSON,
     Hello,
     Refusal,
-    choose_version,
-    pack_answer,
-    parse_hello_prefix,
-    read_hello,
+    choose_handshake_version,
+    pack_handshake_answer,
+    parse_handshake_prefix,
+    read_handshake_hello,
 )
 
 MOST_DESCRIPTORS = 4
@@ -27,7 +27,7 @@ class PendingHandshake:
     """A client that has connected and not said (all of) its Hello yet."""
 
     def __init__(self, sock: socket.socket, tls: ssl.SSLContext | None, deadline_ns: int) -> None:
-        self.name = describe_peer(sock)
+        self.name = describe_handshake_peer(sock)
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -60,9 +60,9 @@ class PendingHandshake:
                         raise ConnectionResetError("closed before it said who it is")
                     self._text += part
                 if self._prefix_read:
-                    return read_hello(self._text)
-                oldest, newest, self._need = parse_hello_prefix(self._text)
-                self.version = choose_version(oldest, newest)
+                    return read_handshake_hello(self._text)
+                oldest, newest, self._need = parse_handshake_prefix(self._text)
+                self.version = choose_handshake_version(oldest, newest)
                 self._text.clear()
                 self._prefix_read = True
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -93,7 +93,7 @@ class PendingHandshake:
         """Says no and closes."""
         try:
             if self._secured:
-                self.sock.send(pack_answer(Refusal(reason, remedy)))
+                self.sock.send(pack_handshake_answer(Refusal(reason, remedy)))
                 self.sock.recv(MAX_JSON)  # a socket closed with bytes unread takes back what it has sent
         except OSError:
             pass  # it has gone already

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EACCES, EINVAL, EIO, ENOSYS, EPERM
+from errno import EACCES, EINVAL, ENOSYS, EPERM
 from fcntl import F_UNLCK
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -234,8 +234,3 @@ class Intake:
             return False
         connection.answer(number, answer[0], answer[1])
         return True
-
-
-def get_errno(error: OSError) -> int:
-    """The number to answer for an error of the system."""
-    return -(error.errno or EIO)

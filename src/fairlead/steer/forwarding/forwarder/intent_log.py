@@ -126,7 +126,7 @@ def _renamed(intent: Intent, found: EntryState) -> Verdict:
     return Verdict.DONE if found.new_inode == intent.expected else Verdict.LIKELY
 
 
-def find_append(data: bytes | memoryview, since: bytes) -> tuple[int, bool]:
+def find_intent_append(data: bytes | memoryview, since: bytes) -> tuple[int, bool]:
     """How many bytes of an append are in the file already, and whether that is sure.
 
     `since` is what the file holds from the size before on. Appends of one forwarder follow each other, so it begins

@@ -114,7 +114,7 @@ class JobSettings:
         return int(number) * _UNITS[unit]
 
 
-def read_settings(path: str | Path) -> JobSettings:
+def read_job_settings(path: str | Path) -> JobSettings:
     """Reads and checks the file; ConfigError names the key that is wrong."""
     where = str(path)
     try:

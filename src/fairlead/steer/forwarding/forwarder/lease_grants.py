@@ -103,10 +103,10 @@ class LeaseGrants:
             return nodes
         try:
             if op in _REMOVING:
-                self._add(request, nodes, node, bodies.read_name(body, 0))
+                self._add(request, nodes, node, bodies.read_message_name(body, 0))
             elif op in (_RENAME, _RENAME2):
                 (folder,) = _NODE.unpack_from(body)
-                old, new = bodies.read_two_names(body, abi.RENAME_IN.size if op == _RENAME else abi.RENAME2_IN.size)
+                old, new = bodies.read_message_names(body, abi.RENAME_IN.size if op == _RENAME else abi.RENAME2_IN.size)
                 nodes.add(folder)
                 self._add(request, nodes, node, old)
                 self._add(request, nodes, folder, new)

@@ -15,16 +15,16 @@ import msgspec
 
 from fairlead.core.access.tokens import HOW_TO_GET_ONE
 from fairlead.core.clock import monotonic_ns, sleep_s
-from fairlead.steer.forwarding.forwarder.admission import Admission, must_have_key
+from fairlead.steer.forwarding.forwarder.admission import Admission, require_admission_key
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Sessions
 from fairlead.steer.forwarding.forwarder.connection import Connection
 from fairlead.steer.forwarding.forwarder.handshakes import PendingHandshake
-from fairlead.steer.fs.wire.address import Address, keep_alive, open_listener, widen_buffers
+from fairlead.steer.fs.wire.address import Address, listen_on_address
 from fairlead.steer.fs.wire.frames import VERSION
-from fairlead.steer.fs.wire.handshake import OLDEST, Feature, Hello, Welcome, pack_answer
+from fairlead.steer.fs.wire.handshake import OLDEST, Feature, Hello, Welcome, pack_handshake_answer
 from fairlead.steer.fs.wire.slots import Slots, take_slots
-from fairlead.steer.fs.wire.stream import open_stream
+from fairlead.steer.fs.wire.stream import keep_stream_alive, open_stream, widen_stream_buffers
 
 HELLO_NS = 10_000_000_000
 """How long a client may take to say who it is."""
@@ -89,8 +89,8 @@ class Listeners:
 
         RefusedError when it cannot, or must not without a token key.
         """
-        must_have_key(address, self._settings.key)
-        sock, bound = open_listener(address)
+        require_admission_key(address, self._settings.key)
+        sock, bound = listen_on_address(address)
         self._listeners[sock.fileno()] = (sock, bound)
         self._epoll.register(sock.fileno(), select.EPOLLIN)
         return bound
@@ -165,8 +165,8 @@ class Listeners:
             deadline = monotonic_ns() + HELLO_NS
             try:
                 if address.kind == "unix":
-                    widen_buffers(sock)
-                keep_alive(sock)
+                    widen_stream_buffers(sock)
+                keep_stream_alive(sock)
                 arrival = PendingHandshake(sock, self._settings.tls if address.kind == "tls" else None, deadline)
             except OSError:  # it has gone again
                 sock.close()
@@ -246,7 +246,7 @@ class Listeners:
             self._welcome, features=tuple(features), resumed=resumed, version=arrival.version
         )
         with suppress(OSError):  # gone already: the leader finds out when it receives
-            connection.stream.send((pack_answer(welcome),))
+            connection.stream.send((pack_handshake_answer(welcome),))
         self._admitted(connection)
 
 

@@ -22,8 +22,8 @@ from fairlead.core.batches.encoding import (
 )
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
-from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, fold_histogram
-from fairlead.steer.forwarding.record_spool import spool_in
+from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, fold_counters
+from fairlead.steer.forwarding.record_spool import open_record_spool
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.runs import WORDS
 
@@ -297,8 +297,8 @@ class ForwarderRecords:
                         CLASSES[op_class],
                         tally.requests,
                         tally.bytes,
-                        fold_histogram(tally.wait),
-                        fold_histogram(tally.service),
+                        fold_counters(tally.wait),
+                        fold_counters(tally.service),
                         None,
                         None,
                     ),
@@ -350,7 +350,7 @@ class ForwarderRecords:
                 job,
                 self._tree,
                 (reads.requests, writes.requests, reads.bytes, writes.bytes),
-                [a + b for a, b in zip(fold_histogram(reads.service), fold_histogram(writes.service), strict=True)],
+                [a + b for a, b in zip(fold_counters(reads.service), fold_counters(writes.service), strict=True)],
             )
             for job, (_, reads, writes) in taken.group_by_class().items()
             if reads.requests or writes.requests
@@ -392,12 +392,12 @@ class ForwarderRecords:
         self._spool.write(batches)
 
 
-def build_records(
+def build_forwarder_records(
     tree: FileTree, folder: Path, name: str, cache: Callable[[], CacheCounts] | None = None
 ) -> ForwarderRecords:
     """The records of a forwarder of that name and tree, into the spool in `folder`. Raises ForwardingError."""
     node = os.uname().nodename.partition(".")[0] or "localhost"
-    spool = spool_in(folder, node=node, writer=f"forwarder:{name}", layer="forwarder")
+    spool = open_record_spool(folder, node=node, writer=f"forwarder:{name}", layer="forwarder")
     if hasattr(tree, "take_by_job"):
         return ForwarderRecords(spool, name, tree=tree.name, striped=cast(StripedTree, tree), cache=cache)
     space_of = tree.name if os.path.isdir(tree.name) else None

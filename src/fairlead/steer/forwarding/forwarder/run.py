@@ -16,8 +16,14 @@ from fairlead.core.access.tls import build_tls_server_context
 from fairlead.core.access.tokens import read_token_key
 from fairlead.core.errors import UsageError
 from fairlead.decide.policies.requests import Limits, Rate, build_discipline
-from fairlead.steer.forwarding.forwarder.admission import must_have_key
-from fairlead.steer.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile, read_settings
+from fairlead.steer.forwarding.forwarder.admission import require_admission_key
+from fairlead.steer.forwarding.forwarder.job_settings import (
+    Cache,
+    JobPart,
+    JobSettings,
+    SettingsFile,
+    read_job_settings,
+)
 from fairlead.steer.forwarding.forwarder.read_cache import with_read_cache
 from fairlead.steer.forwarding.forwarder.server import Server, Settings
 from fairlead.steer.fs.operations.dispatch import Operations
@@ -68,7 +74,7 @@ def run_forwarder(
     addresses = [parse_address(text) for text in options.listen]
     settings = _settings(options, addresses)
     for address in addresses:
-        must_have_key(address, settings.key)
+        require_admission_key(address, settings.key)
     queue = build_discipline(options.discipline, workers=options.workers, seed=_SEED)
     _raise_descriptor_limit()
     reading = _job_settings(options)
@@ -77,7 +83,7 @@ def run_forwarder(
     tree = with_read_cache(exported, reading, sole=options.sole)
     _pace_targets(exported, queue.limits)
     records = _records(options, settings.name, exported, tree)
-    stopping = list_stopping_signals()
+    stopping = list_run_end_signals()
     awaited = (*stopping, signal.SIGUSR1, signal.SIGUSR2)
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -104,7 +110,7 @@ def run_forwarder(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
 
 
-def list_stopping_signals() -> tuple[signal.Signals, ...]:
+def list_run_end_signals() -> tuple[signal.Signals, ...]:
     """What ends a service cleanly: SIGTERM, SIGINT, and a terminal that is closed, unless nohup has it ignored."""
     asked = (signal.SIGTERM, signal.SIGINT)
     return asked if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (*asked, signal.SIGHUP)
@@ -140,7 +146,7 @@ def _job_settings(options: Options) -> JobSettings:
                 "--read-ahead and --cache do not go with --job-settings",
                 remedy="write read_ahead under [default] and size under [cache] in the file",
             )
-        return read_settings(options.job_settings)
+        return read_job_settings(options.job_settings)
     if not options.read_ahead and not options.cache:
         return JobSettings()
     part = JobPart(read_ahead=options.read_ahead or None, cache=True)
@@ -150,10 +156,11 @@ def _job_settings(options: Options) -> JobSettings:
 def _records(options: Options, name: str, exported: FileTree, tree: FileTree) -> ForwarderRecords | None:
     if options.spool is None:
         return None
-    from fairlead.steer.forwarding.forwarder.records import build_records
+
+    from fairlead.steer.forwarding.forwarder.records import build_forwarder_records
 
     cache = getattr(tree, "cache", None) if tree is not exported else None
-    return build_records(exported, options.spool, name, None if cache is None else cache.read_counters)
+    return build_forwarder_records(exported, options.spool, name, None if cache is None else cache.read_counters)
 
 
 def _intents_folder(options: Options, exported: FileTree) -> int | None:
@@ -164,7 +171,7 @@ def _intents_folder(options: Options, exported: FileTree) -> int | None:
             return own_folder(b"intents")
         root = os.open(options.export, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return kept.open_own_folder(root, b"intents")
+            return kept.open_unlinked_folder(root, b"intents")
         finally:
             os.close(root)
     except OSError as error:

@@ -28,7 +28,7 @@ from fairlead.steer.forwarding.forwarder.workers import WorkerPool
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.fs.wire.address import Address
-from fairlead.steer.fs.wire.handshake import Feature, Welcome, generate_id
+from fairlead.steer.fs.wire.handshake import Feature, Welcome, generate_handshake_id
 
 if TYPE_CHECKING:
     from fairlead.decide.policies.requests.contract import Discipline
@@ -60,7 +60,7 @@ class Server:
     ) -> None:
         """`intents_folder`: a descriptor of the tree's place for intents, this object's from now on; None: none."""
         self.settings = settings
-        self.boot = generate_id()
+        self.boot = generate_handshake_id()
         self.operations = operations
         operations.tells_made = True
         self._records = records

@@ -25,7 +25,7 @@ from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.decide.policies.requests.contract import WRITE, Discipline, Running
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.request import LONG, Request
-from fairlead.steer.fs.trees import identity
+from fairlead.steer.fs.trees import thread_identity
 
 log = logging.getLogger("fairlead.forwarder")
 STUCK_NS = 2_000_000
@@ -143,7 +143,7 @@ class WorkerPool:
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
-        identity.limit_powers()
+        thread_identity.limit_thread_powers()
         while True:
             with lock:
                 now = monotonic_ns()

@@ -22,13 +22,17 @@ from fairlead.core.clock import monotonic_ns, monotonic_s, sleep_s
 from fairlead.core.errors import RefusedError, UnreachableError
 from fairlead.steer.fs.client.client_file import ClientFile
 from fairlead.steer.fs.client.dial import Dial
-from fairlead.steer.fs.client.file_status import FileStatus, build_change, parse_status
+from fairlead.steer.fs.client.file_status import FileStatus, build_file_status_change, parse_file_status
 from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.job_identity import Jobs
 from fairlead.steer.fs.client.link import Link, LinkLostError
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.own_requests import build_job_message, build_place_message, build_reopen_message
-from fairlead.steer.fs.client.reclaim import exchange_message, reopen_files, send_farewell
+from fairlead.steer.fs.client.own_requests import (
+    build_own_job_request,
+    build_own_place_request,
+    build_own_reopen_request,
+)
+from fairlead.steer.fs.client.reclaim import exchange_link_message, reclaim_open_files, send_farewell
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag, Refusal
@@ -149,7 +153,7 @@ class Client:
 
     def stat_node(self, node: int) -> FileStatus:
         """Attributes of a node."""
-        return parse_status(self.request(Op.GETATTR, node, abi.GETATTR_IN.pack(0, 0, 0)), abi.ATTR_OUT.size)
+        return parse_file_status(self.request(Op.GETATTR, node, abi.GETATTR_IN.pack(0, 0, 0)), abi.ATTR_OUT.size)
 
     def exists(self, path: str) -> bool:
         """Whether there is something of that name."""
@@ -165,11 +169,11 @@ class Client:
 
     def set_size(self, node: int, size: int) -> None:
         """Sets the size of a node."""
-        self.request(Op.SETATTR, node, build_change(Valid.SIZE, size=size))
+        self.request(Op.SETATTR, node, build_file_status_change(Valid.SIZE, size=size))
 
     def chmod(self, path: str, mode: int) -> None:
         """As os.chmod."""
-        self.request(Op.SETATTR, self._walk(path), build_change(Valid.MODE, mode=mode))
+        self.request(Op.SETATTR, self._walk(path), build_file_status_change(Valid.MODE, mode=mode))
 
     # -- names -------------------------------------------------------------------------------------------------
 
@@ -284,7 +288,7 @@ class Client:
     def _look(self, parent: int, name: bytes) -> tuple[int, int]:
         body = self.request(Op.LOOKUP, parent, name + b"\0")
         node = self._made(body, parent, name)
-        return node, parse_status(body, abi.ENTRY.size).st_mode
+        return node, parse_file_status(body, abi.ENTRY.size).st_mode
 
     def _made(self, body: bytes, parent: int, name: bytes) -> int:
         (node,) = abi.FORGET_IN.unpack_from(body)
@@ -376,7 +380,7 @@ class Client:
         job = self._job()
         if job and job not in self._announced:
             identity = msgspec.json.encode(self._jobs.identities[job])
-            exchange_message(link, self._ids, build_job_message(job, identity))
+            exchange_link_message(link, self._ids, build_own_job_request(job, identity))
             self._announced.add(job)
         if data is None:
             link.put(number, job, chosen, message, flags)
@@ -431,7 +435,7 @@ class Client:
             try:
                 link = Link(self._dial.connect_any())
                 if not link.connection.welcome.resumed:
-                    reopen_files(link, self._nodes, self._holdings, self._ids, _quiet)
+                    reclaim_open_files(link, self._nodes, self._holdings, self._ids, _quiet)
             except (UnreachableError, RefusedError, LinkLostError):
                 if monotonic_s() > deadline:
                     raise OSError(errno.EIO, "no forwarder answers") from None
@@ -455,11 +459,11 @@ class Client:
             for known in nodes:
                 steps = self._nodes.find_steps(known)
                 if steps:
-                    exchange_message(link, self._ids, build_place_message(known, steps))
+                    exchange_link_message(link, self._ids, build_own_place_request(known, steps))
             held = self._holdings.handles.get(handle)
             if held is not None:
-                again = build_reopen_message(held.node, held.flags, directory=held.directory)
-                exchange_message(link, self._ids, again, handle)
+                again = build_own_reopen_request(held.node, held.flags, directory=held.directory)
+                exchange_link_message(link, self._ids, again, handle)
 
 
 def _quiet(_: str) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.core.errors import RefusedError, UnreachableError
-from fairlead.steer.fs.wire.address import Address, connect_socket, keep_alive, parse_address
-from fairlead.steer.fs.wire.handshake import Feature, Hello, Welcome, exchange_hello, generate_id
+from fairlead.steer.fs.wire.address import Address, connect_address, parse_address
+from fairlead.steer.fs.wire.handshake import Feature, Hello, Welcome, exchange_handshake, generate_handshake_id
 from fairlead.steer.fs.wire.slots import Slots, make_slots
+from fairlead.steer.fs.wire.stream import keep_stream_alive
 
 SLOTS = 48
 """Slots of a mount: that many reads and writes may be under way at once."""
@@ -56,9 +57,9 @@ class Dial:
         self.addresses = [parse_address(text) for text in addresses]
         self.current = 0
         """Index of the address that was connected last."""
-        self.session = generate_id()
+        self.session = generate_handshake_id()
         self.node = node or socket.gethostname()
-        self._secret = generate_id()
+        self._secret = generate_handshake_id()
         self._token = token
         self._tls = tls
         self._mount = mount
@@ -75,7 +76,7 @@ class Dial:
 
     def connect(self, address: Address, *, timeout_s: float = CONNECT_S) -> Connection:
         """One attempt at one address. UnreachableError or RefusedError."""
-        sock = connect_socket(address, timeout_s=timeout_s, tls=self._tls)
+        sock = connect_address(address, timeout_s=timeout_s, tls=self._tls)
         slots = None
         try:
             features = list(self._wanted)
@@ -94,7 +95,7 @@ class Dial:
                 slots=0 if slots is None else slots.count,
             )
             descriptor = -1 if slots is None else slots.descriptor
-            welcome = exchange_hello(sock, hello, descriptor=descriptor, deadline_s=timeout_s, where=str(address))
+            welcome = exchange_handshake(sock, hello, descriptor=descriptor, deadline_s=timeout_s, where=str(address))
             self._check(welcome, address)
             if slots is not None:
                 os.close(slots.descriptor)
@@ -102,7 +103,7 @@ class Dial:
                 if Feature.SLOTS not in welcome.features:
                     slots.close()
                     slots = None
-            keep_alive(sock)
+            keep_stream_alive(sock)
             sock.setblocking(False)
         except BaseException:
             sock.close()

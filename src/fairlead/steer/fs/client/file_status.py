@@ -23,7 +23,7 @@ class FileStatus(NamedTuple):
     st_gid: int
 
 
-def parse_status(body: bytes, at: int) -> FileStatus:
+def parse_file_status(body: bytes, at: int) -> FileStatus:
     """The attributes in a reply."""
     (ino, size, blocks, atime, mtime, ctime, atime_ns, mtime_ns, ctime_ns, mode, links, uid, gid, _, _, _) = (
         abi.ATTR.unpack_from(body, at)
@@ -43,6 +43,6 @@ def parse_status(body: bytes, at: int) -> FileStatus:
     )
 
 
-def build_change(valid: Valid, *, size: int = 0, mode: int = 0) -> bytes:
+def build_file_status_change(valid: Valid, *, size: int = 0, mode: int = 0) -> bytes:
     """The body of a SETATTR."""
     return abi.SETATTR_IN.pack(valid, 0, 0, size, 0, 0, 0, 0, 0, 0, 0, mode, 0, 0, 0, 0)

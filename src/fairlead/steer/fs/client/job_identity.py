@@ -33,7 +33,7 @@ _MAX_PROCESSES = 16_384
 _FRESH_NS = 1_000_000_000
 
 
-def identify_job(environment: Mapping[bytes, bytes], cgroup: bytes) -> tuple[str, int]:
+def find_job_identity(environment: Mapping[bytes, bytes], cgroup: bytes) -> tuple[str, int]:
     """Job id ("" for none) and rank (-1 for none). The cgroup, which a user cannot change, goes before the
     environment for the id."""
     job = ""
@@ -62,13 +62,13 @@ def _array_element(job: str, index: bytes) -> str:
     return job if index in (b"", b"0") else f"{job}[{index.decode(errors='replace')}]"
 
 
-def parse_environment(text: bytes) -> dict[bytes, bytes]:
+def parse_job_environment(text: bytes) -> dict[bytes, bytes]:
     """/proc/PID/environ as a mapping."""
     pairs = (entry.partition(b"=") for entry in text.split(b"\0") if entry)
     return {name: value for name, _, value in pairs}
 
 
-def parse_start_time(stat: bytes) -> int:
+def parse_job_start_time(stat: bytes) -> int:
     """When the process started, in clock ticks since boot, from /proc/PID/stat; 0 when it cannot be read."""
     fields = stat[stat.rfind(b")") + 2 :].split()
     return int(fields[19]) if len(fields) > 19 else 0
@@ -93,14 +93,14 @@ class Jobs:
 
     def find(self, pid: int, uid: int, now_ns: int) -> int:
         """The index of a process's job (the slow way: the caller looks into `known` first)."""
-        started = parse_start_time(self._read(pid, "stat")) if pid > 0 else 0
+        started = parse_job_start_time(self._read(pid, "stat")) if pid > 0 else 0
         hit = self.known.get(pid)
         if hit is not None and hit[2] == started and hit[3]:
             self.known[pid] = (hit[0], now_ns + _FRESH_NS, started, True)
             return hit[0]
         job, rank = "", -1
         if pid > 0:
-            job, rank = identify_job(parse_environment(self._read(pid, "environ")), self._read(pid, "cgroup"))
+            job, rank = find_job_identity(parse_job_environment(self._read(pid, "environ")), self._read(pid, "cgroup"))
         sure = bool(job)
         job = job or self._fallback
         index = self._index(job, rank, uid) if job else 0

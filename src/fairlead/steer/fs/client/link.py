@@ -220,7 +220,7 @@ class Link:
         self.connection.close()
 
 
-def read_reply(link: Link) -> tuple[int, int, memoryview] | None:
+def read_link_reply(link: Link) -> tuple[int, int, memoryview] | None:
     """The next whole reply as (request, error, body), for callers that are in no hurry; None when there is none.
 
     The body is a view into the buffer, good until the next `receive`. Replies whose data is in a slot are not

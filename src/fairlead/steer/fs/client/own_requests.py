@@ -10,29 +10,29 @@ from fairlead.steer.fs.wire.frames import JOB_IN, PLACE_STEP, REOPEN_IN, Own
 _UID, _GID = os.geteuid(), os.getegid()
 
 
-def build_own_message(opcode: int, node: int, body: bytes = b"", request: int = 0) -> bytes:
+def build_own_request(opcode: int, node: int, body: bytes = b"", request: int = 0) -> bytes:
     """A request of fairlead's own in a kernel header."""
     return IN_HEADER.pack(IN_HEADER.size + len(body), opcode, request, node, _UID, _GID, os.getpid(), 0, 0) + body
 
 
-def build_job_message(index: int, identity: bytes) -> bytes:
+def build_own_job_request(index: int, identity: bytes) -> bytes:
     """Own.JOB."""
-    return build_own_message(Own.JOB, 0, JOB_IN.pack(index, 0) + identity)
+    return build_own_request(Own.JOB, 0, JOB_IN.pack(index, 0) + identity)
 
 
-def build_place_message(node: int, steps: list[tuple[int, bytes]]) -> bytes:
+def build_own_place_request(node: int, steps: list[tuple[int, bytes]]) -> bytes:
     """Own.PLACE."""
     body = b"".join(PLACE_STEP.pack(parent, len(name), 0) + name for parent, name in steps)
-    return build_own_message(Own.PLACE, node, body)
+    return build_own_request(Own.PLACE, node, body)
 
 
-def build_reopen_message(node: int, flags: int, *, directory: bool) -> bytes:
+def build_own_reopen_request(node: int, flags: int, *, directory: bool) -> bytes:
     """Own.REOPEN; the handle goes into the prefix."""
-    return build_own_message(Own.REOPEN, node, REOPEN_IN.pack(flags, int(directory), 0))
+    return build_own_request(Own.REOPEN, node, REOPEN_IN.pack(flags, int(directory), 0))
 
 
-def build_lock_message(
+def build_own_lock_request(
     node: int, handle: int, owner: int, start: int, end: int, kind: int, pid: int, flags: int
 ) -> bytes:
     """SETLK, as the kernel would send it."""
-    return build_own_message(Op.SETLK, node, LK_IN.pack(handle, owner, start, end, kind, pid, flags, 0))
+    return build_own_request(Op.SETLK, node, LK_IN.pack(handle, owner, start, end, kind, pid, flags, 0))

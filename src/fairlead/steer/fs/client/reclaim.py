@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.held_state import Handle, HeldLock, Holdings
-from fairlead.steer.fs.client.link import Link, LinkLostError, read_reply
+from fairlead.steer.fs.client.link import Link, LinkLostError, read_link_reply
 from fairlead.steer.fs.client.node_names import Nodes
 from fairlead.steer.fs.client.own_requests import (
-    build_lock_message,
-    build_own_message,
-    build_place_message,
-    build_reopen_message,
+    build_own_lock_request,
+    build_own_place_request,
+    build_own_reopen_request,
+    build_own_request,
 )
 from fairlead.steer.fs.fuse.abi import LK_FLOCK, Op
 
@@ -29,18 +29,18 @@ _LOCK_S = 15.0
 """How long a lock is asked for again: a forwarder that lives without us keeps it for its grace period."""
 
 
-def exchange_message(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
+def exchange_link_message(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
     """One request and its answer: (error, body). LinkLostError when none comes."""
     number = next(ids)
     link.put(number, 0, handle, message)
     deadline = monotonic_s() + _ANSWER_S
     sent = link.flush()
     while True:
-        reply = read_reply(link)
+        reply = read_link_reply(link)
         while reply is not None:
             if reply[0] == number:
                 return reply[1], bytes(reply[2])
-            reply = read_reply(link)
+            reply = read_link_reply(link)
         left = deadline - monotonic_s()
         if left <= 0:
             raise LinkLostError("no answer in time")
@@ -52,7 +52,9 @@ def exchange_message(link: Link, ids: Iterator[int], message: bytes, handle: int
             sent = link.flush()
 
 
-def reopen_files(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+def reclaim_open_files(
+    link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]
+) -> None:
     """Opens what must be open now: files without a name, and those with locks. What cannot be had is said and left."""
     wanted = {number for number, held in list(holdings.handles.items()) if nodes.is_unlinked(held.node)}
     wanted.update(number for lock in holdings.list_locks() if (number := _handle(lock, holdings)) is not None)
@@ -71,16 +73,16 @@ def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: in
     for _ in range(_TIMES):
         steps = nodes.find_steps(held.node)
         if steps:
-            exchange_message(link, ids, build_place_message(held.node, steps))
-        error, _ = exchange_message(
-            link, ids, build_reopen_message(held.node, held.flags, directory=held.directory), number
+            exchange_link_message(link, ids, build_own_place_request(held.node, steps))
+        error, _ = exchange_link_message(
+            link, ids, build_own_reopen_request(held.node, held.flags, directory=held.directory), number
         )
         if error <= 0 or not steps:
             break
     return error
 
 
-def take_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+def reclaim_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
     """Takes every lock that is held. One that another client was quicker to take is said and left."""
     for lock in holdings.list_locks():
         number = _handle(lock, holdings)
@@ -96,9 +98,9 @@ def _handle(lock: HeldLock, holdings: Holdings) -> int | None:
 def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
     deadline = monotonic_s() + _LOCK_S
     flags = LK_FLOCK if lock.flock else 0
-    message = build_lock_message(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
+    message = build_own_lock_request(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
     while True:
-        error, _ = exchange_message(link, ids, message)
+        error, _ = exchange_link_message(link, ids, message)
         if error != -errno.EAGAIN or monotonic_s() > deadline:
             return error
         sleep_s(0.05)
@@ -106,5 +108,5 @@ def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
 
 def send_farewell(link: Link, ids: Iterator[int]) -> None:
     """Tells a forwarder that is left that nothing more will come: it gives back locks and files at once."""
-    link.put(next(ids), 0, 0, build_own_message(Op.DESTROY, 0))
+    link.put(next(ids), 0, 0, build_own_request(Op.DESTROY, 0))
     link.flush()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fairlead.core.errors import MountError
 from fairlead.steer.fs.fuse import abi
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, probe_folder, resolve_mountpoint
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_in_mount_table, probe_folder, resolve_mountpoint
 
 DEVICE = "/dev/fuse"
 _CONNECTIONS = "/sys/fs/fuse/connections"
@@ -57,7 +57,7 @@ class Device:
 
     def unmount(self, *, lazy: bool = False) -> None:
         """Unmounts. Raises `BusyError` while files are open, `MountError`."""
-        unmount_folder(self.mountpoint, lazy=lazy)
+        unmount_fuse_device(self.mountpoint, lazy=lazy)
 
     def close(self) -> None:
         """Ends the connection: what still uses the mount gets ENOTCONN."""
@@ -70,7 +70,7 @@ class BusyError(MountError):
     """Files are open in the mount."""
 
 
-def open_mount(
+def open_fuse_device(
     mountpoint: str | Path,
     *,
     read_only: bool = False,
@@ -78,7 +78,7 @@ def open_mount(
     fs_name: str = "fairlead",
     max_read: int = abi.MAX_WRITE,
 ) -> Device:
-    """Mounts on a folder and returns the device. The first request to answer is INIT (`negotiation.answer_init`).
+    """Mounts on a folder and returns the device. The first request to answer is INIT (`negotiation.answer_fuse_init`).
 
     `allow_other` None: as root yes, else where /etc/fuse.conf has user_allow_other. Modes are always checked by the
     kernel (default_permissions). A dead mount of fairlead on the folder is taken off first. Raises `MountError`.
@@ -100,7 +100,7 @@ def open_mount(
     return _opened(Device(fd, path, read_only=read_only, through_fusermount=True, recovered=recovered))
 
 
-def unmount_folder(path: str, *, lazy: bool = False) -> None:
+def unmount_fuse_device(path: str, *, lazy: bool = False) -> None:
     """Unmounts the topmost mount of a folder; `lazy`: also while files are open. Raises `BusyError`, `MountError`."""
     if os.geteuid() == 0 and _libc.umount2(os.fsencode(path), _MNT_DETACH if lazy else 0) == 0:
         return
@@ -119,7 +119,7 @@ def unmount_folder(path: str, *, lazy: bool = False) -> None:
 
 
 def _opened(device: Device) -> Device:
-    mount = find_mount(device.mountpoint)
+    mount = find_in_mount_table(device.mountpoint)
     device.connection = mount.minor if mount is not None else 0
     return device
 
@@ -127,10 +127,10 @@ def _opened(device: Device) -> Device:
 def _clear(path: str) -> bool:
     """Unmounts a dead mount of fairlead; whether there was one. `MountError` for one that runs or does not answer."""
     recovered = False
-    while (mount := find_mount(path)) is not None and mount.fs_type == FS_TYPE:
+    while (mount := find_in_mount_table(path)) is not None and mount.fs_type == FS_TYPE:
         code = probe_folder(path, within_s=_ANSWER_S)
         if code == errno.ENOTCONN or code == errno.ECONNABORTED:
-            unmount_folder(path, lazy=True)
+            unmount_fuse_device(path, lazy=True)
             recovered = True
             continue
         if code is None:

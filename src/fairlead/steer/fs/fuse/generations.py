@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 
 from fairlead.steer.fs.fuse.abi import ENTRIES, NEW_NODES, Op
-from fairlead.steer.fs.fuse.messages import MADE, iterate_entries
+from fairlead.steer.fs.fuse.messages import MADE, iterate_message_entries
 
 _NODE = Struct("<Q")
 _GENERATION_AT = 8
@@ -33,7 +33,7 @@ class Generations:
         """Puts the generation into the reply. `held`: the kernel knows a node of that number already; `named`: by a
         name that is still there, as far as replies have said: that of its removal may come after this one."""
         if op == _READDIRPLUS:
-            for at, node, _ in iterate_entries(body) if self._known else ():
+            for at, node, _ in iterate_message_entries(body) if self._known else ():
                 _NODE.pack_into(body, at + _GENERATION_AT, self._known.get(node, 0))
             return
         (node,) = _NODE.unpack_from(body)

@@ -76,7 +76,7 @@ class NameChange(NamedTuple):
     exchange: bool = False
 
 
-def read_name_change(op: int, parent: int, message: bytes, head: bytes, error: int) -> NameChange:
+def read_change_message(op: int, parent: int, message: bytes, head: bytes, error: int) -> NameChange:
     """A request of `NAME_AT` by its whole message; `head` is the first 8 bytes of the reply's body."""
     names = message[NAME_AT[op] :].split(b"\0", 2)
     if op == Op.RENAME or op == Op.RENAME2:
@@ -90,7 +90,7 @@ def read_name_change(op: int, parent: int, message: bytes, head: bytes, error: i
     return _new(NameChange, (op, parent, name, node, 0, b"", error != 0, False))
 
 
-def iterate_entries(body: memoryview) -> Iterator[tuple[int, int, bytes]]:
+def iterate_message_entries(body: memoryview) -> Iterator[tuple[int, int, bytes]]:
     """Place in the body, node and name of each entry of a READDIRPLUS reply that gives the kernel a node."""
     at, end, fixed = 0, len(body), ENTRY_BYTES + DIRENT.size
     while at + fixed <= end:
@@ -103,21 +103,21 @@ def iterate_entries(body: memoryview) -> Iterator[tuple[int, int, bytes]]:
         at += (fixed + length + 7) & ~7
 
 
-def read_name(body: memoryview, at: int) -> bytes:
+def read_message_name(body: memoryview, at: int) -> bytes:
     """The name that starts at `at`, without its zero byte."""
     raw = bytes(body[at:])
     end = raw.find(0)
     return raw if end < 0 else raw[:end]
 
 
-def read_two_names(body: memoryview, at: int) -> tuple[bytes, bytes]:
+def read_message_names(body: memoryview, at: int) -> tuple[bytes, bytes]:
     """Two names, each ended by a zero byte."""
     raw = bytes(body[at:])
     first, _, rest = raw.partition(b"\0")
     return first, rest.partition(b"\0")[0]
 
 
-def time_ns(seconds: int, nanoseconds: int) -> int:
+def convert_message_time(seconds: int, nanoseconds: int) -> int:
     """A time of a request; its seconds are a signed number sent as an unsigned one."""
     if seconds >> 63:
         seconds -= 1 << 64
@@ -128,9 +128,9 @@ MADE = 1
 """Generation in the entry of a CREATE that made its file, where the mount puts in one of its own."""
 
 
-def pack_entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0) -> bytes:
+def pack_entry_message(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0) -> bytes:
     """The reply to LOOKUP, MKDIR, ...: the node, how long name and attributes hold, the attributes (128 bytes)."""
-    # Times before 1970 are signed numbers sent as unsigned ones. The same fields stand in `pack_attributes`: a call
+    # Times before 1970 are signed numbers sent as unsigned ones. `pack_attributes_message` has the same fields: a call
     # that both share would cost a third of the time.
     atime, mtime, ctime = st.st_atime_ns, st.st_mtime_ns, st.st_ctime_ns
     return _ENTRY_ATTR.pack(
@@ -159,7 +159,7 @@ def pack_entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int
     )
 
 
-def pack_attributes(st: Stat, valid_s: int, valid_ns: int) -> bytes:
+def pack_attributes_message(st: Stat, valid_s: int, valid_ns: int) -> bytes:
     """The reply to GETATTR and SETATTR (104 bytes)."""
     atime, mtime, ctime = st.st_atime_ns, st.st_mtime_ns, st.st_ctime_ns
     return _ATTR_OUT.pack(
@@ -185,12 +185,12 @@ def pack_attributes(st: Stat, valid_s: int, valid_ns: int) -> bytes:
     )
 
 
-def pack_open(handle: int, flags: int) -> bytes:
+def pack_open_message(handle: int, flags: int) -> bytes:
     """The reply to OPEN and OPENDIR (16 bytes); that to CREATE is an entry and this."""
     return OPEN_OUT.pack(handle, flags, 0)
 
 
-def pack_statfs(found: os.statvfs_result) -> bytes:
+def pack_statfs_message(found: os.statvfs_result) -> bytes:
     """The reply to STATFS."""
     return STATFS_OUT.pack(
         found.f_blocks,
@@ -205,12 +205,12 @@ def pack_statfs(found: os.statvfs_result) -> bytes:
     )
 
 
-def pack_dirent(inode: int, next_offset: int, kind: int, name: bytes) -> bytes:
+def pack_dirent_message(inode: int, next_offset: int, kind: int, name: bytes) -> bytes:
     """One entry of READDIR, padded to 8 bytes. `next_offset` is where a READDIR goes on after it."""
     return DIRENT.pack(inode, next_offset, len(name), kind) + name + bytes(-len(name) % 8)
 
 
-def pack_listing(entries: Sequence[Entry], offset: int, size: int) -> bytes:
+def pack_listing_message(entries: Sequence[Entry], offset: int, size: int) -> bytes:
     """The reply to READDIR: as many entries from number `offset` on as fit into `size` bytes."""
     parts: list[bytes] = []
     pack = DIRENT.pack

@@ -28,7 +28,7 @@ class MountPoint(NamedTuple):
     """Minor device number: names the connection in /sys/fs/fuse/connections."""
 
 
-def read_mounts(table: Path = _TABLE) -> list[MountPoint]:
+def read_mount_table(table: Path = _TABLE) -> list[MountPoint]:
     """Every mount this process sees, in the order they were made."""
     found = []
     for line in table.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
@@ -48,14 +48,14 @@ def read_mounts(table: Path = _TABLE) -> list[MountPoint]:
     return found
 
 
-def find_mount(path: str, table: Path = _TABLE) -> MountPoint | None:
+def find_in_mount_table(path: str, table: Path = _TABLE) -> MountPoint | None:
     """The mount on exactly this folder (the uppermost one), or None."""
-    return next((mount for mount in reversed(read_mounts(table)) if mount.path == path), None)
+    return next((mount for mount in reversed(read_mount_table(table)) if mount.path == path), None)
 
 
-def list_own_mounts(table: Path = _TABLE) -> list[MountPoint]:
+def list_mount_table(table: Path = _TABLE) -> list[MountPoint]:
     """The mounts of fairlead."""
-    return [mount for mount in read_mounts(table) if mount.fs_type == FS_TYPE]
+    return [mount for mount in read_mount_table(table) if mount.fs_type == FS_TYPE]
 
 
 def resolve_mountpoint(path: str | Path) -> str:

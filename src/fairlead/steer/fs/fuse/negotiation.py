@@ -53,7 +53,7 @@ class Session(NamedTuple):
         return bool(self.flags & Init.PASSTHROUGH)
 
 
-def negotiate_init(body: memoryview, *, extra: int = 0) -> tuple[bytes, Session | None]:
+def negotiate_fuse_init(body: memoryview, *, extra: int = 0) -> tuple[bytes, Session | None]:
     """The body of the reply to INIT and what was agreed; None if the kernel has to send INIT again in our version.
 
     `extra`: flags wanted on top of `WANTED` (`CACHED`, `Init.PASSTHROUGH`). Raises `MountError` for a kernel that is
@@ -90,14 +90,14 @@ def negotiate_init(body: memoryview, *, extra: int = 0) -> tuple[bytes, Session 
     return reply.ljust(64, b"\0"), Session(flags, minor, pages * abi.PAGE)
 
 
-def answer_init(fd: int, *, extra: int = 0) -> Session:
+def answer_fuse_init(fd: int, *, extra: int = 0) -> Session:
     """Answers the kernel's INIT on a freshly opened device (blocking) and returns what was agreed."""
     while True:
         message = _next(fd)
         _, opcode, unique = abi.IN_HEADER.unpack_from(message)[:3]
         if opcode != abi.Op.INIT:
             raise MountError(f"the kernel began with request {opcode}", where="/dev/fuse", remedy="mount again")
-        reply, session = negotiate_init(message[abi.IN_HEADER.size :], extra=extra)
+        reply, session = negotiate_fuse_init(message[abi.IN_HEADER.size :], extra=extra)
         os.write(fd, abi.OUT_HEADER.pack(abi.OUT_HEADER.size + len(reply), 0, unique) + reply)
         if session is not None:
             return session

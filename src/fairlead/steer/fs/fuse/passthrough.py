@@ -18,7 +18,7 @@ _ID = Struct("<I")
 _CAP_SYS_ADMIN = 21
 
 
-def can_pass_through() -> bool:
+def supports_passthrough() -> bool:
     """Whether this process may register backing files (CAP_SYS_ADMIN)."""
     with open("/proc/self/status", "rb") as status:
         for line in status:

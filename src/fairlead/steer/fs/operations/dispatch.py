@@ -88,7 +88,9 @@ class Operations:
             known[node] = count + 1
             if count == 0:
                 self._holders[node] = self._holders.get(node, 0) + 1
-        return bodies.pack_entry(node, st, self.valid_s, self.valid_ns, bodies.MADE if made and self.tells_made else 0)
+        return bodies.pack_entry_message(
+            node, st, self.valid_s, self.valid_ns, bodies.MADE if made and self.tells_made else 0
+        )
 
     def forget(self, handles: Handles, node: int, count: int) -> None:
         """The client's kernel gives back `count` tellings of a node; the tree forgets it when no session is left."""
@@ -122,7 +124,7 @@ class Operations:
     def reopen(self, handles: Handles, node: int, handle: int, flags: int, *, folder: bool) -> None:
         """Opens again under `handle` what the client had open at a forwarder that was lost."""
         if folder:
-            listed = open_files.snapshot_directory(self.tree, node)
+            listed = open_files.list_open_directory(self.tree, node)
             handles.hold(handle, listed, listed.entries or ())
         elif handle not in handles.files:
             self.replace(handles, handle, self.tree.reopen(node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)))

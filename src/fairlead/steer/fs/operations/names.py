@@ -14,7 +14,7 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.trees.base import NOW, Change
-from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.operations.dispatch import Execution, Operations
@@ -31,7 +31,7 @@ _setattr_in = abi.SETATTR_IN.unpack_from
 
 
 def _lookup(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
-    found, st = ops.tree.lookup(node, bodies.read_name(body, 0))
+    found, st = ops.tree.lookup(node, bodies.read_message_name(body, 0))
     return ops.enter_node(handles, found, st)
 
 
@@ -54,7 +54,7 @@ def _getattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryv
     flags, _dummy, fh = _getattr_in(body)
     file = handles.files.get(fh) if flags & abi.GETATTR_FH else None
     st = ops.tree.stat(node) if file is None else file.stat()
-    return bodies.pack_attributes(st, ops.valid_s, ops.valid_ns)
+    return bodies.pack_attributes_message(st, ops.valid_s, ops.valid_ns)
 
 
 def _setattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
@@ -69,14 +69,14 @@ def _setattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryv
             uid if valid & _UID else None,
             gid if valid & _GID else None,
             size if valid & _SIZE else None,
-            NOW if valid & _ATIME_NOW else bodies.time_ns(atime, atime_ns) if valid & _ATIME else None,
-            NOW if valid & _MTIME_NOW else bodies.time_ns(mtime, mtime_ns) if valid & _MTIME else None,
+            NOW if valid & _ATIME_NOW else bodies.convert_message_time(atime, atime_ns) if valid & _ATIME else None,
+            NOW if valid & _MTIME_NOW else bodies.convert_message_time(mtime, mtime_ns) if valid & _MTIME else None,
         ),
         file,
     )
     if valid & _KILL and not ops.tree.clears_set_id:
         st = clear_set_id(ops.tree, node, st)
-    return bodies.pack_attributes(st, ops.valid_s, ops.valid_ns)
+    return bodies.pack_attributes_message(st, ops.valid_s, ops.valid_ns)
 
 
 def clear_set_id(tree: FileTree, node: int, st: Stat) -> Stat:
@@ -96,35 +96,35 @@ def _readlink(ops: Operations, _: Handles, node: int, __: int, ___: memoryview, 
 
 
 def _symlink(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
-    name, target = bodies.read_two_names(body, 0)
+    name, target = bodies.read_message_names(body, 0)
     return ops.enter_node(handles, *ops.tree.symlink(node, name, target))
 
 
 def _mknod(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     mode, device, umask, _pad = abi.MKNOD_IN.unpack_from(body)
-    name = bodies.read_name(body, abi.MKNOD_IN.size)
+    name = bodies.read_message_name(body, abi.MKNOD_IN.size)
     return ops.enter_node(handles, *ops.tree.mknod(node, name, mode & ~umask, device))
 
 
 def _mkdir(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     mode, umask = abi.MKDIR_IN.unpack_from(body)
-    name = bodies.read_name(body, abi.MKDIR_IN.size)
+    name = bodies.read_message_name(body, abi.MKDIR_IN.size)
     return ops.enter_node(handles, *ops.tree.mkdir(node, name, stat.S_IMODE(mode) & ~umask))
 
 
 def _unlink(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
-    ops.tree.unlink(node, bodies.read_name(body, 0))
+    ops.tree.unlink(node, bodies.read_message_name(body, 0))
     return b""
 
 
 def _rmdir(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
-    ops.tree.rmdir(node, bodies.read_name(body, 0))
+    ops.tree.rmdir(node, bodies.read_message_name(body, 0))
     return b""
 
 
 def _rename(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     (folder,) = abi.RENAME_IN.unpack_from(body)
-    old, new = bodies.read_two_names(body, abi.RENAME_IN.size)
+    old, new = bodies.read_message_names(body, abi.RENAME_IN.size)
     ops.tree.rename(node, old, folder, new, 0)
     return b""
 
@@ -133,18 +133,18 @@ def _rename2(ops: Operations, _: Handles, node: int, __: int, body: memoryview, 
     folder, flags, _pad = abi.RENAME2_IN.unpack_from(body)
     if flags & ~_RENAME_FLAGS:
         raise OSError(EINVAL, os.strerror(EINVAL))
-    old, new = bodies.read_two_names(body, abi.RENAME2_IN.size)
+    old, new = bodies.read_message_names(body, abi.RENAME2_IN.size)
     ops.tree.rename(node, old, folder, new, flags)
     return b""
 
 
 def _link(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     (old,) = abi.LINK_IN.unpack_from(body)
-    return ops.enter_node(handles, *ops.tree.link(old, node, bodies.read_name(body, abi.LINK_IN.size)))
+    return ops.enter_node(handles, *ops.tree.link(old, node, bodies.read_message_name(body, abi.LINK_IN.size)))
 
 
 def _statfs(ops: Operations, _: Handles, __: int, ___: int, ____: memoryview, _____: memoryview) -> bytes:
-    return bodies.pack_statfs(ops.tree.statfs())
+    return bodies.pack_statfs_message(ops.tree.statfs())
 
 
 def _access(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
@@ -160,7 +160,7 @@ def _syncfs(ops: Operations, _: Handles, __: int, ___: int, ____: memoryview, __
 
 def _setxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     size, flags = abi.SETXATTR_IN.unpack_from(body)
-    name = bodies.read_name(body, abi.SETXATTR_IN.size)
+    name = bodies.read_message_name(body, abi.SETXATTR_IN.size)
     at = abi.SETXATTR_IN.size + len(name) + 1
     value = bytes(body[at : at + size])
     if len(value) != size:
@@ -180,7 +180,7 @@ def _sized(found: bytes, size: int) -> bytes:
 
 def _getxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     size, _pad = abi.GETXATTR_IN.unpack_from(body)
-    return _sized(ops.tree.get_attribute(node, bodies.read_name(body, abi.GETXATTR_IN.size)), size)
+    return _sized(ops.tree.get_attribute(node, bodies.read_message_name(body, abi.GETXATTR_IN.size)), size)
 
 
 def _listxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
@@ -189,7 +189,7 @@ def _listxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview
 
 
 def _removexattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
-    ops.tree.remove_attribute(node, bodies.read_name(body, 0))
+    ops.tree.remove_attribute(node, bodies.read_message_name(body, 0))
     return b""
 
 

@@ -41,12 +41,12 @@ def _open(ops: Operations, handles: Handles, node: int, handle: int, body: memor
     ops.replace(handles, handle, file)
     if open_flags & _KILL and not ops.tree.clears_set_id:
         clear_set_id(ops.tree, node, file.stat())
-    return bodies.pack_open(handle, ops.open_flags)
+    return bodies.pack_open_message(handle, ops.open_flags)
 
 
 def _create(ops: Operations, handles: Handles, node: int, handle: int, body: memoryview, _: memoryview) -> bytes:
     flags, mode, umask, _open_flags = _create_in(body)
-    name, mode, new = bodies.read_name(body, _CREATE_BYTES), mode & 0o7777 & ~umask, True
+    name, mode, new = bodies.read_message_name(body, _CREATE_BYTES), mode & 0o7777 & ~umask, True
     try:
         made, st, file = ops.tree.create(node, name, flags | os.O_EXCL, mode)
     except FileExistsError:
@@ -56,14 +56,14 @@ def _create(ops: Operations, handles: Handles, node: int, handle: int, body: mem
         made, st, file = ops.tree.create(node, name, flags, mode)
         new = False
     ops.replace(handles, handle, file)
-    return ops.enter_node(handles, made, st, made=new) + bodies.pack_open(handle, ops.open_flags)
+    return ops.enter_node(handles, made, st, made=new) + bodies.pack_open_message(handle, ops.open_flags)
 
 
 def _tmpfile(ops: Operations, handles: Handles, node: int, handle: int, body: memoryview, _: memoryview) -> bytes:
     flags, mode, umask, _open_flags = _create_in(body)
     made, st, file = ops.tree.create_temporary(node, flags, mode & 0o7777 & ~umask)
     ops.replace(handles, handle, file)
-    return ops.enter_node(handles, made, st) + bodies.pack_open(handle, ops.open_flags)
+    return ops.enter_node(handles, made, st) + bodies.pack_open_message(handle, ops.open_flags)
 
 
 def _release(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
@@ -137,15 +137,15 @@ def _setlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
     return b""
 
 
-def snapshot_directory(tree: FileTree, node: int) -> Folder:
+def list_open_directory(tree: FileTree, node: int) -> Folder:
     """An open directory with its entries of now."""
     return Folder(node, tree.list_entries(node))
 
 
 def _opendir(ops: Operations, handles: Handles, node: int, handle: int, _: memoryview, __: memoryview) -> bytes:
-    folder = snapshot_directory(ops.tree, node)
+    folder = list_open_directory(ops.tree, node)
     handles.hold(handle, folder, folder.entries or ())
-    return bodies.pack_open(handle, 0)
+    return bodies.pack_open_message(handle, 0)
 
 
 def _entries(ops: Operations, handles: Handles, fh: int, offset: int) -> Sequence[Entry]:
@@ -162,7 +162,7 @@ def _entries(ops: Operations, handles: Handles, fh: int, offset: int) -> Sequenc
 
 def _readdir(ops: Operations, handles: Handles, _: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     fh, offset, size, _flags, _owner, _file_flags, _pad = _read_in(body)
-    return bodies.pack_listing(_entries(ops, handles, fh, offset), offset, size)
+    return bodies.pack_listing_message(_entries(ops, handles, fh, offset), offset, size)
 
 
 def _readdirplus(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
@@ -184,7 +184,7 @@ def _readdirplus(ops: Operations, handles: Handles, node: int, _: int, body: mem
                 pass
             else:
                 told = ops.enter_node(handles, found, st)
-        parts += (told, bodies.pack_dirent(found - 1 or 1, number + 1, kind, name))
+        parts += (told, bodies.pack_dirent_message(found - 1 or 1, number + 1, kind, name))
     return b"".join(parts)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
 from fairlead.steer.fs.fuse.abi import COPY_IN, FALLOCATE_IN, FSYNC_IN, IN_HEADER, SETATTR_IN, Op
-from fairlead.steer.fs.fuse.messages import NAME_AT, NameChange, iterate_entries, read_name_change
+from fairlead.steer.fs.fuse.messages import NAME_AT, NameChange, iterate_message_entries, read_change_message
 from fairlead.steer.fs.trace.path_names import File, PathNames
 from fairlead.steer.fs.trace.result_ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
 from fairlead.steer.fs.trace.run_sheets import Sheets
@@ -133,7 +133,7 @@ class Trace:
             if self.on:
                 self._ring.put(op, node, handle, -1, 0, started_ns, ended_ns, job, error)
             if not error:
-                for _, known, name in iterate_entries(body):
+                for _, known, name in iterate_message_entries(body):
                     self.record_entry(known, node, name)
         elif op in NAME_AT:
             # A name takes a place in the ring even while nothing is recorded: places order names and requests.
@@ -141,7 +141,7 @@ class Trace:
             place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
             self._events.append((place, _new(UnreadMessage, (op, node, bytes(message), bytes(body[:8]), error))))
         elif self.on:
-            offset, size = read_extent(op, message) if op in MEASURED else (-1, 0)
+            offset, size = _read_extent(op, message) if op in MEASURED else (-1, 0)
             self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
 
     def record_entry(self, node: int, parent: int, name: bytes) -> None:
@@ -229,7 +229,9 @@ class Trace:
                 self._learn(self._at)
                 rest = (events[0][0] - self._at) // RECORD.size if events else len(records)
                 until = min(len(records), first + rest)
-                chunk = run_arrays.build_runs(records[first:until], self._names.find_file, self._named_file, shift)
+                chunk = run_arrays.build_run_arrays(
+                    records[first:until], self._names.find_file, self._named_file, shift
+                )
                 if chunk is not None:
                     self._sheets.add_chunk(chunk)
                 self._at += (until - first) * RECORD.size
@@ -256,7 +258,7 @@ class Trace:
         events, names = self._events, self._names
         while events and events[0][0] <= at:
             _, event = events.popleft()
-            change = read_name_change(*event) if isinstance(event, UnreadMessage) else event
+            change = read_change_message(*event) if isinstance(event, UnreadMessage) else event
             op, node, parent, name = change.op, change.node, change.parent, change.name
             if op == _FORGET:
                 names.forget(node)
@@ -289,7 +291,7 @@ class Trace:
             self._spool.write([self._spool.build_events([("operations_lost", text)])])
 
 
-def read_extent(op: int, message: bytes | memoryview) -> tuple[int, int]:
+def _read_extent(op: int, message: bytes | memoryview) -> tuple[int, int]:
     """Offset and size of one of `MEASURED`, as `Trace.record_request` wants them."""
     if op == Op.SETATTR:
         return -1, int(SETATTR_IN.unpack_from(message, _HEADER)[0])

@@ -17,7 +17,7 @@ from fairlead.core.batches.encoding import Column, Numbers, Words
 from fairlead.core.compression.merge_rules import Rows, find_merge_links
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.path_names import File
-from fairlead.steer.fs.trace.runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, name_operation
+from fairlead.steer.fs.trace.runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, name_run_operation
 
 I64 = NDArray[np.int64]
 _T = TypeVar("_T", bound=np.generic)
@@ -117,7 +117,7 @@ def _array(typecode: str, values: NDArray[np.generic]) -> array[int]:
     return made
 
 
-def build_runs(
+def build_run_arrays(
     records: NDArray[np.void], file_of: Callable[[int], File | None], named: File | None, shift_ns: int
 ) -> Chunk | None:
     """The runs of records between which no name was told. `named` is the file of those about a name (node 0)."""
@@ -125,7 +125,7 @@ def build_runs(
     known = op < 256
     word = np.where(known, _CODES[np.where(known, op, 0)], -1)
     for at in np.flatnonzero(np.isin(op, _TOLD_APART)).tolist():
-        word[at] = _CODE[name_operation(int(op[at]), int(records["size"][at])) or "utimens"]
+        word[at] = _CODE[name_run_operation(int(op[at]), int(records["size"][at])) or "utimens"]
     kept = word >= 0
     if not kept.all():
         records, op, word = records[kept], op[kept], word[kept]

@@ -80,7 +80,7 @@ class Run:
         self.limit = limit if start <= end <= limit else -1
 
 
-def name_operation(op: int, size: int) -> str | None:
+def name_run_operation(op: int, size: int) -> str | None:
     """The word of a request. `size` is the `valid` field of a SETATTR and the flags of an FSYNC."""
     if op == _SETATTR:
         return next((word for bits, word in _KINDS if size & bits), "utimens")
@@ -103,7 +103,7 @@ class Runs:
         if op in SIZED:
             word = WORDS[op]
         else:
-            found = name_operation(op, size)
+            found = name_run_operation(op, size)
             if found is None:
                 return
             word = found

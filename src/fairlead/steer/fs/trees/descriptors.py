@@ -10,9 +10,9 @@ import stat
 from errno import EINVAL
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls
-from fairlead.steer.fs.trees.identity import forwarder_identity, get_caller
-from fairlead.steer.fs.trees.node_paths import build_stale_error
+from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.trees import system_calls
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity, get_thread_user
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.trees.base import Change
@@ -25,17 +25,17 @@ def reopen_descriptor(path: int, flags: int) -> int:
     place = f"/proc/self/fd/{path}"
     flags |= _ADDED
     if not stat.S_ISREG(os.fstat(path).st_mode):
-        raise build_stale_error()
+        raise build_stale_os_error()
     try:
         return os.open(place, flags)
     except PermissionError:
-        if os.fstat(path).st_uid != get_caller()[0]:
+        if os.fstat(path).st_uid != get_thread_user()[0]:
             raise
     with forwarder_identity:
         return os.open(place, flags)
 
 
-def set_attributes(fd: int, path: str | None, change: Change) -> None:
+def set_descriptor_attributes(fd: int, path: str | None, change: Change) -> None:
     """Sets attributes of an open file, or of `path` (a link in /proc/self/fd: what it leads to is not followed)."""
     target: int | str = fd if path is None else path
     if change.uid is not None or change.gid is not None:
@@ -47,4 +47,4 @@ def set_attributes(fd: int, path: str | None, change: Change) -> None:
             raise OSError(EINVAL, os.strerror(EINVAL))
         os.truncate(target, change.size)
     if change.atime_ns is not None or change.mtime_ns is not None:
-        syscalls.set_times(fd, None if path is None else os.fsencode(path), change.atime_ns, change.mtime_ns)
+        system_calls.call_utimensat(fd, None if path is None else os.fsencode(path), change.atime_ns, change.mtime_ns)

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from errno import EACCES, EISDIR, ENXIO, EOPNOTSUPP, EPERM
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls
+from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, TO_RUN, Entry, UnknownNode
-from fairlead.steer.fs.trees.descriptors import reopen_descriptor, set_attributes
-from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.trees.descriptors import reopen_descriptor, set_descriptor_attributes
 from fairlead.steer.fs.trees.local_file import LocalFile
 from fairlead.steer.fs.trees.locks import Locks
-from fairlead.steer.fs.trees.node_paths import PIN, Places, build_stale_error
+from fairlead.steer.fs.trees.node_paths import PIN, Places
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 from fairlead.steer.fs.trees.unlinked_files import UnlinkedAttributes, UnlinkedFiles
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _TAKEN = os.O_ACCMODE | os.O_APPEND | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O
 _ADDED = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _MAKE = os.O_CREAT | os.O_EXCL
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_TMPFILE = syscalls.O_TMPFILE & ~os.O_DIRECTORY
+_TMPFILE = system_calls.O_TMPFILE & ~os.O_DIRECTORY
 _ACL = b"system.posix_acl_"
 
 
@@ -182,11 +183,11 @@ class DirectoryTree:
         name = self._named(parent, name)
         new_name = self._named(new_parent, new_name)
         old, new = self._places.open_folder(parent), self._places.open_folder(new_parent)
-        if flags & syscalls.RENAME_EXCHANGE:
-            syscalls.rename_entry(old.fd, name, new.fd, new_name, flags)
+        if flags & system_calls.RENAME_EXCHANGE:
+            system_calls.call_renameat2(old.fd, name, new.fd, new_name, flags)
             self._moved(new_parent, new_name, parent, name, old.fd)
         elif flags:
-            syscalls.rename_entry(old.fd, name, new.fd, new_name, flags)
+            system_calls.call_renameat2(old.fd, name, new.fd, new_name, flags)
         else:
             with self._keeping(new.fd, new_name):
                 os.rename(name, new_name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
@@ -243,10 +244,10 @@ class DirectoryTree:
     def change(self, node: int, change: Change, file: OpenFile | None) -> Stat:
         """Sets attributes: the owner first (that clears set-id bits), then mode, size and times."""
         if file is not None and file.descriptor is not None:
-            set_attributes(file.descriptor, None, change)
+            set_descriptor_attributes(file.descriptor, None, change)
             return file.stat()
         with self._pinned(node) as fd:
-            set_attributes(fd, f"/proc/self/fd/{fd}", change)
+            set_descriptor_attributes(fd, f"/proc/self/fd/{fd}", change)
             return self.show_stat(node, os.fstat(fd))
 
     def readlink(self, node: int) -> bytes:
@@ -318,7 +319,7 @@ class DirectoryTree:
             # Made by another client since the kernel looked: opened like any file, so never a device or a link.
             node, st = self.lookup(parent, name)
             if not stat.S_ISREG(st.st_mode):
-                raise build_stale_error() from None
+                raise build_stale_os_error() from None
             file = self.open(node, flags)
             return node, file.stat(), file
         made = os.fstat(fd)
@@ -381,7 +382,7 @@ class DirectoryTree:
         """Opens a file without a place that is open already, as /proc/self/fd of a client does."""
         file = self._opened(node)
         if file is None:
-            raise build_stale_error()
+            raise build_stale_os_error()
         pinned = file.pin()
         try:
             return self._file(node, flags, os.open(f"/proc/self/fd/{pinned}", flags | os.O_CLOEXEC))
@@ -392,7 +393,7 @@ class DirectoryTree:
         """O_TMPFILE."""
         folder = self._places.open_folder(parent)
         lasting = flags & os.O_EXCL
-        made = flags & _TAKEN & ~os.O_TRUNC | syscalls.O_TMPFILE | lasting | os.O_CLOEXEC
+        made = flags & _TAKEN & ~os.O_TRUNC | system_calls.O_TMPFILE | lasting | os.O_CLOEXEC
         fd = os.open(".", made, mode, dir_fd=folder.fd)
         st = os.fstat(fd)
         node = st.st_ino + 1
@@ -437,7 +438,7 @@ class DirectoryTree:
         folder = self._places.open_folder(node)
         fd = os.open(".", _LIST, dir_fd=folder.fd)
         try:
-            found = syscalls.list_directory(fd)
+            found = system_calls.call_getdents(fd)
         finally:
             os.close(fd)
         if node != ROOT:
@@ -462,7 +463,7 @@ class DirectoryTree:
         """As syncfs."""
         fd = os.open(".", _LIST, dir_fd=self.root)
         try:
-            syscalls.sync_file_system(fd)
+            system_calls.call_syncfs(fd)
         finally:
             os.close(fd)
 
@@ -476,13 +477,13 @@ class DirectoryTree:
             expected = ROOT
             for parent, name in steps:
                 if parent != expected:
-                    raise build_stale_error()
+                    raise build_stale_os_error()
                 try:
                     expected = self.lookup(parent, name)[0]
                 except (FileNotFoundError, NotADirectoryError, UnknownNode) as error:
-                    raise build_stale_error() from error
+                    raise build_stale_os_error() from error
             if expected != node:
-                raise build_stale_error()
+                raise build_stale_os_error()
 
     def forget(self, nodes: Sequence[int]) -> None:
         """Drops what is known of nodes."""

@@ -7,8 +7,8 @@ import os
 from errno import EXDEV
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.trees import syscalls
-from fairlead.steer.fs.trees.node_paths import build_stale_error
+from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.trees import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class LocalFile:
         fd = os.dup(self._fd())
         if os.fstat(fd).st_ino + 1 != self.node:
             os.close(fd)
-            raise build_stale_error()
+            raise build_stale_os_error()
         return fd
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
@@ -101,7 +101,7 @@ class LocalFile:
         """As fstat, without the name that keeps a removed file."""
         st = os.fstat(self._fd())
         if st.st_ino + 1 != self.node:
-            raise build_stale_error()  # closed by another thread
+            raise build_stale_os_error()  # closed by another thread
         return self._tree.show_stat(self.node, st)
 
     def truncate(self, size: int) -> None:
@@ -110,7 +110,7 @@ class LocalFile:
 
     def allocate(self, mode: int, offset: int, length: int) -> None:
         """As fallocate."""
-        syscalls.allocate_range(self._fd(), mode, offset, length)
+        system_calls.call_fallocate(self._fd(), mode, offset, length)
 
     def seek(self, offset: int, whence: int) -> int:
         """As lseek; reads and writes have their own offsets."""

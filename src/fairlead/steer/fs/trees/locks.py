@@ -11,7 +11,7 @@ from errno import EACCES, EPERM, EROFS, ETXTBSY
 from struct import Struct
 
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 
 _GETLK = 36
 _SETLK = 37

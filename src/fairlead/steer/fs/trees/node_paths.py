@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from errno import EINVAL, ENOENT, ENOTDIR, ESTALE, EXDEV
+from errno import EINVAL, ENOENT, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING
 
+from fairlead.steer.fs.os_errors import build_stale_os_error
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, UnknownNode
-from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,11 +26,6 @@ _KINDS = 0o170000
 _LINKED = (stat.S_IFREG, stat.S_IFLNK)
 _OPENABLE = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _DEPTH = 4096
-
-
-def build_stale_error() -> OSError:
-    """The error for a node that is not where it was; the client's kernel then looks its name up again."""
-    return OSError(ESTALE, os.strerror(ESTALE))
 
 
 class Folder:
@@ -156,7 +152,7 @@ class Places:
             above = parent
             if len(way) > _DEPTH:
                 # Directories moved into each other behind our back: their places contradict each other.
-                raise build_stale_error()
+                raise build_stale_os_error()
         with forwarder_identity:
             for step, name in reversed(way):
                 folder = self._step(folder, step, name)
@@ -167,11 +163,11 @@ class Places:
             below = Folder(os.open(name, _FOLDER, dir_fd=folder.fd))
         except OSError as error:
             if error.errno in (ENOENT, ENOTDIR):
-                raise build_stale_error() from error
+                raise build_stale_os_error() from error
             raise
         st = os.fstat(below.fd)
         if st.st_ino + 1 != node or st.st_dev != self.device:
-            raise build_stale_error()
+            raise build_stale_os_error()
         with self._guard:
             if len(self._folders) >= self._capacity:
                 self._make_room()
@@ -210,7 +206,7 @@ class Places:
                 return fd, st
             os.close(fd)
             self.remove_place(node, place)
-        raise build_stale_error()
+        raise build_stale_os_error()
 
     def stat(self, node: int) -> os.stat_result:
         """As lstat; ESTALE if the node is at none of its places."""
@@ -226,7 +222,7 @@ class Places:
             if st.st_ino + 1 == node and st.st_dev == self.device:
                 return st
             self.remove_place(node, place)
-        raise build_stale_error()
+        raise build_stale_os_error()
 
     def close(self) -> None:
         """Lets go everything."""

@@ -11,9 +11,9 @@ from errno import EACCES, EDQUOT, EEXIST, EMLINK, ENOENT, ENOSPC, EOPNOTSUPP, EP
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import now_ns
-from fairlead.steer.fs.trees import syscalls
+from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.base import OWN_FOLDER
-from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.trees.base import Stat
@@ -60,7 +60,7 @@ class UnlinkedAttributes:
         self.st_rdev = st.st_rdev
 
 
-def open_own_folder(root: int, name: bytes) -> int:
+def open_unlinked_folder(root: int, name: bytes) -> int:
     """A descriptor of a folder in the tree's own folder, made if absent, closed to all but the forwarder's user.
     PermissionError if somebody else made it: what is kept there would be his to change."""
     with forwarder_identity:
@@ -101,7 +101,7 @@ class UnlinkedFiles:
     def _folder(self) -> int:
         with self._guard:
             if self._fd < 0:
-                self._fd = open_own_folder(self._root, FOLDER)
+                self._fd = open_unlinked_folder(self._root, FOLDER)
             return self._fd
 
     def keep(self, node: int, descriptor: int) -> bool:
@@ -148,7 +148,7 @@ class UnlinkedFiles:
             return 0
         oldest = now_ns() - LEFT_OVER_NS
         removed = 0
-        for name, _, _ in syscalls.list_directory(folder):
+        for name, _, _ in system_calls.call_getdents(folder):
             if name not in (b".", b".."):
                 with suppress(OSError):
                     if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns < oldest:

@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from fairlead.core.errors import RefusedError, UnreachableError, UsageError
+from fairlead.steer.fs.wire.stream import widen_stream_buffers
 
 BACKLOG = 1024
-SOCKET_BYTES = 4 << 20
-"""Send and receive buffer asked of the kernel, so that a whole frame of data fits."""
 _PATH_BYTES = 107
 """Longest path of a unix socket (sun_path less its zero byte)."""
 _REMEDY = "write unix:PATH, tcp:HOST:PORT or tls:HOST:PORT"
@@ -57,7 +56,7 @@ def parse_address(text: str) -> Address:
     return Address("tcp" if kind == "tcp" else "tls", host, int(port))
 
 
-def is_local(address: Address) -> bool:
+def is_local_address(address: Address) -> bool:
     """True when only this machine can reach it: a unix socket or a loopback address."""
     if address.kind == "unix" or address.place == "localhost":
         return True
@@ -67,7 +66,7 @@ def is_local(address: Address) -> bool:
         return False
 
 
-def connect_socket(
+def connect_address(
     address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = None, whom: str = "forwarder"
 ) -> socket.socket:
     """A connected socket with `timeout_s` set; UnreachableError when nobody answers there.
@@ -81,7 +80,7 @@ def connect_socket(
         else:
             sock = socket.create_connection((address.place, address.port), timeout=timeout_s)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        widen_buffers(sock)
+        widen_stream_buffers(sock)
     except OSError as error:
         raise UnreachableError(
             f"no {whom} answers: {error.strerror or error}",
@@ -112,25 +111,6 @@ def _secure(sock: socket.socket, address: Address, tls: ssl.SSLContext | None) -
         raise UnreachableError(f"TLS failed: {error}", where=str(address), remedy="is it a tls: listener?") from error
 
 
-def widen_buffers(sock: socket.socket) -> None:
-    """Large socket buffers, as far as the system's limit lets them grow."""
-    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-        # A TCP socket's buffers grow by themselves; setting one would end that.
-        if sock.family == socket.AF_UNIX:
-            sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
-
-
-def keep_alive(sock: socket.socket) -> None:
-    """A peer whose machine has gone is noticed within seconds, not after the kernel's quarter of an hour."""
-    if sock.family == socket.AF_UNIX:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12_000)
-
-
 def _connect_unix(path: str, timeout_s: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -156,7 +136,7 @@ def _short(path: str) -> Iterator[str]:
         os.close(folder)
 
 
-def open_listener(address: Address) -> tuple[socket.socket, Address]:
+def listen_on_address(address: Address) -> tuple[socket.socket, Address]:
     """A listening, non-blocking socket and its address (with the port the system chose for port 0).
 
     A unix socket nobody listens on any more is replaced, one that answers never: RefusedError.

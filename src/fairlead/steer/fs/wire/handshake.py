@@ -101,30 +101,30 @@ class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
     remedy: str = ""
 
 
-def generate_id() -> str:
+def generate_handshake_id() -> str:
     """A random session id or secret."""
     return os.urandom(16).hex()
 
 
-def is_valid_id(text: str) -> bool:
+def is_handshake_id(text: str) -> bool:
     """32 hex digits."""
     return _ID.fullmatch(text) is not None
 
 
-def pack_hello(hello: Hello, oldest: int = OLDEST, newest: int = VERSION) -> bytes:
+def pack_handshake_hello(hello: Hello, oldest: int = OLDEST, newest: int = VERSION) -> bytes:
     """The client's message."""
     text = msgspec.json.encode(hello)
     return HELLO.pack(MAGIC, oldest, newest, len(text)) + text
 
 
-def pack_answer(answer: Welcome | Refusal) -> bytes:
+def pack_handshake_answer(answer: Welcome | Refusal) -> bytes:
     """The forwarder's message."""
     text = msgspec.json.encode(answer)
     version = answer.version if isinstance(answer, Welcome) else 0
     return HELLO.pack(MAGIC, version, 0, len(text)) + text
 
 
-def parse_hello_prefix(prefix: bytes | bytearray | memoryview) -> tuple[int, int, int]:
+def parse_handshake_prefix(prefix: bytes | bytearray | memoryview) -> tuple[int, int, int]:
     """Oldest and newest version and the length of the JSON; ValueError when this is no Hello."""
     magic, oldest, newest, length = HELLO.unpack_from(prefix)
     if magic != MAGIC:
@@ -134,26 +134,26 @@ def parse_hello_prefix(prefix: bytes | bytearray | memoryview) -> tuple[int, int
     return oldest, newest, length
 
 
-def read_hello(text: bytes | bytearray | memoryview) -> Hello:
+def read_handshake_hello(text: bytes | bytearray | memoryview) -> Hello:
     """The client's Hello; ValueError when it is none."""
     try:
         hello = msgspec.json.decode(text, type=Hello)
     except msgspec.DecodeError as error:
         raise ValueError(f"a Hello that cannot be read: {error}") from None
-    if not is_valid_id(hello.session) or not is_valid_id(hello.secret):
+    if not is_handshake_id(hello.session) or not is_handshake_id(hello.secret):
         raise ValueError("session and secret must be 32 hex digits")
     if not hello.node.isprintable() or len(hello.node) > _NODE_CHARACTERS:
         raise ValueError("the name of the node is none")  # it goes into log lines and records
     return hello
 
 
-def choose_version(oldest: int, newest: int) -> int:
+def choose_handshake_version(oldest: int, newest: int) -> int:
     """The newest version both sides speak; 0 when there is none."""
     chosen = min(newest, VERSION)
     return chosen if chosen >= max(oldest, OLDEST) else 0
 
 
-def exchange_hello(
+def exchange_handshake(
     sock: socket.socket, hello: Hello, *, descriptor: int = -1, deadline_s: float = DEADLINE_S, where: str = ""
 ) -> Welcome:
     """Sends the Hello (with the slots' memory when `descriptor` is one) and returns the forwarder's Welcome.
@@ -164,7 +164,7 @@ def exchange_hello(
     patience = sock.gettimeout()
     until = monotonic_s() + deadline_s
     try:
-        _send_all(sock, pack_hello(hello), [descriptor] if descriptor >= 0 else [], until)
+        _send_all(sock, pack_handshake_hello(hello), [descriptor] if descriptor >= 0 else [], until)
         magic, version, _, length = HELLO.unpack(_receive(sock, HELLO.size, until))
         if magic != MAGIC or length > MAX_JSON:
             raise UnreachableError("what answers is no forwarder", where=where, remedy="check the address")

@@ -15,6 +15,8 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 _JOIN = 16 << 10
+SOCKET_BYTES = 4 << 20
+"""Send and receive buffer asked of the kernel, so that a whole frame of data fits."""
 
 
 class Stream(Protocol):
@@ -110,3 +112,22 @@ class TlsStream:
 def open_stream(sock: socket.socket) -> Stream:
     """The stream of a connected socket."""
     return TlsStream(sock) if isinstance(sock, ssl.SSLSocket) else PlainStream(sock)
+
+
+def widen_stream_buffers(sock: socket.socket) -> None:
+    """Large socket buffers, as far as the system's limit lets them grow."""
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        # A TCP socket's buffers grow by themselves; setting one would end that.
+        if sock.family == socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+
+
+def keep_stream_alive(sock: socket.socket) -> None:
+    """A peer whose machine has gone is noticed within seconds, not after the kernel's quarter of an hour."""
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12_000)

@@ -19,14 +19,14 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ENTRIES, NEW_NODES, Op, OpenReply
 from fairlead.steer.fs.fuse.device import Device
 from fairlead.steer.fs.fuse.generations import Generations
-from fairlead.steer.fs.fuse.messages import read_name
+from fairlead.steer.fs.fuse.messages import read_message_name
 from fairlead.steer.fs.fuse.negotiation import Session
 from fairlead.steer.fs.fuse.passthrough import BackingFiles
 from fairlead.steer.fs.operations.dispatch import Operations, UnknownHandle, UnknownNode
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trace.shared_trace import SharedTrace
 from fairlead.steer.fs.trees.base import FileTree
-from fairlead.steer.fs.trees.identity import switch_user
+from fairlead.steer.fs.trees.thread_identity import switch_thread_user
 
 WORKERS = 16
 _HEADER = abi.IN_HEADER.size
@@ -117,7 +117,7 @@ class LocalMount:
             job = trace.find_job(pid, uid, started)
         error = 0
         try:
-            switch_user(uid, gid)
+            switch_thread_user(uid, gid)
             if op == _READ:
                 self._read(reader, unique, node, job, started)
             elif op == _WRITE:
@@ -280,7 +280,7 @@ class LocalMount:
     def _retry(self, request: ParkedLock) -> None:
         error = 0
         try:
-            switch_user(request.uid, request.gid)
+            switch_thread_user(request.uid, request.gid)
             self._execute(Op.SETLKW, request.node, 0, memoryview(request.message)[_HEADER:])
         except BlockingIOError:
             if self._waiting.park(request):
@@ -314,10 +314,10 @@ class LocalMount:
 def _known_capability(backings: BackingFiles, op: int, node: int, body: memoryview) -> None:
     """The kernel asks for a file's capabilities before each of its own writes: answered from memory (ENODATA)."""
     if op == Op.GETXATTR:
-        if backings.has_no_capability(node, read_name(body, abi.GETXATTR_IN.size)):
+        if backings.has_no_capability(node, read_message_name(body, abi.GETXATTR_IN.size)):
             raise OSError(errno.ENODATA, "no capabilities")
     else:
-        backings.note_attribute(node, read_name(body, abi.SETXATTR_IN.size))
+        backings.note_attribute(node, read_message_name(body, abi.SETXATTR_IN.size))
 
 
 def _ignore_gone(error: OSError) -> None:

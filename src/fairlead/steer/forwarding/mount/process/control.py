@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from fairlead.core.errors import FairleadError, MountError, UnreachableError
-from fairlead.steer.fs.fuse.mount_table import list_own_mounts, resolve_mountpoint
+from fairlead.steer.fs.fuse.mount_table import list_mount_table, resolve_mountpoint
 
 _LINE_BYTES = 1 << 16
 _PATIENCE_S = 5.0
@@ -65,7 +65,7 @@ def read_start_ticks(pid: int) -> int:
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 
-def state_folder() -> Path:
+def open_state_folder() -> Path:
     """The folder of state files and control sockets, created if absent. `MountError` if others may enter it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and os.path.isdir(runtime):
@@ -88,25 +88,25 @@ def state_folder() -> Path:
     return folder
 
 
-def read_record(mountpoint: str) -> MountRecord | None:
+def read_mount_state(mountpoint: str) -> MountRecord | None:
     """The state file of the mount process on that folder, alive or not."""
     return _read(_file(mountpoint))
 
 
-def build_log_path(mountpoint: str) -> Path:
+def build_mount_log_path(mountpoint: str) -> Path:
     """The log of a mount process in the background."""
     return _file(mountpoint).with_suffix(".log")
 
 
-def ask_mount(mountpoint: str | Path, request: ControlRequest, *, timeout_s: float = _PATIENCE_S) -> Any:
+def ask_mount_process(mountpoint: str | Path, request: ControlRequest, *, timeout_s: float = _PATIENCE_S) -> Any:
     """Sends the mount on that folder a request and returns its answer. Raises `MountError` (no such mount, or the error
     it answers with), `UnreachableError` (no answer within `timeout_s`)."""
     path = resolve_mountpoint(mountpoint)
-    record = read_record(path)
+    record = read_mount_state(path)
     if record is None:
         raise MountError("no mount of yours is known there", where=path, remedy="fairlead mount --list")
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _Near(state_folder()) as near:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _Near(open_state_folder()) as near:
             sock.settimeout(timeout_s)
             sock.connect(f"{near}/{_name(path)}.sock")
             sock.sendall(msgspec.json.encode(request) + b"\n")
@@ -187,11 +187,11 @@ class Control:
 def list_mounts() -> list[ListedMount]:
     """Every mount of fairlead this user can see; state files of mounts that are gone are removed."""
     try:
-        folder = state_folder()
+        folder = open_state_folder()
         records = {record.mountpoint: record for file in sorted(folder.glob("*.json")) if (record := _read(file))}
     except MountError:
         records = {}
-    table = {mount.path: mount.source for mount in list_own_mounts()}
+    table = {mount.path: mount.source for mount in list_mount_table()}
     found = []
     for path, record in records.items():
         if path in table or record.is_alive():
@@ -211,7 +211,7 @@ def _asked(record: MountRecord) -> ListedMount:
     state, status = "dead", None
     if record.is_alive():
         try:
-            status = ask_mount(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
+            status = ask_mount_process(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
             state = str(status.get("state", "serving"))
         except (MountError, UnreachableError):
             state = "silent"
@@ -232,9 +232,9 @@ def _forget(mountpoint: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def forget_dead(mountpoint: str) -> None:
+def forget_dead_mount(mountpoint: str) -> None:
     """Removes the state of a mount whose process has gone."""
-    record = read_record(mountpoint)
+    record = read_mount_state(mountpoint)
     if record is not None and not record.is_alive():
         _forget(mountpoint)
 
@@ -251,7 +251,7 @@ def _name(mountpoint: str) -> str:
 
 
 def _file(mountpoint: str) -> Path:
-    return state_folder() / f"{_name(mountpoint)}.json"
+    return open_state_folder() / f"{_name(mountpoint)}.json"
 
 
 def _line(sock: socket.socket) -> bytes:

@@ -18,9 +18,9 @@ import msgspec
 
 from fairlead.core import errors
 from fairlead.core.errors import FairleadError, MountError
-from fairlead.steer.forwarding.mount.process.control import build_log_path
-from fairlead.steer.forwarding.mount.process.options import MountOptions
-from fairlead.steer.forwarding.mount.process.serve import serve_mount, to_stderr
+from fairlead.steer.forwarding.mount.process.control import build_mount_log_path
+from fairlead.steer.forwarding.mount.process.mount_options import MountOptions
+from fairlead.steer.forwarding.mount.process.serve import print_mount_message, serve_mount
 from fairlead.steer.fs.fuse.mount_table import probe_folder, resolve_mountpoint
 
 _ANSWER_S = 30.0
@@ -35,13 +35,13 @@ class _ChildMessage(msgspec.Struct):
     remedy: str | None = None
 
 
-def mount_in_background(options: MountOptions, say: Callable[[str], None] = to_stderr) -> int:
+def daemonize_mount(options: MountOptions, say: Callable[[str], None] = print_mount_message) -> int:
     """Mounts in a background process and returns its id once the folder answers. Raises what mounting raised.
 
     The paths of `options` are absolute: the mount process changes to `/`.
     """
     mountpoint = resolve_mountpoint(options.mountpoint)
-    log = str(build_log_path(mountpoint))
+    log = str(build_mount_log_path(mountpoint))
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -14,7 +14,7 @@ _RANGES = re.compile(r"\[([0-9,\-]+)\]")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def find_forwarders(path: Path, node: str) -> list[str]:
+def read_map_file(path: Path, node: str) -> list[str]:
     """The forwarders of a node. Raises `ConfigError` for a file that is malformed, unreadable or does not name it."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -35,7 +35,7 @@ def find_forwarders(path: Path, node: str) -> list[str]:
         where = f"{path}:{number}"
         if any(sign in _RANGES.sub("", words[0]) for sign in "[]"):
             raise ConfigError(f"invalid host list: {words[0]}", where=where, remedy="write ranges as c[001-016,020]")
-        if matches_node(words[0], node) or matches_node(words[0], short):
+        if _matches_node(words[0], node) or _matches_node(words[0], short):
             return _addresses(words[1], where)
     raise ConfigError(f"no line names this node, {node}", where=str(path), remedy="add one, or a last line for *")
 
@@ -48,7 +48,7 @@ def _addresses(text: str, where: str) -> list[str]:
         raise ConfigError(str(error.what), where=where, remedy=error.remedy) from error
 
 
-def matches_node(nodes: str, node: str) -> bool:
+def _matches_node(nodes: str, node: str) -> bool:
     """Whether a host list names the node."""
     return any(_fits(item, node) for item in _items(nodes))
 

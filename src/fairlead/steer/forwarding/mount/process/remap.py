@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.core.errors import UnreachableError
-from fairlead.steer.forwarding.mount.process.control import ask_mount
+from fairlead.steer.forwarding.mount.process.control import ask_mount_process
 from fairlead.steer.fs.wire.address import parse_address
 
 WITHIN_S = 40.0
@@ -17,7 +17,7 @@ def remap_mount(folder: str | Path, addresses: Sequence[str], *, within_s: float
     """Moves the mount and returns the address it is at then. Raises `MountError`, `UnreachableError`, `UsageError` (an
     invalid address)."""
     wanted = [str(parse_address(text)) for text in addresses]
-    answer = ask_mount(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
+    answer = ask_mount_process(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
     if not isinstance(answer, dict) or not isinstance(answer.get("forwarder"), str):
         raise UnreachableError("the mount process answered something else", where=str(folder))
     return str(answer["forwarder"])

@@ -34,21 +34,21 @@ from fairlead.steer.forwarding.mount.process.control import (
     Control,
     ControlRequest,
     MountRecord,
-    build_log_path,
+    build_mount_log_path,
     read_start_ticks,
 )
-from fairlead.steer.forwarding.mount.process.options import (
+from fairlead.steer.forwarding.mount.process.mount_options import (
     MountOptions,
-    build_dial,
-    build_recording,
-    check_places,
-    list_addresses,
-    resolve_source,
+    build_mount_dial,
+    build_mount_recording,
+    check_mount_options,
+    list_mount_addresses,
+    resolve_mount_source,
 )
 from fairlead.steer.fs.fuse import negotiation, passthrough
 from fairlead.steer.fs.fuse.abi import Init
-from fairlead.steer.fs.fuse.device import BusyError, Device, open_mount
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, resolve_mountpoint
+from fairlead.steer.fs.fuse.device import BusyError, Device, open_fuse_device
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_in_mount_table, resolve_mountpoint
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.client.job_identity import Jobs
@@ -124,8 +124,8 @@ class _MountProcess:
     def begin(self) -> None:
         """Mounts, starts the thread that serves and the control socket."""
         options = self._options
-        check_places(options)
-        trace, jobs = build_recording(options)
+        check_mount_options(options)
+        trace, jobs = build_mount_recording(options)
         if trace is not None:
             self._tracing = trace
             trace.start()
@@ -139,11 +139,11 @@ class _MountProcess:
             self._say(f"{self._mountpoint}: took a dead mount off first")
         record = MountRecord(
             mountpoint=self._mountpoint,
-            source=options.source or ",".join(list_addresses(self._options)),
+            source=options.source or ",".join(list_mount_addresses(self._options)),
             pid=os.getpid(),
             born=read_start_ticks(os.getpid()),
             started_ns=now_ns(),
-            log=str(build_log_path(self._mountpoint)),
+            log=str(build_mount_log_path(self._mountpoint)),
         )
         self._control = Control(record, self._perform)
         self._endings.append(self._control.close)
@@ -159,10 +159,10 @@ class _MountProcess:
 
         options = self._options
         plain = not source.startswith(("targets:", "slow:"))
-        spec = resolve_source(source, self._mountpoint) if plain else source
+        spec = resolve_mount_source(source, self._mountpoint) if plain else source
         tree = open_export(spec)
         self._endings.append(tree.close)
-        handing = plain and options.passthrough and not options.cache and passthrough.can_pass_through()
+        handing = plain and options.passthrough and not options.cache and passthrough.supports_passthrough()
         session = self._mount(spec, Init.PASSTHROUGH if handing else Init(0))
         if session.passthrough and trace is not None:
             self._say("passthrough: reads and writes go in the kernel, the trace holds opens and closes only")
@@ -179,10 +179,10 @@ class _MountProcess:
         from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
 
         options = self._options
-        dial = build_dial(options)
+        dial = build_mount_dial(options)
         self._named = [str(address) for address in dial.addresses]
         connection = dial.connect_any()
-        handing = options.passthrough and not options.cache and passthrough.can_pass_through()
+        handing = options.passthrough and not options.cache and passthrough.supports_passthrough()
         try:
             session = self._mount(str(connection.address), Init.PASSTHROUGH if handing else Init(0))
         except BaseException:
@@ -215,14 +215,14 @@ class _MountProcess:
 
     def _mount(self, source: str, wanted: Init) -> negotiation.Session:
         options = self._options
-        device = open_mount(
+        device = open_fuse_device(
             options.mountpoint,
             read_only=options.read_only,
             allow_other=options.allow_other,
             fs_name=f"fairlead:{source}",
         )
         self._device = device
-        return negotiation.answer_init(device.fd, extra=wanted | (negotiation.CACHED if options.cache else 0))
+        return negotiation.answer_fuse_init(device.fd, extra=wanted | (negotiation.CACHED if options.cache else 0))
 
     @property
     def _opened(self) -> Device:
@@ -284,7 +284,7 @@ class _MountProcess:
                 self._device.unmount(lazy=True)
 
     def _ours(self) -> bool:
-        mount = find_mount(self._mountpoint)
+        mount = find_in_mount_table(self._mountpoint)
         return mount is not None and mount.fs_type == FS_TYPE
 
     def end(self) -> None:
@@ -345,7 +345,7 @@ class _MountProcess:
                 continue
             pause_s = _MAP_S
             try:
-                addresses = list_addresses(self._options)
+                addresses = list_mount_addresses(self._options)
                 if addresses != named:
                     self._say(f"{path} has changed: now at {self._remap(addresses)}")
                     named = addresses
@@ -370,6 +370,6 @@ def _noted(_number: int, _frame: object) -> None:
     """The wake-up descriptor has the signal's number."""
 
 
-def to_stderr(text: str) -> None:
+def print_mount_message(text: str) -> None:
     """A line for the caller, or for the log of a mount in the background."""
     print(f"fairlead mount: {text}", file=sys.stderr, flush=True)

@@ -35,10 +35,10 @@ from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import ForwarderTimeout
 from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
 from fairlead.steer.forwarding.mount.relay.ledger import Entry
-from fairlead.steer.forwarding.mount.relay.passthrough_files import explain_no_descriptors
+from fairlead.steer.forwarding.mount.relay.passthrough_files import explain_no_passthrough_descriptors
 from fairlead.steer.fs.client.link import Link, LinkLostError
-from fairlead.steer.fs.client.own_requests import build_job_message, build_own_message
-from fairlead.steer.fs.client.reclaim import reopen_files, send_farewell, take_locks
+from fairlead.steer.fs.client.own_requests import build_own_job_request, build_own_request
+from fairlead.steer.fs.client.reclaim import reclaim_locks, reclaim_open_files, send_farewell
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import Notice, Own
@@ -129,7 +129,7 @@ class Failover:
         try:
             mount = self._mount
             if not link.connection.welcome.resumed:
-                reopen_files(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.log)
+                reclaim_open_files(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.log)
             if old is not None:
                 # An unlinked file is open at the new forwarder before the old one closes it: its last close removes it.
                 with suppress(LinkLostError):
@@ -137,7 +137,7 @@ class Failover:
                 old.close()
             if not link.connection.welcome.resumed:
                 # Locks only now: the old forwarder had them until it was left, and two may not hold one lock.
-                take_locks(link, mount.holdings, mount.ledger.ids, mount.log)
+                reclaim_locks(link, mount.holdings, mount.ledger.ids, mount.log)
         except LinkLostError:
             link.close()
             return False
@@ -159,7 +159,7 @@ class Failover:
         self._mount.log(f"served by {link.connection.address}")
         if self.lease_returns is not None:
             self.lease_returns.drop_all()
-        if self._mount.passthrough is not None and (why := explain_no_descriptors(link.connection)):
+        if self._mount.passthrough is not None and (why := explain_no_passthrough_descriptors(link.connection)):
             self._mount.log(f"passthrough: none for files opened from now on: {why}")
         self._mount.attach(link)
 
@@ -277,7 +277,7 @@ class Failover:
             if entry.op == Op.SETLKW and entry.unique:
                 self._shelf[number] = entry
                 mount.ledger.requests[number] = entry._replace(unique=0)
-                old.put(next(mount.ledger.ids), 0, 0, build_own_message(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
+                old.put(next(mount.ledger.ids), 0, 0, build_own_request(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
         old.flush()
 
     def _drained(self) -> None:
@@ -338,7 +338,7 @@ class Failover:
             for index in indexes:
                 number = next(mount.ledger.ids)
                 mount.ledger.requests[number] = Entry(op=int(Own.JOB), job=index)
-                link.put(number, 0, 0, build_job_message(index, msgspec.json.encode(jobs.identities[index])))
+                link.put(number, 0, 0, build_own_job_request(index, msgspec.json.encode(jobs.identities[index])))
         jobs.unannounced.clear()
 
     def settle_reply(self, number: int, entry: Entry, error: int) -> None:

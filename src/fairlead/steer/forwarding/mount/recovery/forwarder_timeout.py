@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_s
 from fairlead.steer.forwarding.mount.relay.ledger import Entry
-from fairlead.steer.fs.client.own_requests import build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_request
 from fairlead.steer.fs.wire.frames import Own
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ForwarderTimeout:
         ledger = self._mount.ledger
         number = next(ledger.ids)
         ledger.requests[number] = Entry(op=_PING)
-        link.put(number, 0, 0, build_own_message(_PING, 0))
+        link.put(number, 0, 0, build_own_request(_PING, 0))
         link.flush()
 
     def _silent(self, link: Link) -> float:

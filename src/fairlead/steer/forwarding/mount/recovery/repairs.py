@@ -18,7 +18,7 @@ import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead.steer.forwarding.mount.relay.ledger import Entry
-from fairlead.steer.fs.client.own_requests import build_place_message, build_reopen_message
+from fairlead.steer.fs.client.own_requests import build_own_place_request, build_own_reopen_request
 from fairlead.steer.fs.fuse.abi import COPY_IN, IN_HEADER, LINK_IN, RENAME_IN, Op
 from fairlead.steer.fs.wire.frames import Flag, Own, Refusal
 
@@ -101,14 +101,14 @@ class Repairs:
 
     def _place_step(self, node: int) -> Step | None:
         steps = self._mount.nodes.find_steps(node)
-        return Step(int(Own.PLACE), build_place_message(node, steps), 0) if steps else None
+        return Step(int(Own.PLACE), build_own_place_request(node, steps), 0) if steps else None
 
     def _handle_steps(self, handle: int) -> list[Step]:
         held = self._mount.holdings.handles.get(handle)
         if held is None:
             return []
         place = self._place_step(held.node)
-        again = Step(int(Own.REOPEN), build_reopen_message(held.node, held.flags, directory=held.directory), handle)
+        again = Step(int(Own.REOPEN), build_own_reopen_request(held.node, held.flags, directory=held.directory), handle)
         return [again] if place is None else [place, again]
 
     def _begin(self, number: int, steps: list[Step]) -> None:

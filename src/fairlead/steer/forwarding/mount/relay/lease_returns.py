@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.link import LinkLostError
-from fairlead.steer.fs.client.own_requests import build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_request
 from fairlead.steer.fs.fuse.abi import INVAL_INODE_OUT, NOTIFY_INVAL_INODE, OUT_HEADER, ROOT
 from fairlead.steer.fs.wire.frames import REVOKE, Own
 
@@ -94,7 +94,7 @@ class LeaseReturns:
         if mount.link is not link:
             return  # leases of a connection end with it
         try:
-            link.put(next(mount.ledger.ids), 0, 0, build_own_message(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
+            link.put(next(mount.ledger.ids), 0, 0, build_own_request(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
             link.flush()
         except LinkLostError as lost:
             mount.drop_link(str(lost))

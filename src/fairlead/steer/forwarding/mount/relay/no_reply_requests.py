@@ -6,7 +6,7 @@ import errno
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.client.own_requests import build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_request
 from fairlead.steer.fs.fuse.abi import BATCH_FORGET_IN, FORGET_ONE, IN_HEADER, Op
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class NoReplyRequests:
             link = mount.outlet
             if link is not None:
                 body = BATCH_FORGET_IN.pack(len(forgotten), 0) + b"".join(FORGET_ONE.pack(*one) for one in forgotten)
-                link.put(next(mount.ledger.ids), 0, 0, build_own_message(Op.BATCH_FORGET, 0, body))
+                link.put(next(mount.ledger.ids), 0, 0, build_own_request(Op.BATCH_FORGET, 0, body))
             forgotten.clear()
 
     def _interrupt(self, unique: int) -> None:
@@ -69,4 +69,4 @@ class NoReplyRequests:
             if waits or (number in ledger.unsent and mount.failover.count_outage_s() > _PATIENT_S):
                 mount.finish(number, -errno.EINTR)
         else:
-            mount.link.put(next(ledger.ids), 0, 0, build_own_message(Op.INTERRUPT, 0, _NUMBER.pack(number)))
+            mount.link.put(next(ledger.ids), 0, 0, build_own_request(Op.INTERRUPT, 0, _NUMBER.pack(number)))

@@ -12,7 +12,7 @@ as COPIED, and the body begins with a handle. LOCAL: needs no forwarder. ASKED, 
 COPIED and HANDLE."""
 
 
-def build_ways() -> list[int]:
+def _build_treatments() -> list[int]:
     """By opcode: how a request is treated."""
     table = [COPIED] * OPCODES
     for op in (Op.READ, Op.WRITE):
@@ -29,7 +29,7 @@ def build_ways() -> list[int]:
     return table
 
 
-TREATMENTS = build_ways()
+TREATMENTS = _build_treatments()
 _NAMING = (Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2)
 REQUEST_FLAGS = [int(Flag.PARENT) if op in _NAMING else 0 for op in range(OPCODES)]
 """By opcode: flags of the request."""

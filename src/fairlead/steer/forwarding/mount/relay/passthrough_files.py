@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fairlead.steer.forwarding.mount.relay.ledger import Entry
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.fuse.abi import IN_HEADER, OPEN_OUT, Op
-from fairlead.steer.fs.fuse.passthrough import BackingFiles, can_pass_through
+from fairlead.steer.fs.fuse.passthrough import BackingFiles, supports_passthrough
 from fairlead.steer.fs.wire.frames import Flag
 from fairlead.steer.fs.wire.handshake import Feature
 
@@ -33,14 +33,14 @@ def explain_no_passthrough(connection: Connection, session: Session, *, cache: b
     """Why files cannot be handed to the kernel; empty when they can."""
     if cache:
         return "the mount has a cache"
-    if not can_pass_through():
+    if not supports_passthrough():
         return "it needs CAP_SYS_ADMIN"
     if not session.passthrough:
         return "this kernel has no FUSE passthrough"
-    return explain_no_descriptors(connection)
+    return explain_no_passthrough_descriptors(connection)
 
 
-def explain_no_descriptors(connection: Connection) -> str:
+def explain_no_passthrough_descriptors(connection: Connection) -> str:
     """Why this connection brings no descriptors; empty when it does."""
     if Feature.DESCRIPTORS in connection.welcome.features:
         return ""

@@ -83,8 +83,9 @@ _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
 class RelayMount:
     """Serves a mount from a forwarder. `run` returns when the mount is gone or `stop` was called.
 
-    `device`: mounted, INIT answered (`negotiation.answer_init`). `connection`: made before the mount, so that a wrong
-    address is an error of the command. `patience_s`: how long requests wait without a forwarder, then they get EIO.
+    `device`: mounted, INIT answered (`negotiation.answer_fuse_init`). `connection`: made before the mount, so that a
+    wrong address is an error of the command. `patience_s`: how long requests wait without a forwarder, then they get
+    EIO.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from fairlead.steer.forwarding.mount.relay.prefetched_attributes import Prefetch
 from fairlead.steer.fs.client.held_state import HeldLock, Holdings
 from fairlead.steer.fs.client.node_names import Nodes
 from fairlead.steer.fs.fuse.abi import FLUSH_IN, GETATTR_FH, GETXATTR_IN, IN_HEADER, LK_FLOCK, LK_IN, Op
-from fairlead.steer.fs.fuse.messages import NAME_AT, iterate_entries, read_name_change
+from fairlead.steer.fs.fuse.messages import NAME_AT, iterate_message_entries, read_change_message
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.mount.relay.passthrough_files import PassthroughFiles
@@ -164,11 +164,11 @@ class ReplyEffects:
 
     def _renamed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         assert entry.message is not None
-        change = read_name_change(entry.op, entry.node, entry.message, b"", 0)
+        change = read_change_message(entry.op, entry.node, entry.message, b"", 0)
         self.prefetched.drop(change.new_parent if change.new_parent != entry.node else 0)
         self.nodes.move_name(entry.node, change.name, change.new_parent, change.new_name, exchange=change.exchange)
 
     def _listed(self, entry: Entry, body: memoryview) -> None:
-        for _, node, name in iterate_entries(body):
+        for _, node, name in iterate_message_entries(body):
             self.prefetched.drop(node)
             self.nodes.record_lookup(node, entry.node, name)

@@ -48,19 +48,19 @@ def _failed() -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def allocate_range(descriptor: int, mode: int, offset: int, length: int) -> None:
+def call_fallocate(descriptor: int, mode: int, offset: int, length: int) -> None:
     """fallocate(2) with a mode (keep size, punch a hole, zero a range)."""
     if _libc.fallocate(descriptor, mode, offset, length) != 0:
         raise _failed()
 
 
-def rename_entry(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> None:
+def call_renameat2(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> None:
     """renameat2(2)."""
     if _libc.renameat2(old_folder, old, new_folder, new, flags) != 0:
         raise _failed()
 
 
-def set_times(descriptor: int, path: bytes | None, atime_ns: int | None, mtime_ns: int | None) -> None:
+def call_utimensat(descriptor: int, path: bytes | None, atime_ns: int | None, mtime_ns: int | None) -> None:
     """utimensat(2) of `path` (a link at its end is followed) or, without one, of the open file. None leaves a time as
     it is, `base.NOW` sets the present."""
     times = _TIMES.pack(*_time(atime_ns), *_time(mtime_ns))
@@ -77,27 +77,27 @@ def _time(ns: int | None) -> tuple[int, int]:
     return divmod(ns, 1_000_000_000)
 
 
-def sync_file_system(descriptor: int) -> None:
+def call_syncfs(descriptor: int) -> None:
     """syncfs(2)."""
     if _libc.syncfs(descriptor) != 0:
         raise _failed()
 
 
-def set_file_user(uid: int) -> None:
+def call_setfsuid(uid: int) -> None:
     """setfsuid(2) of this thread; PermissionError if the kernel did not."""
     _libc.setfsuid(uid)
     if _libc.setfsuid(uid) != uid:
         raise PermissionError(1, "setfsuid")
 
 
-def set_file_group(gid: int) -> None:
+def call_setfsgid(gid: int) -> None:
     """setfsgid(2) of this thread; PermissionError if the kernel did not."""
     _libc.setfsgid(gid)
     if _libc.setfsgid(gid) != gid:
         raise PermissionError(1, "setfsgid")
 
 
-def set_powers(*, on: bool) -> None:
+def call_capset(*, on: bool) -> None:
     """Takes POWERS out of what is in effect for this thread, or puts back those of them the process has."""
     buffer = ctypes.create_string_buffer(_CAPABILITIES.size)
     if _libc.capget(_CAPABILITIES_V3, buffer) != 0:
@@ -108,7 +108,7 @@ def set_powers(*, on: bool) -> None:
         raise _failed()
 
 
-def set_groups(groups: list[int]) -> None:
+def call_setgroups(groups: list[int]) -> None:
     """setgroups(2) of this thread only (the C library's sets those of all threads)."""
     if _setgroups is None:
         raise OSError(38, f"setgroups of one thread is not known on {_machine}")
@@ -117,7 +117,7 @@ def set_groups(groups: list[int]) -> None:
         raise _failed()
 
 
-def list_directory(descriptor: int) -> list[tuple[bytes, int, int]]:
+def call_getdents(descriptor: int) -> list[tuple[bytes, int, int]]:
     """(name, inode, DT_* type) of all entries of an open directory, `.` and `..` too."""
     if _getdents is None:
         return _scanned(descriptor)

@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.fs.trees import syscalls
+from fairlead.steer.fs.trees import system_calls
 
 _KEEP_NS = 60_000_000_000
 """How long the groups of a user are taken as known."""
@@ -40,7 +40,7 @@ def _allowed() -> bool:
     if os.geteuid() != 0:
         return False
     try:
-        syscalls.set_groups(os.getgroups())
+        system_calls.call_setgroups(os.getgroups())
     except OSError:
         return False
     return True
@@ -50,13 +50,13 @@ enabled = _allowed()
 """Whether this process can act as other users."""
 
 
-def limit_powers() -> None:
+def limit_thread_powers() -> None:
     """From now on this thread has root's powers over quotas, reserved blocks and the attributes `trusted.` and
     `security.` only while it acts as root. For threads that serve others; a mount needs them for itself."""
     _thread.limited = enabled
 
 
-def switch_user(uid: int, gid: int) -> None:
+def switch_thread_user(uid: int, gid: int) -> None:
     """From now on this thread acts on files as that user, with the groups the system's databases give it. `NOBODY_IN`
     as user is the forwarder itself."""
     if not enabled:
@@ -68,33 +68,33 @@ def switch_user(uid: int, gid: int) -> None:
         return
     # If a step fails the request fails, and the next one sets all of them again.
     _thread.uid = -1
-    syscalls.set_groups(find_groups(uid, gid))
-    syscalls.set_file_group(gid)
-    syscalls.set_file_user(uid)
+    system_calls.call_setgroups(find_identity_groups(uid, gid))
+    system_calls.call_setfsgid(gid)
+    system_calls.call_setfsuid(uid)
     if _thread.limited and _thread.powers != (uid == 0):
-        syscalls.set_powers(on=uid == 0)
+        system_calls.call_capset(on=uid == 0)
         _thread.powers = uid == 0
     _thread.uid = uid
     _thread.gid = gid
     _thread.until = monotonic_ns() + _KEEP_NS
 
 
-def get_caller() -> tuple[int, int]:
+def get_thread_user() -> tuple[int, int]:
     """User and group this thread acts as."""
     return _thread.uid, _thread.gid
 
 
-def set_job(job: str) -> None:
+def set_thread_job(job: str) -> None:
     """From now on this thread works for that job; "" for none."""
     _thread.job = job
 
 
-def get_job() -> str:
+def get_thread_job() -> str:
     """The job this thread works for."""
     return _thread.job
 
 
-def find_groups(uid: int, gid: int) -> list[int]:
+def find_identity_groups(uid: int, gid: int) -> list[int]:
     """Supplementary groups of a user, asked for at most once a minute; [gid] for a user the system does not know."""
     now = monotonic_ns()
     known = _groups.get((uid, gid))
@@ -114,14 +114,14 @@ class _Own:
 
     def __enter__(self) -> None:
         _thread.stack.append((_thread.uid, _thread.gid))
-        switch_user(0, 0)
+        switch_thread_user(0, 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         uid, gid = _thread.stack.pop()
         if uid >= 0:
-            switch_user(uid, gid)
+            switch_thread_user(uid, gid)
 
 
 forwarder_identity = _Own()

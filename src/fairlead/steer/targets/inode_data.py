@@ -9,7 +9,7 @@ from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.records import Records
 
 
-def assign_layout(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode:
+def assign_inode_layout(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode:
     """Gives a file its layout; one it has already stays."""
     inode = records.get_inode(ino)
     if not inode.targets:
@@ -18,7 +18,7 @@ def assign_layout(records: Records, ino: int, stripe: int, targets: list[str]) -
     return inode
 
 
-def record_objects(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inode:
+def record_inode_objects(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inode:
     """Objects (bits) exist now and the file reaches at least to `size` (unless it was truncated since `cuts`)."""
     inode = records.get_inode(ino)
     inode.made |= objects
@@ -28,7 +28,7 @@ def record_objects(records: Records, ino: int, objects: int, size: int, cuts: in
     return inode
 
 
-def drop_objects(records: Records, ino: int, objects: int) -> Inode:
+def drop_inode_objects(records: Records, ino: int, objects: int) -> Inode:
     """Objects that are gone for good are holes from now on (a repair)."""
     inode = records.get_inode(ino)
     inode.made &= ~objects
@@ -36,7 +36,7 @@ def drop_objects(records: Records, ino: int, objects: int) -> Inode:
     return inode
 
 
-def record_write(records: Records, ino: int, now: int) -> Inode:
+def record_inode_write(records: Records, ino: int, now: int) -> Inode:
     """A write came after the modification time was set by hand, or to a file with capabilities."""
     inode = records.get_inode(ino)
     records.drop_capability(inode)
@@ -45,8 +45,8 @@ def record_write(records: Records, ino: int, now: int) -> Inode:
     return inode
 
 
-def resize_file(records: Records, ino: int, size: int, now: int, cutting: bool) -> Inode:
-    """From here the file has that size. If `cutting`, objects are cut next and `finish_resize` ends it."""
+def resize_inode(records: Records, ino: int, size: int, now: int, cutting: bool) -> Inode:
+    """From here the file has that size. If `cutting`, objects are cut next and `finish_inode_resize` ends it."""
     inode = records.get_inode(ino)
     inode.size = size
     inode.cut = size if cutting else -1
@@ -57,7 +57,7 @@ def resize_file(records: Records, ino: int, size: int, now: int, cutting: bool) 
     return inode
 
 
-def finish_resize(records: Records, ino: int, cuts: int, now: int) -> Inode:
+def finish_inode_resize(records: Records, ino: int, cuts: int, now: int) -> Inode:
     """The objects of truncation number `cuts` are cut."""
     inode = records.get_inode(ino)
     if inode.cuts == cuts:
@@ -67,7 +67,7 @@ def finish_resize(records: Records, ino: int, cuts: int, now: int) -> Inode:
     return inode
 
 
-def list_orphans(records: Records) -> list[tuple[int, int]]:
+def list_orphan_inodes(records: Records) -> list[tuple[int, int]]:
     """Inodes without a name, and since when."""
     return records.list_orphans()
 
@@ -105,12 +105,12 @@ def list_inodes(records: Records, after: int, limit: int) -> list[Inode]:
     return records.page(after, limit)
 
 
-def drop_name(records: Records, parent: int, name: bytes) -> None:
+def drop_inode_name(records: Records, parent: int, name: bytes) -> None:
     """Removes a name that leads nowhere (a repair)."""
     records.remove_name(parent, name)
 
 
-def set_link_count(records: Records, ino: int, links: int, now: int) -> None:
+def set_inode_links(records: Records, ino: int, links: int, now: int) -> None:
     """Sets the number of links (a repair); an inode without any becomes an orphan."""
     inode = records.get_inode(ino)
     inode.nlink = links

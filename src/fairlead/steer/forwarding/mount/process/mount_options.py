@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.core.errors import MountError
-from fairlead.steer.forwarding.mount.process.control import state_folder
-from fairlead.steer.forwarding.mount.process.map_file import find_forwarders
+from fairlead.steer.forwarding.mount.process.control import open_state_folder
+from fairlead.steer.forwarding.mount.process.map_file import read_map_file
 from fairlead.steer.fs.fuse import passthrough
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ class MountOptions:
     patience_s: float = 60.0
 
 
-def list_addresses(options: MountOptions) -> list[str]:
+def list_mount_addresses(options: MountOptions) -> list[str]:
     """The forwarders' addresses, from the options or the map file's line for this node."""
     if options.map_file is None:
         return list(options.addresses)
-    return find_forwarders(options.map_file, os.uname().nodename)
+    return read_map_file(options.map_file, os.uname().nodename)
 
 
-def build_dial(options: MountOptions) -> Dial:
+def build_mount_dial(options: MountOptions) -> Dial:
     """A client session at the forwarders, not yet connected."""
     from fairlead.steer.fs.client.dial import Dial
 
@@ -60,17 +60,17 @@ def build_dial(options: MountOptions) -> Dial:
         tls = build_tls_client_context(options.ca)
     token = _token(options.token) if options.token is not None else ""
     return Dial(
-        list_addresses(options),
+        list_mount_addresses(options),
         token=token,
         tls=tls,
         mount=options.mountpoint,
         leases=options.cache,
         checksum=options.checksum,
-        descriptors=options.passthrough and not options.cache and passthrough.can_pass_through(),
+        descriptors=options.passthrough and not options.cache and passthrough.supports_passthrough(),
     )
 
 
-def build_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
+def build_mount_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
     """The trace (not started; None without a spool) and the jobs of the requests."""
     from fairlead.steer.fs.client.job_identity import Jobs
 
@@ -78,16 +78,16 @@ def build_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
     jobs = Jobs(job=options.job, node=node)
     if options.spool is None:
         return None, jobs
-    from fairlead.steer.forwarding.record_spool import spool_in
+    from fairlead.steer.forwarding.record_spool import open_record_spool
     from fairlead.steer.fs.trace.recorder import Trace
 
-    spool = spool_in(options.spool, node=node, writer=f"mount:{options.mountpoint}")
-    source = options.source or ",".join(list_addresses(options))
+    spool = open_record_spool(options.spool, node=node, writer=f"mount:{options.mountpoint}")
+    source = options.source or ",".join(list_mount_addresses(options))
     trace = Trace(spool, fs=f"fairlead:{source}", mount_point=options.mountpoint)
     return trace, jobs
 
 
-def resolve_source(source: str, mountpoint: str) -> str:
+def resolve_mount_source(source: str, mountpoint: str) -> str:
     """The folder to serve. `MountError` if one of it and the mount point holds the other: a mount on itself hangs."""
     folder = os.path.realpath(source)
     if not os.path.isdir(folder):
@@ -101,9 +101,9 @@ def resolve_source(source: str, mountpoint: str) -> str:
     return folder
 
 
-def check_places(options: MountOptions) -> None:
+def check_mount_options(options: MountOptions) -> None:
     """Raises `MountError` if files the mount needs lie under the mount point."""
-    for path in (options.spool, options.map_file, state_folder()):
+    for path in (options.spool, options.map_file, open_state_folder()):
         if path is None:
             continue
         if os.path.commonpath([os.path.realpath(path), options.mountpoint]) == options.mountpoint:
