@@ -80,12 +80,12 @@ def run_reanalysis(
     lake = open_piece_lake(root, memory)
     with lake.open_writer(shard, wait_s=wait_s) as writer:
         cut = find_reanalysis_stretches(lake, span)
-        wanted = [one for one in cut if not writer.known(name_reanalysis_stream(label, one))]
+        wanted = [one for one in cut if not writer.has_batch(name_reanalysis_stream(label, one))]
         count, jobs, kept = len(cut) - len(wanted), 0, 0
         if done is not None:
             done(count, len(cut))
         for one, made in workers.run_each(reanalyse_stretch, wanted, root=root, memory=memory, now_ns=now_ns):
-            batch = writer.batch(name_reanalysis_stream(label, one), source="reanalysis", path=label)
+            batch = writer.open_batch(name_reanalysis_stream(label, one), source="reanalysis", path=label)
             batch.fallback_ns = one.from_ns
             batch.add(made.rows)
             batch.commit()

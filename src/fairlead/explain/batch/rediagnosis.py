@@ -90,13 +90,13 @@ def run_rediagnosis(
         cut = find_reanalysis_stretches(lake, span)
         before = 0
         for half, (name, work) in enumerate((("phases", _detect_stretch_phases), ("findings", _judge_stretch_phases))):
-            wanted = [one for one in cut if not writer.known(_stream_of(name, label, one))]
+            wanted = [one for one in cut if not writer.has_batch(_stream_of(name, label, one))]
             before = len(cut) - len(wanted)
             count = half * len(cut) + before
             if done is not None:
                 done(count, 2 * len(cut))
             for one, made in workers.run_each(work, wanted, root=root, memory=memory, now_ns=now_ns + half):
-                batch = writer.batch(_stream_of(name, label, one), source="rediagnosis", path=label)
+                batch = writer.open_batch(_stream_of(name, label, one), source="rediagnosis", path=label)
                 batch.fallback_ns = one.from_ns
                 for table in made.tables:
                     batch.add(table)
