@@ -32,7 +32,7 @@ class ClientCounts:
         self.operations = self.bytes_read = self.bytes_written = 0
         self.io_ns = self.longest_ns = 0
 
-    def timed(self, act: Callable[[], int], *, wrote: bool | None = None) -> int:
+    def time(self, act: Callable[[], int], *, wrote: bool | None = None) -> int:
         """Does one operation, counts and times it; `wrote` says what its result, in bytes, counts as."""
         began = monotonic_ns()
         result = act()
@@ -67,11 +67,11 @@ class Job:
         """Seconds since the jobs began."""
         return (now_ns() - self.start_ns) / 1e9
 
-    def going(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the job still runs."""
         return self.now_s < self.seconds
 
-    def counting(self) -> ClientCounts:
+    def start_count(self) -> ClientCounts:
         """A count for one thread."""
         seen = ClientCounts()
         self.seen.append(seen)
@@ -80,10 +80,10 @@ class Job:
 
 def _run_checkpoints(job: Job) -> None:
     """N-N: each process writes its own file of six pieces of 1 MiB, closes it, computes."""
-    seen, piece, turn = job.counting(), bytes(MIB), 0
-    while job.going():
+    seen, piece, turn = job.start_count(), bytes(MIB), 0
+    while job.is_running():
         path = f"{job.folder}/checkpoint.{turn % GENERATIONS}.{job.rank}"
-        file = seen.timed(lambda path=path: job.files.open(path, os.O_WRONLY | os.O_CREAT, 0o644))  # type: ignore[misc]
+        file = seen.time(lambda path=path: job.files.open(path, os.O_WRONLY | os.O_CREAT, 0o644))  # type: ignore[misc]
         for number in range(6):
             _write(job, seen, file, piece, number * MIB)
         _close(job, seen, file)
@@ -93,15 +93,15 @@ def _run_checkpoints(job: Job) -> None:
 
 def _run_shared_file(job: Job) -> None:
     """N-1: interleaved pieces of one file, now and then read again."""
-    seen, piece, turn = job.counting(), bytes(PIECE), 0
+    seen, piece, turn = job.start_count(), bytes(PIECE), 0
     path = f"{job.folder}/shared"
-    file = seen.timed(lambda: job.files.open(path, os.O_RDWR | os.O_CREAT, 0o644))
-    seen.timed(lambda: job.files.truncate(file, SHARED_BYTES))
-    while job.going():
+    file = seen.time(lambda: job.files.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    seen.time(lambda: job.files.truncate(file, SHARED_BYTES))
+    while job.is_running():
         again = turn % 5 == 4  # what was written last
         offset = ((turn - again) * job.ranks + job.rank) * PIECE % SHARED_BYTES
         if again:
-            seen.timed(lambda offset=offset: job.files.read(file, PIECE, offset), wrote=False)  # type: ignore[misc]
+            seen.time(lambda offset=offset: job.files.read(file, PIECE, offset), wrote=False)  # type: ignore[misc]
         else:
             _write(job, seen, file, piece, offset)
         turn += 1
@@ -111,31 +111,31 @@ def _run_shared_file(job: Job) -> None:
 
 def _run_small_files(job: Job) -> None:
     """Small files, one after the other."""
-    seen = job.counting()
+    seen = job.start_count()
     folder = f"{job.folder}/small.{job.rank}"
     with suppress(FileExistsError):
-        seen.timed(lambda: job.files.mkdir(folder))
+        seen.time(lambda: job.files.mkdir(folder))
     turn = 0
-    while job.going():
+    while job.is_running():
         _small_file(job, seen, f"{folder}/{turn}")
         turn += 1
         sleep_s(0.01 + 0.02 * job.random.random())
 
 
 def _small_file(job: Job, seen: ClientCounts, path: str) -> None:
-    file = seen.timed(lambda: job.files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+    file = seen.time(lambda: job.files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
     _write(job, seen, file, bytes(SMALL), 0)
     _close(job, seen, file)
-    seen.timed(lambda: job.files.size(path))
-    seen.timed(lambda: job.files.unlink(path))
+    seen.time(lambda: job.files.get_size(path))
+    seen.time(lambda: job.files.unlink(path))
 
 
 def _write(job: Job, seen: ClientCounts, file: int, piece: bytes, offset: int) -> None:
-    seen.timed(lambda: job.files.write(file, piece, offset), wrote=True)
+    seen.time(lambda: job.files.write(file, piece, offset), wrote=True)
 
 
 def _close(job: Job, seen: ClientCounts, file: int) -> None:
-    seen.timed(lambda: job.files.close(file))
+    seen.time(lambda: job.files.close(file))
 
 
 KINDS: dict[str, Callable[[Job], None]] = {
@@ -149,24 +149,24 @@ def _flood(job: Job, kind: str, number: int) -> None:
     """One thread of a storm: what the job does anyway, without rest."""
     assert job.storm is not None  # noqa: S101
     start, end = job.storm
-    seen = job.counting()
+    seen = job.start_count()
     while job.now_s < start:
         sleep_s(min(0.05, max(0.001, start - job.now_s)))
     if kind == "metadata":
         folder = f"{job.folder}/storm.{job.rank}.{number}"
-        seen.timed(lambda: job.files.mkdir(folder))
+        seen.time(lambda: job.files.mkdir(folder))
         turn = 0
-        while job.now_s < end and job.going():
+        while job.now_s < end and job.is_running():
             _small_file(job, seen, f"{folder}/{turn}")
             turn += 1
         return
     shared_file = kind == "shared"
     path = f"{job.folder}/shared" if shared_file else f"{job.folder}/storm.{job.rank}.{number}"
     piece, places = bytes(PIECE), (SHARED_BYTES if shared_file else 4 * MIB) // PIECE
-    file = seen.timed(lambda: job.files.open(path, os.O_RDWR | os.O_CREAT, 0o644))
-    seen.timed(lambda: job.files.truncate(file, places * PIECE))
+    file = seen.time(lambda: job.files.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    seen.time(lambda: job.files.truncate(file, places * PIECE))
     turn = number * 5
-    while job.now_s < end and job.going():
+    while job.now_s < end and job.is_running():
         _write(job, seen, file, piece, turn % places * PIECE)
         turn += 1
     _close(job, seen, file)
