@@ -76,7 +76,7 @@ def looked_at(play: Play, season: Season) -> Told:
     limits = HealthLimits()
     parts = [
         derive_rollups({name: table for name, table in part.items() if name not in _WITHOUT})["rollup"]
-        for part in play.intervals(3600)
+        for part in play.iterate_intervals(3600)
     ]
     rollup = pa.concat_tables([part.filter(pc.equal(part["interval_ns"], NS)) for part in parts]).unify_dictionaries()
     ts = rollup["ts_ns"].to_numpy()

@@ -15,7 +15,7 @@ UNNAMED = {
     "steer": 0,
     "show": 41,
     "run": 27,
-    "kit": 35,
+    "kit": 0,
 }
 """Functions of each room whose name is still to be found; a number only goes down. Not `cli`: the functions there are
 named after the commands they are."""

@@ -168,7 +168,7 @@ def test_counters_of_servers_become_the_known_sums(server: Up, agent_file: Path,
     play = machine.play_small_machine(20, TO_S)
     tree = MachineTree(play, tmp_path / "hosts", clients=[])
     tree.advance(FROM_S)
-    rows = play.tables(FROM_S, TO_S)
+    rows = play.build_tables(FROM_S, TO_S)
     target = rows["target"].filter(pc.equal(rows["target"]["server"], "oss000"))
     whole, by_job = (target.filter(pc.equal(target["source"], source)) for source in ("obdfilter", "job_stats"))
     metadata = rows["metadata"].filter(pc.equal(rows["metadata"]["source"], "job_stats"))

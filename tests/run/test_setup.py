@@ -83,7 +83,7 @@ def test_any_lake_gets_an_answer(tmp_path: Path, state: str) -> None:
 def test_what_was_recorded_is_connected_then_quiet(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     play = scenes.build_co_run_scene(seconds=90)
-    fill(lake, play.tables())
+    fill(lake, play.build_tables())
     soon, later = play.origin_ns + 120 * 10**9, play.origin_ns + 30 * 3600 * 10**9
     fresh = parts(list_setup_steps(ServerSettings(version="1"), inspect_lake_setup(lake.place.root, soon, lake), soon))
     for key in ("clients", "forwarders", "pfs_clients", "targets", "metadata", "ports", "devices", "jobs", "agents"):

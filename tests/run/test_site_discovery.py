@@ -81,7 +81,7 @@ def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> Non
     lake = Lake.open(tmp_path / "lake", create=True)
     with lake.open_writer("main", derive=derive_rollups) as writer:
         batch = writer.open_batch("play")
-        for table in play.tables().values():
+        for table in play.build_tables().values():
             batch.add(table)
         batch.commit()
     found = discover_site(tmp_path, nothing, lake)
@@ -93,7 +93,7 @@ def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> Non
         for r in build_site_file_mapping(site, expand_hostlist).to_pylist()
         if r["kind"] == "node_forwarder"
     }
-    told = {r["a"]: r["b"] for r in play.tables()["mapping"].to_pylist() if r["kind"] == "node_forwarder"}
+    told = {r["a"]: r["b"] for r in play.build_tables()["mapping"].to_pylist() if r["kind"] == "node_forwarder"}
     assert routed == told
     targets = {
         r["a"] for r in build_site_file_mapping(site, expand_hostlist).to_pylist() if r["kind"] == "target→server"

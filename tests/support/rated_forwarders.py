@@ -44,7 +44,7 @@ class SharedDevices:
 
     def serve(self, name: str, usual_ns: float, began_ns: int) -> None:
         """Returns when the device has served a request that usually takes `usual_ns` of it."""
-        took = int(usual_ns * self._pace.times(name))
+        took = int(usual_ns * self._pace.read_times(name))
         place = self._place[name]
         with self._guard:
             fcntl.lockf(self._file, fcntl.LOCK_EX, _CELL.size, place)

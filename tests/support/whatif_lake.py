@@ -14,7 +14,7 @@ from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
 from fairlead.decide.sim import platform
 from fairlead.kit.testing.machine import feed_rows
 from fairlead.kit.testing.machine.course import DATA, Course
-from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.files import format_job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.season import SMALL_SEASON, Season
 from fairlead.store.lake import Lake
@@ -53,7 +53,7 @@ def rows(course: Course, origin_ns: int) -> dict[str, list[dict[str, object]]]:
         start = origin_ns + round(job.start_s * S)
         who = {
             "cluster": machine.name,
-            "job_id": job_id(job.drawn),
+            "job_id": format_job_id(job.drawn),
             "user": program.user,
             "project": program.project,
             "program": program.name,
@@ -118,7 +118,7 @@ def lake_of(root: Path, made: Sequence[Play], *, broken: float = 0.0, seed: int 
                     one |= BROKEN[int(rng.integers(len(BROKEN)))]
             for table, spec in (("jobs", JOBS), ("job_summary", JOB_SUMMARY), ("phase", PHASE)):
                 batch.add(pa.Table.from_pylist(found[table], spec.schema))
-            batch.add(feed_rows.mapping_rows(play.course, play.origin_ns, 0, 1))
+            batch.add(feed_rows.build_feed_rows(play.course, play.origin_ns, 0, 1)["mapping"])
         batch.commit()
     return lake
 

@@ -285,7 +285,7 @@ def test_the_whole_way_from_counters_is_met_as_well(tmp_path: Path) -> None:
     """Records of every layer, taken in, summed up and cut into phases by the analysis; peaks as they were counted."""
     lake = Lake.open(tmp_path / "lake", create=True)
     for number, play in enumerate(plays(3, 3, 1800)):
-        tables = play.tables()
+        tables = play.build_tables()
         fill(lake, tables, f"play{number}")
         look(lake, later(tables))
     answer = evaluate_whatif(lake, DAY, Sight(), WhatIfRequest(policies=("static-map",)))

@@ -136,7 +136,7 @@ def plain(found: Population) -> dict[str, Any]:
 
 
 def test_two_collectors_make_one_lake(two: Path, play: Play, sent: list[Body]) -> None:
-    lake, told = Lake.open(two), play.tables()
+    lake, told = Lake.open(two), play.build_tables()
     assert {"a", "b"} <= set(lake.place.list_shards())
     for name in ("ops", "pfs_client", "target", "metadata", "forwarder", "files"):
         mine = [lake.place.build_table_path(shard, name).is_dir() for shard in ("a", "b")]

@@ -38,7 +38,7 @@ Tables = dict[str, pa.Table]
 
 @pytest.fixture(scope="module")
 def play() -> Tables:
-    return play_small_machine(seed=7, seconds=240).tables()
+    return play_small_machine(seed=7, seconds=240).build_tables()
 
 
 @pytest.fixture

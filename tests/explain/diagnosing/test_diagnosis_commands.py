@@ -30,7 +30,7 @@ def run(root: Path, *words: str) -> Result:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tables = co_run().tables()
+    tables = co_run().build_tables()
     lake = lake_of(tmp_path_factory.mktemp("site") / "lake", tables)
     look(lake, later(tables))
     return lake.place.root
@@ -121,7 +121,7 @@ def test_a_slow_target_becomes_one_incident_that_ends(tmp_path: Path) -> None:
     play = scenes.build_scene_play(
         jobs, 600, faults=[Fault(component="target", number=0, from_s=120.0, to_s=420.0, factor=0.1)]
     )
-    lake = lake_of(tmp_path / "lake", play.tables())
+    lake = lake_of(tmp_path / "lake", play.build_tables())
     settings = Diagnosis(least_minutes=2.0)
     open_at, rows = [], []
     with lake.open_writer("analysis") as writer:

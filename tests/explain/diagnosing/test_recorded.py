@@ -16,7 +16,7 @@ DAY = 86_400 * 10**9
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_of(tmp_path_factory.mktemp("recorded") / "lake", co_run().tables())
+    return lake_of(tmp_path_factory.mktemp("recorded") / "lake", co_run().build_tables())
 
 
 def plain(data: JobData) -> list[object]:
@@ -31,7 +31,7 @@ def plain(data: JobData) -> list[object]:
     ids=lambda names: "-".join(names) or "all",
 )
 def test_jobs_read_together_are_as_read_alone(lake: Lake, tmp_path: Path, lacking: tuple[str, ...]) -> None:
-    tables = {name: table for name, table in co_run().tables().items() if name not in lacking}
+    tables = {name: table for name, table in co_run().build_tables().items() if name not in lacking}
     made = lake_of(tmp_path / "lake", tables) if lacking else lake
     jobs = made.query("SELECT * EXCLUDE (day) FROM jobs WHERE end_ns IS NOT NULL ORDER BY job_id").to_pylist()
     assert len(jobs) == 6

@@ -30,7 +30,7 @@ NARROW = {"from": "2024-06-01", "to": "2024-06-02"}
 
 @pytest.fixture(scope="module")
 def tables() -> Tables:
-    return co_run().tables()
+    return co_run().build_tables()
 
 
 @pytest.fixture(scope="module")

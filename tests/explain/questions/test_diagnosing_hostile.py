@@ -20,7 +20,7 @@ Tables = dict[str, pa.Table]
 
 @pytest.fixture(scope="module")
 def play() -> Tables:
-    return dict(co_run().tables())
+    return dict(co_run().build_tables())
 
 
 def said(tables: Tables, table: str, column: str, values: Sequence[object]) -> Tables:

@@ -516,7 +516,7 @@ def test_what_a_simulated_machine_moved_is_what_the_questions_say(tmp_path: Path
 
     from fairlead.kit.testing import machine
 
-    tables = machine.play_small_machine(seconds=240).tables()
+    tables = machine.play_small_machine(seconds=240).build_tables()
     lake = Lake.open(tmp_path / "lake", create=True)
     put(lake, *(batch for table in tables.values() for batch in table.combine_chunks().to_batches()))
     site = Site(Asking(lake))

@@ -278,7 +278,7 @@ def test_records_of_nodes_whose_clocks_are_off_are_shown_at_their_time(tmp_path:
 
 
 def test_a_machine_without_forwarders_lacks_nothing(lake: Lake) -> None:
-    tables = play_two_layer_machine(seed=3, seconds=180).tables()
+    tables = play_two_layer_machine(seed=3, seconds=180).build_tables()
     with lake.open_writer("main", derive=derive_rollups) as writer:
         batch = writer.open_batch("play")
         for table in tables.values():

@@ -73,7 +73,7 @@ def test_a_device_holds_requests_and_slows_while_it_runs(tmp_path: Path) -> None
     pace = tmp_path / "pace.json"
     write_device_pace(pace, {"t0": 1, "t1": 4})
     found = Pace(pace)
-    assert (found.times("t0"), found.times("t1")) == (1, 4)
+    assert (found.read_times("t0"), found.read_times("t1")) == (1, 4)
     target = SimulatedTarget(Target(name="t1", path=str(tmp_path)), found)
     from fairlead.core.clock import monotonic_ns
 
@@ -83,7 +83,7 @@ def test_a_device_holds_requests_and_slows_while_it_runs(tmp_path: Path) -> None
     assert target.counters.write_rpcs == 1
     write_device_pace(pace, {"t0": 6, "t1": 1})
     end = monotonic_s() + DEADLINE_S
-    while found.times("t0") != 6:
+    while found.read_times("t0") != 6:
         assert monotonic_s() < end
         sleep_s(0.01)
 
@@ -117,7 +117,7 @@ def test_children_end_with_all_they_started(tmp_path: Path) -> None:
     with Children(tmp_path) as children:
         child = children.start("stubborn", _python(code))
         child.wait_for("ready", DEADLINE_S)
-        inner = int(child.output())
+        inner = int(child.read_output())
         children.end(child, timeout_s=0.2)
         assert not child.running
         _wait_until_gone(inner)
@@ -140,11 +140,11 @@ def test_children_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     with Children(tmp_path) as children:
         parent = children.start("parent", [*_python(code), str(tmp_path)])
         end = monotonic_s() + DEADLINE_S
-        while not parent.output().strip():
+        while not parent.read_output().strip():
             assert monotonic_s() < end
             assert parent.running, parent.read_errors()
             sleep_s(0.02)
-        sleeper = int(parent.output())
+        sleeper = int(parent.read_output())
         os.kill(parent.process.pid, signal.SIGKILL)
         _wait_until_gone(sleeper)
 

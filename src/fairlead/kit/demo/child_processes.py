@@ -37,7 +37,7 @@ class Child:
             return False
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
-    def output(self) -> str:
+    def read_output(self) -> str:
         """What it has written to stdout."""
         return self._out.read_text(encoding="utf-8", errors="replace")
 

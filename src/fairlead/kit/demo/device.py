@@ -33,7 +33,7 @@ class Pace:
         self._stamp = (0, 0)
         self._times: dict[str, float] = {}
 
-    def times(self, target: str) -> float:
+    def read_times(self, target: str) -> float:
         """How many times slower now; KeyError for a target the file does not name."""
         now = monotonic_ns()
         if now - self._looked_ns > _LOOK_EVERY_NS or not self._times:
@@ -63,7 +63,7 @@ class SimulatedTarget(Target):
     def count_request(self, size: int, wrote: bool, began_ns: int) -> None:
         """Holds the request for the rest of its device time, then counts it."""
         usual_ns = OVERHEAD_NS + size * 1e9 / RATE
-        ends_ns = began_ns + int(usual_ns * self._pace.times(self.name))
+        ends_ns = began_ns + int(usual_ns * self._pace.read_times(self.name))
         rest = ends_ns - monotonic_ns()
         if rest > 0:
             sleep_s(rest / 1e9)

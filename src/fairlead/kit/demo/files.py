@@ -13,7 +13,7 @@ from itertools import count
 from typing import Protocol
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.record_spool import spool_in
+from fairlead.steer.forwarding.record_spool import open_record_spool
 from fairlead.steer.fs.client.client import Client
 from fairlead.steer.fs.client.client_file import ClientFile
 from fairlead.steer.fs.client.dial import Dial
@@ -126,7 +126,7 @@ class ClientFiles:
         self._jobs.find(os.getpid(), os.geteuid(), monotonic_ns())  # so that threads only look it up
         if spool is not None:
             self._trace = Trace(
-                spool_in(spool, node=node, writer=f"client:{os.getpid()}"), fs=f"fairlead:{address}", mount_point="/"
+                open_record_spool(spool, node=node, writer=f"client:{os.getpid()}"), fs=f"fairlead:{address}", mount_point="/"
             )
             turn = threading.Lock()
             self._trace.record_request = _lock_calls(turn, self._trace.record_request)

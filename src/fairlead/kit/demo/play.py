@@ -103,9 +103,9 @@ def _play(built: Stage, play: Play, say: Callable[[str], None]) -> tuple[int, di
     say(f"three jobs run for {play.seconds:.0f} s; something, or nothing, will happen")
     if play.slowed is not None:
         _until(start_ns, play.slowed.from_s, running)
-        built.slow(play.slowed.target, play.slowed.times)
+        built.set_pace(play.slowed.target, play.slowed.times)
         _until(start_ns, play.slowed.to_s, running)
-        built.slow(None, 1)
+        built.set_pace(None, 1)
     _until(start_ns, play.seconds, running)
     return start_ns, {job.job_id: _seen(job, running[job.job_id], play) for job in JOBS}
 
@@ -123,7 +123,7 @@ def _start(built: Stage, play: Play, job: DemoJob, start_ns: int) -> list[Child]
     home = play.homes[job.job_id]
     folder = f"/job-{job.job_id}"
     if built.fuse:
-        folder = f"{built.folder(home)}{folder}"
+        folder = f"{built.find_mount_folder(home)}{folder}"
     children = []
     for rank in range(job.processes):
         command = [
@@ -142,7 +142,7 @@ def _start(built: Stage, play: Play, job: DemoJob, start_ns: int) -> list[Child]
             str(play.seed),
         ]
         if not built.fuse:
-            command += ["--client", built.address(home), "--spool", str(built.spool)]
+            command += ["--client", built.build_address(home), "--spool", str(built.spool)]
         if play.storm is not None and play.storm.job_id == job.job_id:
             threads = max(1, play.storm.threads // job.processes)
             command += ["--storm", f"{play.storm.from_s}:{play.storm.to_s}", "--threads", str(threads)]
@@ -164,7 +164,7 @@ def _seen(job: DemoJob, ranks: list[Child], play: Play) -> dict[str, Any]:
             raise ForwardingError(f"job {job.job_id} did not end {_GRACE_S:.0f} s after its time")
         if child.reap():
             raise child.build_death_error("the jobs ran")
-        parts.append(json.loads(child.output()))
+        parts.append(json.loads(child.read_output()))
     summed = {name: sum(part[name] for part in parts) for name in ("operations", "bytes_read", "bytes_written", "io_s")}
     most = {name: max(part[name] for part in parts) for name in ("seconds", "longest_s")}
     return {"about": job.about, "kind": job.kind, "forwarder": play.homes[job.job_id], **summed, **most}
@@ -192,4 +192,4 @@ def _finished(built: Stage, name: str, command: list[str]) -> str:
         raise ForwardingError(f"{name} did not end within {_JUDGE_S:.0f} s", where=str(built.logs))
     if child.reap():
         raise child.build_death_error("the records were looked at")
-    return child.output()
+    return child.read_output()

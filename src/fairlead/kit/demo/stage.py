@@ -43,17 +43,17 @@ class Stage:
             folder.mkdir()
         self.children = Children(self.logs)
 
-    def folder(self, forwarder: str) -> Path:
+    def find_mount_folder(self, forwarder: str) -> Path:
         """Where the mount through a forwarder is."""
         return self.root / f"mount-{forwarder}"
 
-    def address(self, name: str) -> str:
+    def build_address(self, name: str) -> str:
         """Where a server of the stage listens."""
         return f"unix:{self._sockets}/{name}"
 
     def build(self) -> None:
         """Starts everything; returns when jobs may begin."""
-        self.slow(None, 1)
+        self.set_pace(None, 1)
         service = self.children.start(
             "metadata",
             [
@@ -63,11 +63,11 @@ class Stage:
                 "--store",
                 str(self.root / "tree"),
                 "--listen",
-                self.address("metadata"),
+                self.build_address("metadata"),
             ],
         )
         service.wait_for("serving", READY_S)
-        self.targets.write_text(_targets_file(self.root, self.address("metadata")), encoding="utf-8")
+        self.targets.write_text(_targets_file(self.root, self.build_address("metadata")), encoding="utf-8")
         for name in FORWARDERS:  # one after the other: the first marks the targets as this tree's
             self._forwarder(name).wait_for("ready", READY_S)
         if self.fuse:
@@ -83,7 +83,7 @@ class Stage:
                 "--targets",
                 str(self.targets),
                 "--listen",
-                self.address(name),
+                self.build_address(name),
                 "--name",
                 name,
                 "--spool",
@@ -96,15 +96,15 @@ class Stage:
         )
 
     def _mount(self, name: str) -> Child:
-        folder = self.folder(name)
+        folder = self.find_mount_folder(name)
         folder.mkdir()
-        command = ["mount", "--foreground", "--spool", str(self.spool), self.address(name), str(folder)]
+        command = ["mount", "--foreground", "--spool", str(self.spool), self.build_address(name), str(folder)]
         # Told to end, it takes the mount off itself; killed, it could not.
         return self.children.start(
             f"mount-{name}", [*build_stage_command("fairlead"), *command], dies_by=signal.SIGTERM
         )
 
-    def slow(self, target: str | None, times: float) -> None:
+    def set_pace(self, target: str | None, times: float) -> None:
         """Lets a target's device serve that many times slower from now on, the others as ever."""
         write_device_pace(self.pace, {name: times if name == target else 1 for name in TARGETS})
 
@@ -112,7 +112,7 @@ class Stage:
         """Ends every process and takes off every mount."""
         self.children.end_all()
         for name in FORWARDERS:
-            folder = self.folder(name)
+            folder = self.find_mount_folder(name)
             if self.fuse and find_in_mount_table(str(folder)) is not None:
                 unmount_stage_folder(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
@@ -147,7 +147,7 @@ def open_demo_stage(keep: Path | None, *, fuse: bool) -> Iterator[Stage]:
         yield made
     finally:
         made.clear()
-        if keep is None and not any(find_in_mount_table(str(made.folder(name))) for name in FORWARDERS):
+        if keep is None and not any(find_in_mount_table(str(made.find_mount_folder(name))) for name in FORWARDERS):
             shutil.rmtree(root, ignore_errors=True)
 
 

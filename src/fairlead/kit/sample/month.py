@@ -13,7 +13,7 @@ import numpy as np
 
 from fairlead.core.model.site import F64, I32, Site
 from fairlead.decide.sim.platform import build_small_platform
-from fairlead.kit.sample.people import MIX, bounded, draw_people_programs
+from fairlead.kit.sample.people import MIX, draw_people_programs
 from fairlead.kit.sample.story import (
     CULPRIT,
     DAY_S,
@@ -34,6 +34,8 @@ DAYS, AHEAD_DAYS = 30, 2
 JOBS_A_DAY = 64
 NS = 1_000_000_000
 HOUR_NS = 3600 * NS
+MOST_RANDOM = 600
+"""Requests at random a step makes at most: each is a row."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def build_sample_month(
     site = draw_people_programs(made, seed)
     when = _submitted(month_s + ahead_s, jobs_a_day, np.random.default_rng([seed, 41]))
     drawn = draw_population_jobs(made, MIX, len(when), np.random.default_rng([seed, 42]), site=site)
-    jobs = [bounded(replace(one, submit_s=float(at))) for one, at in zip(drawn, when, strict=True)]
+    jobs = [_bound_random_requests(replace(one, submit_s=float(at))) for one, at in zip(drawn, when, strict=True)]
     placed = _placed(made, jobs, build_story_jobs(month_s, ahead_s), month_s)
     everyone = sorted(
         [*jobs, *(one.drawn for one in build_story_jobs(month_s, ahead_s))], key=lambda one: placed[one.number][0]
@@ -112,6 +114,15 @@ def build_sample_month(
         Quiet(made.forwarders.names[3], month_s - 1.3 * DAY_S, month_s - 1.3 * DAY_S + 2700),
     )
     return Month(play, int(month_s), quiet)
+
+
+def _bound_random_requests(job: DrawnJob) -> DrawnJob:
+    """The same job with no more requests at random than a lake of a month bears."""
+    steps = tuple(
+        replace(step, request=max(step.request, -(-step.volume // MOST_RANDOM // 4096) * 4096)) if step.random else step
+        for step in job.steps
+    )
+    return replace(job, steps=steps)
 
 
 def _submitted(span_s: float, jobs_a_day: float, rng: np.random.Generator) -> F64:

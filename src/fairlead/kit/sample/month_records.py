@@ -33,7 +33,7 @@ _NODES = {"target": "server", "metadata": "server"}
 def build_month_records(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
     """Rows of [from_s, to_s) by table."""
     play = month.play
-    tables = play.tables(from_s, to_s)
+    tables = play.build_tables(from_s, to_s)
     tables["health"] = _sent(month, _health(month, tables["health"]), tables, from_s)
     tables |= build_month_feed_records(month, from_s, to_s)
     return {name: _drop_silent_rows(month, name, table) for name, table in tables.items()}

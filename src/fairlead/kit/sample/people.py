@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.core.model.site import Site
-from fairlead.kit.testing.machine.population import DrawnJob, Mix, Program, draw_population_programs
+from fairlead.kit.testing.machine.population import Mix, Program, draw_population_programs
 from fairlead.kit.testing.machine.season import SMALL_SEASON
 
 PROJECTS = {
@@ -42,8 +42,6 @@ MIX = replace(
     arrivals_per_s=1.0,
 )
 """The published population on a site of 64 nodes: jobs of minutes to hours. `month` sets when they are handed in."""
-MOST_RANDOM = 600
-"""Requests at random a step makes at most: each is a row."""
 
 
 def list_sample_people() -> list[tuple[str, str]]:
@@ -62,12 +60,3 @@ def draw_people_programs(machine: Site, seed: int, mix: Mix = MIX) -> dict[str, 
         return replace(program, user=user, project=project)
 
     return {mode: [owned(program) for program in some] for mode, some in drawn.items()}
-
-
-def bounded(job: DrawnJob) -> DrawnJob:
-    """The same job with no more requests at random than a lake of a month bears."""
-    steps = tuple(
-        replace(step, request=max(step.request, -(-step.volume // MOST_RANDOM // 4096) * 4096)) if step.random else step
-        for step in job.steps
-    )
-    return replace(job, steps=steps)

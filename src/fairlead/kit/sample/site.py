@@ -19,7 +19,7 @@ import msgspec
 from fairlead.core.errors import ConfigError, InputError
 from fairlead.kit.sample.fill import NS, FillResult, fill_sample_lake
 from fairlead.kit.sample.live_tail import Tail
-from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, Month, build_sample_month, find_month_origin
+from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, find_month_origin
 from fairlead.kit.sample.people import ACCOUNTS
 from fairlead.run.config import Config
 from fairlead.store.lake_folder import find_default_lake_folder
@@ -91,11 +91,6 @@ def _describe_filling(filled: FillResult, days: int) -> str:
         f"filled the sample site in {filled.seconds:.0f} s: {days} days, {filled.jobs:,} jobs, {filled.findings:,}"
         f" findings about them, {filled.rows:,} records; all of it is simulated"
     )
-
-
-def site_of(sample: Sample) -> Month:
-    """The month that a sample site holds."""
-    return build_sample_month(sample.origin_ns, sample.seed, days=sample.days, jobs_a_day=sample.jobs_a_day)
 
 
 def adapt_sample_site_config(config: Config, folder: Path) -> Config:
@@ -173,5 +168,4 @@ __all__ = [
     "find_sample_site_folder",
     "keep_sample_site_alive",
     "prepare_sample_site",
-    "site_of",
 ]

@@ -27,7 +27,7 @@ def look(play: Play, until_s: int | None = None, *, without: tuple[str, ...] = (
     """What is seen of a play up to a second."""
     machine = play.machine
     end = play.seconds if until_s is None else until_s
-    tables = {name: table for name, table in play.tables(0, end).items() if name not in without}
+    tables = {name: table for name, table in play.build_tables(0, end).items() if name not in without}
     rollup = derive_rollups(tables)["rollup"]
     peaks = {
         ("forwarder", ""): float(machine.forwarders.bandwidth.max(initial=1.0)),

@@ -19,7 +19,7 @@ Tables = dict[str, pa.Table]
 
 @pytest.fixture(scope="module")
 def tables() -> Tables:
-    return co_run().tables()
+    return co_run().build_tables()
 
 
 def stored(lake: Lake) -> list[Profile]:

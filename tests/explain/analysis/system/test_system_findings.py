@@ -563,7 +563,7 @@ mdops = 4e4
 @pytest.mark.parametrize("make", [play_small_machine, play_two_layer_machine])
 def test_a_healthy_machine_at_work_has_no_amplification_and_no_storm(make: object) -> None:
     play = make(7, seconds=240)  # type: ignore[operator]
-    tables = play.tables()
+    tables = play.build_tables()
     tables |= derive_rollups(tables)
     machine = play.machine
     site = SystemSite(

@@ -28,7 +28,7 @@ def mean_wait_ms(play: Play, number: int, from_s: int, to_s: int) -> tuple[float
     """Mean wait and service of the requests of a job's data in a span."""
     course = play.course
     place = next(i for i, job in enumerate(course.jobs) if job.drawn.number == number)
-    t = play.traffic(from_s, to_s)
+    t = play.build_traffic(from_s, to_s)
     mine = (course.job[t.flow] == place) & (course.op[t.flow] < 2)
     requests = t.count[mine].sum()
     wait, busy = t.wait_s[mine].sum(), t.busy_s[mine].sum()
@@ -85,7 +85,7 @@ def test_labels_are_what_the_counterfactual_says() -> None:
     (label,) = truth.build_truth_labels(play)
     assert (label.kind, label.component, label.layer, label.factor) == ("degraded", "scratch-OST0003", "target", 0.1)
     (victim,) = label.victims
-    well, ill = play.without(faults=()).course.jobs[0], play.course.jobs[0]
+    well, ill = play.leave_out(faults=()).course.jobs[0], play.course.jobs[0]
     assert victim.cost_s == pytest.approx(ill.end_s - well.end_s, abs=0.01)
     assert victim.cost_s > 5
 
@@ -96,7 +96,7 @@ def test_interference_is_labelled_with_culprit_victim_and_cost(tmp_path: Path) -
     assert (label.kind, label.culprit, label.culprit_kind) == ("interference", "100000", "N-1")
     assert [victim.job_id for victim in label.victims] == ["100001"]
     whole = play.to_the_end()
-    ended = whole.course.jobs[1].end_s - whole.without(jobs=[0]).course.jobs[0].end_s
+    ended = whole.course.jobs[1].end_s - whole.leave_out(jobs=[0]).course.jobs[0].end_s
     assert label.victims[0].cost_s == pytest.approx(ended, abs=0.1)
     truth.write_truth_labels([label], tmp_path / "truth.json")
     written = json.loads((tmp_path / "truth.json").read_text())

@@ -47,7 +47,7 @@ def total(table: pa.Table, source: str, name: str) -> int:
 
 
 def test_probes_read_on_servers_what_the_records_say(play: Play, tree: lustre_tree.MachineTree) -> None:
-    tables = play.tables()
+    tables = play.build_tables()
     servers = [play.machine.servers.names[n] for n in range(len(play.machine.servers))]
     for probe, source in ((OstProbe, "obdfilter"), (OstJobsProbe, "job_stats"), (OstExportsProbe, "obdfilter")):
         for name in ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs"):
@@ -59,7 +59,7 @@ def test_probes_read_on_servers_what_the_records_say(play: Play, tree: lustre_tr
 
 
 def test_probes_read_on_metadata_servers_what_the_records_say(play: Play, tree: lustre_tree.MachineTree) -> None:
-    metadata = play.tables()["metadata"]
+    metadata = play.build_tables()["metadata"]
     root = str(tree.roots["mds0"])
     whole = column(MdtProbe(root, "mds0").read(0), "count")
     assert whole == total(metadata, "md_stats", "count") > 0
@@ -71,7 +71,7 @@ def test_probes_read_on_metadata_servers_what_the_records_say(play: Play, tree: 
 
 def test_probes_read_on_clients_what_the_records_say(play: Play, tree: lustre_tree.MachineTree) -> None:
     clients = [play.machine.forwarders.names[n] for n in range(len(play.machine.forwarders))]
-    rows = play.tables()["pfs_client"]
+    rows = play.build_tables()["pfs_client"]
     for probe in (LliteProbe, OscProbe):
         seen = 0
         for host in clients:
@@ -101,7 +101,7 @@ def test_a_tree_of_nodes_without_forwarders(tmp_path: Path) -> None:
     for n in range(play.machine.nodes):
         host = play.machine.format_node_name(n)
         seen += column(LliteProbe(str(tree.roots[host]), host).read(0), "write_bytes")
-    assert seen == total(play.tables()["target"], "obdfilter", "write_bytes") > 0
+    assert seen == total(play.build_tables()["target"], "obdfilter", "write_bytes") > 0
 
 
 def test_run_as_a_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +128,6 @@ def test_a_fault_that_cannot_be_is_refused(fault: str, tmp_path: Path, capsys: p
 
 
 def test_scenes_are_played_where_they_are_put() -> None:
-    tables = scenes.build_co_run_scene(seconds=40).tables()
+    tables = scenes.build_co_run_scene(seconds=40).build_tables()
     nodes = set(tables["ops"]["node"].to_pylist())
     assert nodes == {f"cn{n:05d}" for n in range(16)}

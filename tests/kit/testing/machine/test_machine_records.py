@@ -37,7 +37,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 @pytest.fixture(scope="module")
 def tables(play: Play) -> dict[str, pa.Table]:
-    return play.tables()
+    return play.build_tables()
 
 
 def by_job(table: pa.Table, value: str) -> dict[str, int]:
@@ -81,7 +81,7 @@ def test_metadata_operations_arrive(play: Play, tables: dict[str, pa.Table]) -> 
 
 
 def test_histograms_hold_every_request() -> None:
-    forwarder = machine.play_small_machine(5, SECONDS).tables()["forwarder"]
+    forwarder = machine.play_small_machine(5, SECONDS).build_tables()["forwarder"]
     rows = forwarder.filter(pc.is_valid(forwarder["requests"]))
     for column in ("wait_ns_histogram", "service_ns_histogram"):
         sums = [sum(bins) for bins in rows[column].to_pylist()]
@@ -91,7 +91,7 @@ def test_histograms_hold_every_request() -> None:
 def test_intervals_add_up_to_the_whole(play: Play, tables: dict[str, pa.Table]) -> None:
     rows: Counter[str] = Counter()
     moved = 0
-    for part in play.intervals(37):
+    for part in play.iterate_intervals(37):
         rows.update({name: table.num_rows for name, table in part.items()})
         moved += sum(client_bytes(part["ops"], "write").values()) if "ops" in part else 0
     assert moved == sum(client_bytes(tables["ops"], "write").values())

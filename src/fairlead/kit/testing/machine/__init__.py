@@ -1,7 +1,7 @@
 """The load maker: a described machine at work, and what all its nodes would report of it. Simulated, from a seed.
 
-`build_small_platform(seed)`, `build_two_layer_platform(seed)` and `build_taihulight_platform(seed)` give a `Play`;
-`play.tables()` are Arrow tables by name.
+`play_small_machine(seed)`, `play_two_layer_machine(seed)` and `play_taihulight_machine(seed)` give a `Play`;
+`play.build_tables()` are Arrow tables by name.
 """
 
 from __future__ import annotations

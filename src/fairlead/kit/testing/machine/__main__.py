@@ -63,7 +63,7 @@ def _write_play(play: Play, folder: Path, forms: list[str], every_s: int) -> dic
         manifest = wire.write_wire_files(play, folder / "posts", every_s)
         told["batches"] = {key: manifest[key] for key in ("rows", "ops_rows", "operations", "bytes")}
     if "parquet" in forms:
-        tables = play.tables()
+        tables = play.build_tables()
         for name, table in tables.items():
             pq.write_table(table, folder / f"{name}.parquet")
         told["tables"] = {name: table.num_rows for name, table in tables.items()}

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.site import F64, I32
+from fairlead.core.model.site import I32
 from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_column
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import DATA, INTERFACES, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
-from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.files import format_job_id
 from fairlead.kit.testing.machine.traffic import Traffic
 
 NS = 1_000_000_000
@@ -105,12 +105,12 @@ def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: i
             "end_ns": runs.end_ns + origin_ns,
             "busy_ns": runs.busy_ns,
             "node": name_client_words(course.node[runs.lane], course.machine.format_node_name),
-            "job_id": name_client_words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
+            "job_id": name_client_words(course.job[flow], lambda place: format_job_id(course.jobs[place].drawn)),
             "rank": course.rank[runs.lane],
             "interface": name_client_words(course.interface[flow], INTERFACES.__getitem__),
             "fs": build_table_word_column(course.files.fs, len(flow)),
             "op": name_client_words(op, WORDS.__getitem__),
-            "file_id": course.files.ids()[file],
+            "file_id": course.files.compute_ids()[file],
             "handle": file.astype(np.int64) + 3,
             "offset": pa.array(offset, mask=~data),
             "size": pa.array(size, mask=~data),
@@ -140,9 +140,3 @@ def name_client_words(values: I32 | I64, name: object) -> pa.DictionaryArray:
     code[found] = np.arange(len(found), dtype=np.int32)
     texts = [name(int(value)) for value in found]  # type: ignore[operator]
     return pa.DictionaryArray.from_arrays(pa.array(code[values]), pa.array(texts, pa.string()))
-
-
-def bytes_of(course: Course, t: Traffic) -> F64:
-    """Bytes each traffic row moved (0: metadata)."""
-    flow = t.flow
-    return np.where(course.op[flow] < DATA, t.count * course.size[flow], 0).astype(np.float64)

@@ -195,7 +195,7 @@ class MachineRun:
         """A step of a job, with the opens and closes around its data. `alike`: metadata of the job laid out already."""
         machine = self.machine
         rng = np.random.default_rng([self._seed, 3, job.number, number])
-        files = self._files.of_step(place, job, step, number, rng, now)
+        files = self._files.place_step(place, job, step, number, rng, now)
         server = int(rng.integers(len(machine.mds)))
         mds = np.full((1, 1), server, np.int32)
         parts = [step]

@@ -10,12 +10,23 @@ import pyarrow as pa
 from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, build_table_batch, build_table_word_column
 from fairlead.kit.testing.machine.client_rows import NS, name_client_words
 from fairlead.kit.testing.machine.course import Course, PlacedJob
-from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.files import format_job_id
 
 HEALTH_S = 60
 
 
-def job_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+def build_feed_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> dict[str, pa.RecordBatch]:
+    """Rows of [from_s, to_s) by table: jobs, mapping, files, layouts, health."""
+    return {
+        "jobs": _job_rows(course, origin_ns, from_s, to_s),
+        "mapping": _mapping_rows(course, origin_ns, from_s, to_s),
+        "files": _file_rows(course, origin_ns, from_s, to_s),
+        "layouts": _layout_rows(course, from_s, to_s),
+        "health": _health_rows(course, origin_ns, from_s, to_s),
+    }
+
+
+def _job_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
     """Jobs that began (state RUNNING, no end) or ended (COMPLETED) in [from_s, to_s)."""
     rows = [_job(course, job, origin_ns, ended=False) for job in course.jobs if from_s <= job.start_s < to_s]
     rows += [_job(course, job, origin_ns, ended=True) for job in course.jobs if from_s <= job.end_s < to_s]
@@ -28,7 +39,7 @@ def _job(course: Course, job: PlacedJob, origin_ns: int, *, ended: bool) -> dict
     cores = len(job.nodes) * machine.cores_per_node
     return {
         "cluster": machine.name,
-        "job_id": job_id(drawn),
+        "job_id": format_job_id(drawn),
         "name": drawn.program.name,
         "user": drawn.program.user,
         "project": drawn.program.project,
@@ -45,7 +56,7 @@ def _job(course: Course, job: PlacedJob, origin_ns: int, *, ended: bool) -> dict
     }
 
 
-def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+def _mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
     """From the beginning, every node's forwarder; then the targets of each file first seen in [from_s, to_s)."""
     machine, files = course.machine, course.files
     a: list[str] = []
@@ -66,10 +77,10 @@ def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.R
     return build_table_batch(MAPPING, {"from_ns": when, "kind": kind, "a": a, "b": b}, 0)
 
 
-def file_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+def _file_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
     """Files first seen in [from_s, to_s)."""
     seen = _seen(course, from_s, to_s)
-    ids = course.files.ids()
+    ids = course.files.compute_ids()
     return build_table_batch(
         FILES,
         {
@@ -81,15 +92,15 @@ def file_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Reco
     )
 
 
-def layout_rows(course: Course, from_s: int, to_s: int) -> pa.RecordBatch:
+def _layout_rows(course: Course, from_s: int, to_s: int) -> pa.RecordBatch:
     """Stripes of the files first seen in [from_s, to_s)."""
     seen = _seen(course, from_s, to_s)
     files = course.files
     return build_table_batch(
         LAYOUTS,
         {
-            "job_id": [job_id(course.jobs[files.job[i]].drawn) for i in seen],
-            "file_id": files.ids()[seen],
+            "job_id": [format_job_id(course.jobs[files.job[i]].drawn) for i in seen],
+            "file_id": files.compute_ids()[seen],
             "component": np.zeros(len(seen), np.int32),
             "stripe_size": [files.stripe_size[i] for i in seen],
             "stripe_count": [len(files.targets[i]) for i in seen],
@@ -103,7 +114,7 @@ def _seen(course: Course, from_s: int, to_s: int) -> np.ndarray:
     return np.flatnonzero((when >= from_s) & (when < to_s)) if len(when) else np.zeros(0, np.int64)
 
 
-def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+def _health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
     """Each minute, the agent of every node, forwarder and server says it is well; they spread over the minute."""
     machine = course.machine
     layers = (machine.forwarders, machine.servers, machine.mds)

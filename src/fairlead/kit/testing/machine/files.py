@@ -13,7 +13,7 @@ POOL = 64
 """Targets the files of one step are spread over at most."""
 
 
-def job_id(job: DrawnJob) -> str:
+def format_job_id(job: DrawnJob) -> str:
     """The scheduler's number of a job."""
     return str(100_000 + job.number)
 
@@ -32,7 +32,7 @@ class Files:
         self._last: dict[tuple[int, str], I32] = {}
         self._ids: I64 = np.zeros(0, np.int64)
 
-    def ids(self) -> I64:
+    def compute_ids(self) -> I64:
         """The id of every file."""
         have = len(self._ids)
         if have < len(self.paths):
@@ -40,7 +40,7 @@ class Files:
             self._ids = np.concatenate([self._ids, compute_file_identities([self.fs] * len(new), new)])
         return self._ids
 
-    def of_step(
+    def place_step(
         self, place: int, job: DrawnJob, step: Step, number: int, rng: np.random.Generator, now_s: float
     ) -> I32:
         """Numbers of a step's files: those of the last step of the same label, or new ones when it is `fresh`."""
@@ -51,7 +51,7 @@ class Files:
         start = int(rng.integers(len(machine.targets)))
         chosen = (start + np.arange(step.files * stripes) % min(len(machine.targets), POOL)) % len(machine.targets)
         program = job.program
-        folder = f"{self.fs}/{program.project}/{program.user}/{program.name}/{job_id(job)}"
+        folder = f"{self.fs}/{program.project}/{program.user}/{program.name}/{format_job_id(job)}"
         first = len(self.paths)
         self.paths.extend(f"{folder}/{step.label}.{number:03d}.{i:05d}" for i in range(step.files))
         self.seen_s.extend([now_s] * step.files)

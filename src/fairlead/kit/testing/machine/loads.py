@@ -44,7 +44,7 @@ def build_steady_load(machine: str, seed: int, rows_per_s: int, seconds: int, *,
 
 def _rates(play: Play) -> tuple[float, float]:
     """Rows a second that are runs, and that are single operations at random."""
-    course, t = play.course, play.traffic(2, 6)
+    course, t = play.course, play.build_traffic(2, 6)
     runs = client_rows.build_client_runs(course, t, play.seed)
     single = int(course.random[t.flow[runs.row]].sum())
     return (len(runs.row) - single) / 4, single / 4

@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, build_client_runs
 from fairlead.kit.testing.machine.course import DATA, OPS
-from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.files import format_job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.server_rows import Account, build_server_account, sum_server_rows
 
@@ -51,7 +51,7 @@ class MachineTree:
         if stop <= self.now_s:
             return
         course = self.play.course
-        t = self.play.traffic(self.now_s, stop)
+        t = self.play.build_traffic(self.now_s, stop)
         a = build_server_account(course, t)
         self._count_data(a)
         self._count_metadata(a.target, a.op, a.job, a.forwarder, a.requests)
@@ -119,7 +119,7 @@ class MachineTree:
 
     def _write_all(self) -> None:
         machine = self.play.machine
-        used = self.play.used_bytes(self.now_s)
+        used = self.play.count_used_bytes(self.now_s)
         for target in range(len(machine.targets)):
             self._write_target(target, int(used[target]))
         for mds in range(len(machine.mds)):
@@ -160,7 +160,9 @@ class MachineTree:
         text = "job_stats:\n"
         second = (self.play.origin_ns // NS) + self.now_s
         for job in jobs:
-            text += f"- job_id:          {job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
+            text += (
+                f"- job_id:          {format_job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
+            )
             for op in range(DATA):
                 samples, total, low, high = self._data.get((1, target, op, job), np.zeros(4, np.int64))
                 text += f"  {OPS[op] + '_bytes:':<16} {{ samples: {samples:>11}, unit: bytes, "
@@ -195,7 +197,9 @@ class MachineTree:
         text = "job_stats:\n"
         second = (self.play.origin_ns // NS) + self.now_s
         for job in sorted({key[3] for _, key, _ in counted if key[0] == 1}):
-            text += f"- job_id:          {job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
+            text += (
+                f"- job_id:          {format_job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
+            )
             for op in range(DATA, len(OPS)):
                 value = self._meta.get((1, mds, op, job), 0)
                 text += f"  {MDT_WORDS[OPS[op]] + ':':<16} {{ samples: {value:>11}, unit:  reqs }}\n"

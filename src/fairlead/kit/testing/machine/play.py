@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from fairlead.core.model.site import F64, Site
 from fairlead.core.model.tables import TABLES
-from fairlead.decide.sim.engine import Segments
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine import client_rows, feed_rows, server_rows
 from fairlead.kit.testing.machine.course import Choose, Course, MachineRun, Noise
@@ -66,39 +65,18 @@ class Play:
         )
         return run.run(float(self.seconds))
 
-    def tables(self, from_s: int = 0, to_s: int | None = None) -> dict[str, pa.Table]:
+    def build_tables(self, from_s: int = 0, to_s: int | None = None) -> dict[str, pa.Table]:
         """Rows of [from_s, to_s) by table."""
-        return self._tables(from_s, self.seconds if to_s is None else to_s, None)
-
-    def intervals(self, every_s: int = 60, from_s: int = 0, to_s: int | None = None) -> Iterator[dict[str, pa.Table]]:
-        """Rows by table, one interval after the other."""
-        stop = self.seconds if to_s is None else to_s
-        for start in range(from_s, stop, every_s):
-            end = min(start + every_s, stop)
-            yield self._tables(start, end, None)
-
-    def traffic(self, from_s: int = 0, to_s: int | None = None) -> Traffic:
-        """The account all records are made of."""
-        return build_traffic(self.course, from_s, self.seconds if to_s is None else to_s)
-
-    def _tables(self, from_s: int, to_s: int, segments: Segments | None) -> dict[str, pa.Table]:
+        to_s = self.seconds if to_s is None else to_s
         course, origin = self.course, self.origin_ns
-        t = build_traffic(course, from_s, to_s, segments)
-        a = server_rows.build_server_account(course, t)
+        t = build_traffic(course, from_s, to_s)
         runs = client_rows.build_client_runs(course, t, self.seed)
         batches = {
             "ops": client_rows.build_client_rows(course, t, runs, origin),
-            "forwarder": server_rows.forwarder_rows(course, a, origin),
-            "pfs_client": server_rows.pfs_client_rows(course, a, t, runs, origin),
-            "target": server_rows.target_rows(course, a, origin, from_s, to_s, self.used_bytes(from_s), self.idle_s),
-            "metadata": server_rows.metadata_rows(course, a, t, runs, origin),
-            "port": server_rows.port_rows(course, a, origin),
-            "device": server_rows.device_rows(course, a, origin),
-            "jobs": feed_rows.job_rows(course, origin, from_s, to_s),
-            "mapping": feed_rows.mapping_rows(course, origin, from_s, to_s),
-            "files": feed_rows.file_rows(course, origin, from_s, to_s),
-            "layouts": feed_rows.layout_rows(course, from_s, to_s),
-            "health": feed_rows.health_rows(course, origin, from_s, to_s),
+            **server_rows.build_server_rows(
+                course, t, runs, origin, from_s, to_s, used=self.count_used_bytes(from_s), idle_s=self.idle_s
+            ),
+            **feed_rows.build_feed_rows(course, origin, from_s, to_s),
         }
         return {
             name: pa.Table.from_batches([batch], TABLES[name].schema)
@@ -106,7 +84,19 @@ class Play:
             if batch.num_rows
         }
 
-    def used_bytes(self, at_s: int) -> F64:
+    def iterate_intervals(
+        self, every_s: int = 60, from_s: int = 0, to_s: int | None = None
+    ) -> Iterator[dict[str, pa.Table]]:
+        """Rows by table, one interval after the other."""
+        stop = self.seconds if to_s is None else to_s
+        for start in range(from_s, stop, every_s):
+            yield self.build_tables(start, min(start + every_s, stop))
+
+    def build_traffic(self, from_s: int = 0, to_s: int | None = None) -> Traffic:
+        """The account all records are made of."""
+        return build_traffic(self.course, from_s, self.seconds if to_s is None else to_s)
+
+    def count_used_bytes(self, at_s: int) -> F64:
         """Bytes used on each target: what was there in the beginning and what was written since."""
         machine, course = self.machine, self.course
         rng = np.random.default_rng([self.seed, 2])
@@ -116,7 +106,7 @@ class Play:
         carried = s.rate[written] * (np.minimum(s.end_s[written], at_s) - s.begin_s[written])
         return np.floor(base + np.bincount(course.target[s.flow[written]], carried, len(machine.targets)))
 
-    def without(self, *, faults: Sequence[Fault] | None = None, jobs: Sequence[int] = ()) -> Play:
+    def leave_out(self, *, faults: Sequence[Fault] | None = None, jobs: Sequence[int] = ()) -> Play:
         """The same play with other faults (None: the same), or without some jobs (by number); all others begin when
         and where they did."""
         placed = {job.drawn.number: (job.start_s, job.nodes) for job in self.course.jobs}
@@ -125,4 +115,4 @@ class Play:
 
     def to_the_end(self) -> Play:
         """The same jobs, begun when and where they did, with time for all to end (at most ten times as long)."""
-        return replace(self.without(), seconds=10 * self.seconds)
+        return replace(self.leave_out(), seconds=10 * self.seconds)

@@ -28,7 +28,7 @@ from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, name_client_words
 from fairlead.kit.testing.machine.course import DATA, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
-from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.files import format_job_id
 from fairlead.kit.testing.machine.traffic import Traffic
 
 BINS = 40
@@ -87,7 +87,33 @@ def sum_server_rows(keys: Sequence[I64], values: Sequence[Any]) -> tuple[list[I6
     return [key[first] for key in keys], [np.bincount(group, value).astype(np.float64) for value in values]
 
 
-def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
+def build_server_rows(
+    course: Course,
+    t: Traffic,
+    runs: ClientRuns,
+    origin_ns: int,
+    from_s: int,
+    to_s: int,
+    *,
+    used: F64,
+    idle_s: int,
+) -> dict[str, pa.RecordBatch]:
+    """Rows of [from_s, to_s) by table: forwarder, pfs_client, target, metadata, port, device.
+
+    `used`: bytes used on each target at `from_s`; `idle_s`: a target that is idle is told of in one of so many seconds.
+    """
+    a = build_server_account(course, t)
+    return {
+        "forwarder": _forwarder_rows(course, a, origin_ns),
+        "pfs_client": _pfs_client_rows(course, a, t, runs, origin_ns),
+        "target": _target_rows(course, a, origin_ns, from_s, to_s, used, idle_s),
+        "metadata": _metadata_rows(course, a, t, runs, origin_ns),
+        "port": _port_rows(course, a, origin_ns),
+        "device": _device_rows(course, a, origin_ns),
+    }
+
+
+def _forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     """Per second, forwarder, job and class: requests, bytes, histograms; per second and forwarder (class `all`): the
     queue. Its greatest length is that of all its flows queueing at once."""
     here = a.forwarder >= 0
@@ -122,7 +148,7 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
     )
 
 
-def target_rows(
+def _target_rows(
     course: Course, a: Account, origin_ns: int, from_s: int, to_s: int, used: F64, idle_s: int = 1
 ) -> pa.RecordBatch:
     """Per second and target the whole (`obdfilter`, zeros where idle), and its parts by job (`job_stats`).
@@ -173,7 +199,7 @@ def target_rows(
     )
 
 
-def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
+def _device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     """Per second and storage device that worked: bytes, operations, time busy, queue."""
     machine = course.machine
     data = a.op < DATA
@@ -211,7 +237,7 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     )
 
 
-def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
+def _metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
     """Per second, server and operation the whole (`md_stats`), and its parts by job (`job_stats`) and by client
     (`exports`): the forwarders, or where there are none the nodes."""
     machine = course.machine
@@ -248,7 +274,7 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
     )
 
 
-def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
+def _pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
     """Per second, client of the file system and target: what it asked for (`osc`). The clients are the forwarders, or
     where there are none the nodes."""
     machine = course.machine
@@ -290,7 +316,7 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
     )
 
 
-def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
+def _port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     """Per second and port of a storage server or forwarder (towards storage): bytes sent and received by it."""
     machine = course.machine
     data = a.op < DATA
@@ -372,7 +398,7 @@ def _ints(values: F64, more: int = 0) -> I64:
 
 def _jobs(course: Course, job: I64, missing: np.ndarray) -> pa.DictionaryArray:
     return _masked(
-        name_client_words(job, lambda place: job_id(course.jobs[place].drawn) if course.jobs else ""), missing
+        name_client_words(job, lambda place: format_job_id(course.jobs[place].drawn) if course.jobs else ""), missing
     )
 
 

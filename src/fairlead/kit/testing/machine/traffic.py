@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.site import F64
-from fairlead.decide.sim.engine import Segments
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import Course
 
@@ -38,10 +37,9 @@ class Traffic:
     held_s: F64
 
 
-def build_traffic(course: Course, from_s: int, to_s: int, segments: Segments | None = None) -> Traffic:
-    """What was carried in the seconds [from_s, to_s). `segments`: those to look at, when the caller knows that all
-    others of flows under way in that time are among them (default: all)."""
-    s = course.segments if segments is None else segments
+def build_traffic(course: Course, from_s: int, to_s: int) -> Traffic:
+    """What was carried in the seconds [from_s, to_s)."""
+    s = course.segments
     ended = np.where(np.isnan(course.ended), course.to_s, course.ended)
     flows = np.flatnonzero((course.begun < to_s) & (ended > from_s))
     low = np.maximum(np.floor(course.begun[flows]), from_s).astype(np.int64)

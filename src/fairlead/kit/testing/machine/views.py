@@ -47,7 +47,7 @@ ORDINARY = View(without=("client", "forwarder", "network"), interval_s=10, files
 
 def apply_play_view(play: Play, view: View) -> dict[str, pa.Table]:
     """The records of the play by table, as far as `view` goes; under `file_counters` its sums by file."""
-    tables = play.tables()
+    tables = play.build_tables()
     if view.files:
         tables["file_counters"] = sum_view_io(tables["ops"])
     gone = {name for layer in view.without for name in LAYERS[layer]}

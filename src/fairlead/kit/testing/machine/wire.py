@@ -57,7 +57,7 @@ def _build_boot_id(seed: int, node: str) -> str:
 def build_wire_bodies(play: Play, every_s: int = 10, from_s: int = 0, to_s: int | None = None) -> Iterator[Body]:
     """What each node sends, interval after interval. A node that has nothing to say sends nothing."""
     stop = play.seconds if to_s is None else to_s
-    for start, tables in zip(range(from_s, stop, every_s), play.intervals(every_s, from_s, stop), strict=True):
+    for start, tables in zip(range(from_s, stop, every_s), play.iterate_intervals(every_s, from_s, stop), strict=True):
         yield from _of_interval(play, tables, start, min(start + every_s, stop))
 
 
@@ -76,7 +76,7 @@ def _of_interval(play: Play, tables: dict[str, pa.Table], start: int, end: int) 
             low, high = int(bounds[i]), int(bounds[i + 1])
             if high > low:
                 data = cut.encode(low, high, node, _build_boot_id(play.seed, node), start)
-                sent.setdefault(node, []).append((name, high - low, cut.operations(low, high), data))
+                sent.setdefault(node, []).append((name, high - low, cut.count_operations(low, high), data))
     for node in sorted(sent):
         parts = sent[node]
         yield Body(
@@ -126,7 +126,7 @@ class Cut:
         self._when = None if time is None else batch.column(time).to_numpy()
         self._count = batch.column("count").to_numpy() if name == "ops" else None
 
-    def operations(self, low: int, high: int) -> int:
+    def count_operations(self, low: int, high: int) -> int:
         """Client operations the rows [low, high) stand for (0: not of `ops`)."""
         return 0 if self._count is None else int(self._count[low:high].sum())
 
