@@ -125,9 +125,8 @@ class ClientFiles:
         self._jobs = Jobs(node=node)
         self._jobs.find(os.getpid(), os.geteuid(), monotonic_ns())  # so that threads only look it up
         if spool is not None:
-            self._trace = Trace(
-                open_record_spool(spool, node=node, writer=f"client:{os.getpid()}"), fs=f"fairlead:{address}", mount_point="/"
-            )
+            writer = open_record_spool(spool, node=node, writer=f"client:{os.getpid()}")
+            self._trace = Trace(writer, fs=f"fairlead:{address}", mount_point="/")
             turn = threading.Lock()
             self._trace.record_request = _lock_calls(turn, self._trace.record_request)
             self._trace.record_message = _lock_calls(turn, self._trace.record_message)  # type: ignore[method-assign]
