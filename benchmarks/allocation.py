@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.core.model.site import Layer
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.policies.allocation.contract import (
     NONE,
     Applications,
@@ -128,8 +128,8 @@ def planned(
 
 def published() -> list[str]:
     """Names of all pairs that are peers."""
-    allocations = [name for name in policy_registry.ALLOCATIONS if name not in LEFT_OUT]
-    return [f"{allocation}+{placing}" for allocation in allocations for placing in policy_registry.PLACINGS]
+    allocations = [name for name in registered_policies.ALLOCATIONS if name not in LEFT_OUT]
+    return [f"{allocation}+{placing}" for allocation in allocations for placing in registered_policies.PLACINGS]
 
 
 def contenders(rows: list[dict[str, object]]) -> dict[int, tuple[str, ...]]:
@@ -173,16 +173,24 @@ def done(task: Task) -> dict[str, object]:
     known, pool = told(task.variant, drawn), build_resource_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:
-        decision = policy_registry.find_policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
+        decision = registered_policies.find_registered_policy(name).decide(
+            known, pool, np.random.default_rng([task.seed, 1])
+        )
         figures[name] = simulated(drawn, decision)
     began = time.process_time()
-    ours = policy_registry.find_policy("joint").decide(known, pool, np.random.default_rng([task.seed, 1]))
+    ours = registered_policies.find_registered_policy("joint").decide(
+        known, pool, np.random.default_rng([task.seed, 1])
+    )
     spent = time.process_time() - began
     figures["joint"] = simulated(drawn, ours)
     if task.everyone:
-        light = policy_registry.find_policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
+        light = registered_policies.find_registered_policy("joint-light").decide(
+            known, pool, np.random.default_rng([task.seed, 1])
+        )
         figures["joint-light"] = simulated(drawn, light)
-        online = one_by_one(policy_registry.find_policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
+        online = one_by_one(
+            registered_policies.find_registered_policy("joint"), known, pool, np.random.default_rng([task.seed, 1])
+        )
         figures["joint one by one"] = simulated(drawn, online)
     out: dict[str, object] = {
         "key": task.key,

@@ -19,7 +19,7 @@ from rich.table import Table
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.contract import Running, build_resource_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
-from fairlead.decide.policy_registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_policy
+from fairlead.decide.registered_policies import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_registered_policy
 from fairlead.decide.sim.workloads.profiles import read_forge_profiles
 from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_published_set
 
@@ -30,7 +30,7 @@ PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2
 def running(drawn: DrawnSet, pool: Layer) -> Running:
     """All of the set granted one after the other by TCPU with greedy-clairvoyant placement."""
     out = Running(RESOURCES, drawn.applications.counts, room=RUNNING + 1)
-    pair, rng = find_policy("tcpu+greedy-clairvoyant"), np.random.default_rng(0)
+    pair, rng = find_registered_policy("tcpu+greedy-clairvoyant"), np.random.default_rng(0)
     for i in range(RUNNING):
         one = drawn.applications.only([i])
         out.enter(one, pair.arrive(one, out, pool, rng))
@@ -39,7 +39,7 @@ def running(drawn: DrawnSet, pool: Layer) -> Running:
 
 def times_ms(name: str, state: Running, pool: Layer, arrivals: DrawnSet) -> np.ndarray:
     """Milliseconds a grant, the first three left out."""
-    asked, rng = find_policy(name), np.random.default_rng(1)
+    asked, rng = find_registered_policy(name), np.random.default_rng(1)
     out = np.empty(len(arrivals.applications))
     for i in range(len(out)):
         one = arrivals.applications.only([i])
@@ -100,7 +100,7 @@ def main() -> int:
         read_forge_profiles(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES
     ).applications
     begin = time.perf_counter()
-    find_policy("tcpu+greedy-clairvoyant").decide(applications, pool, np.random.default_rng(0))
+    find_registered_policy("tcpu+greedy-clairvoyant").decide(applications, pool, np.random.default_rng(0))
     together_ms = (time.perf_counter() - begin) * 1e3
     shown.add_row(f"tcpu+greedy-clairvoyant, all {RUNNING:,} at once", f"{together_ms:.0f}", "", "", "")
     figures["tcpu_together_ms"] = round(together_ms, 1)

@@ -22,7 +22,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
 from fairlead.decide.policies.next_run.behaviours import classify_run_behaviours, compute_behaviour_figures
 from fairlead.decide.policies.next_run.contract import Run
@@ -140,9 +140,9 @@ def main() -> int:
             title=f"{name}: {len(runs)} runs of {categories} categories",
         )
         rows: dict[str, object] = {"runs": len(runs), "categories": categories}
-        for predictor in policy_registry.PREDICTORS:
+        for predictor in registered_policies.PREDICTORS:
             began = time.perf_counter()
-            found = measure_predictor_accuracy(policy_registry.build_predictor_policy(predictor), runs)
+            found = measure_predictor_accuracy(registered_policies.build_registered_predictor(predictor), runs)
             each = (time.perf_counter() - began) / len(runs) * 1e3
             share = found.right / max(found.asked, 1)
             table.add_row(

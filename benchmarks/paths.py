@@ -18,7 +18,7 @@ from rich.table import Table
 
 from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths.contract import ExpectedJob
-from fairlead.decide.policy_registry import find_path_policy
+from fairlead.decide.registered_policies import find_registered_path_policy
 
 COMPONENTS = 1000
 TARGET_MS = {"joint": 100.0}
@@ -74,7 +74,7 @@ def main() -> int:
     table = Table("policy", "median ms", "p99 ms", "at most", "p99 / at most", title=f"{COMPONENTS} a layer")
     told: dict[str, object] = {}
     for name in POLICIES:
-        policy = find_path_policy(name)
+        policy = find_registered_path_policy(name)
         policy.grant(jobs[0], land, rng)
         taken = []
         for job in jobs:

@@ -18,7 +18,7 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide.policy_registry import find_path_policy
+from fairlead.decide.registered_policies import find_registered_path_policy
 from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.replay.replay_measures import summarise_replay
@@ -33,7 +33,7 @@ def measured(name: str, spread: int, span_s: float) -> dict[str, float]:
     """One replay in a process of its own, after one of a few hours that compiles the loops."""
     machine = build_taihulight_platform(servers=200, targets_per_server=2)
     machine = replace(machine, forwarder_counts=tuple(range(1, len(machine.forwarders) + 1)))
-    policy = find_path_policy(name)
+    policy = find_registered_path_policy(name)
     replay_jobs(
         draw_taihulight_season(2, span_s=DAY_S / 4, machine=machine).jobs, machine, policy, default_targets=spread
     )

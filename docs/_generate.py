@@ -334,14 +334,14 @@ def report_json_page() -> str:
     for kind, meanings in report_contract.MEANINGS.items():
         rows = [
             (f"`{field.encode_name}`", _field_type(kind, field), meanings[field.encode_name])
-            for field in report_contract.list_fields(kind)
+            for field in report_contract.list_schema_fields(kind)
         ]
         parts += [f"## {kind.__name__}", _rows(("field", "type", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def _field_type(kind: type[Struct], field: inspect.Field) -> str:
-    words = report_contract.list_allowed_words(kind, field.encode_name)
+    words = report_contract.list_schema_words(kind, field.encode_name)
     if words is None:
         return _json_type(field.type)
     return " or ".join("null" if word is None else f"`{word}`" for word in words)
@@ -374,7 +374,7 @@ def _linked(kind: type) -> str:
 
 def report_schema() -> str:
     """The JSON Schema of the same."""
-    return json.dumps(report_contract.build_json_schema(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(report_contract.build_report_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _only(when: str | None) -> str:

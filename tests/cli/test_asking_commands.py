@@ -22,7 +22,7 @@ from fairlead.cli.main import main
 from fairlead.cli.pictures import GAP, IDLE, draw_bar_picture, draw_heat_picture, draw_line_picture, shrink_picture_line
 from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.question_catalog import Asking
-from fairlead.show.web.api.app import build_application
+from fairlead.show.web.api.app import build_api_app
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.store.lake import Lake
 from questions_site import NOW, S, build
@@ -60,7 +60,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(lake: Path) -> Iterator[str]:
-    app = build_application(Asking(Lake.open(lake)), ApiSettings(key=KEY, warm=False))
+    app = build_api_app(Asking(Lake.open(lake)), ApiSettings(key=KEY, warm=False))
     running = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off"))
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()

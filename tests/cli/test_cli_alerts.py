@@ -12,9 +12,9 @@ import pytest
 from alert_receivers import WebSink
 from fairlead.cli.main import main
 from fairlead.core import clock
+from fairlead.show.alerts.alert_evaluation import evaluate_alert_concerns
+from fairlead.show.alerts.alert_settings import AlertRule, Alerts, Webhook
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.evaluation import evaluate_concerns
-from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
 from fairlead.show.alerts.state import State
 
 Run = Callable[..., tuple[int, str, str]]
@@ -79,7 +79,7 @@ def told(tmp_path: Path) -> Concern:
     )
     alerts = Alerts(routes={"hook": Webhook(url="http://127.0.0.1:9/")}, rules=[AlertRule(name="r", to=["hook"])])
     with State(tmp_path) as state:
-        evaluate_concerns(state, alerts, [one], now_ns)
+        evaluate_alert_concerns(state, alerts, [one], now_ns)
     return one
 
 
@@ -178,7 +178,7 @@ def test_subscriptions_on_the_servers_own_machine(run: Run, tmp_path: Path) -> N
 
 def test_a_user_has_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
     from fairlead.core.errors import RefusedError
-    from fairlead.show.alerts.settings import Mail
+    from fairlead.show.alerts.alert_settings import Mail
     from fairlead.show.alerts.subscription_routes import Wish, add_subscription
 
     alerts = Alerts(

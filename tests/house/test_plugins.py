@@ -19,7 +19,7 @@ from fairlead.core.errors import PluginError, SourceDefectError
 from fairlead.core.extensions import KINDS, find_extensions
 from fairlead.core.model.tables import TABLES, build_table_batch
 from fairlead.decide.policies.allocation.contract import Applications, Running, build_resource_pool
-from fairlead.decide.policy_registry import find_policy, list_policies
+from fairlead.decide.registered_policies import find_registered_policy, list_registered_policies
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.question_catalog import (
@@ -37,7 +37,7 @@ from fairlead.see.agent.settings import ProbeSettings, SettingError
 from fairlead.see.ingest import find_ingest_traces, ingest_jobs
 from fairlead.see.sources import inputs
 from fairlead.show.web.identity import RefusedError
-from fairlead.show.web.site_pages import MAX_ROWS, Page, Table, Text, draw_page, load_pages, render_page
+from fairlead.show.web.site_pages import MAX_ROWS, Page, Table, Text, draw_site_page, load_site_pages, render_site_page
 from fairlead.store.lake import Lake
 from installed_plugins import EXAMPLES, install_example, install_text, on_path
 
@@ -279,7 +279,7 @@ def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
 
 def _decide(name: str) -> object:
     apps = Applications.of([1, 2, 4], [[1.0, 2.0, 3.0]] * 2, [10.0] * 2, [5.0] * 2, [8.0] * 2)
-    made = find_policy(name)
+    made = find_registered_policy(name)
     pool = build_resource_pool(4, 64.0)
     made.arrive(apps.only([0]), Running(4, apps.counts), pool, np.random.default_rng(0))
     return made.decide(apps, pool, np.random.default_rng(0))
@@ -287,7 +287,7 @@ def _decide(name: str) -> object:
 
 @pytest.mark.parametrize("installed", ["policy"], indirect=True)
 def test_the_example_policy_decides(installed: Path) -> None:
-    assert "halves" in list_policies()
+    assert "halves" in list_registered_policies()
     decision = _decide("halves")
     assert decision.choice.tolist() == [1, 1]  # type: ignore[attr-defined]
     assert decision.resources.tolist() == [[0, 1, -1, -1], [2, 3, -1, -1]]  # type: ignore[attr-defined]
@@ -406,9 +406,11 @@ def test_a_question_that_cannot_be_used_is_left_out(
 @pytest.mark.parametrize("installed", ["page"], indirect=True)
 def test_the_example_page_shows_what_its_reader_may_see(installed: Path, tmp_path: Path) -> None:
     asking = Asking(_lake(tmp_path))
-    (page,) = load_pages()[0].values()
+    (page,) = load_site_pages()[0].values()
     everything, own = (
-        draw_page("waiting", page, lambda q, n, asked, s=sight: answer_question(asking, q, n, asked, s, NOW)).decode()
+        draw_site_page(
+            "waiting", page, lambda q, n, asked, s=sight: answer_question(asking, q, n, asked, s, NOW)
+        ).decode()
         for sight in (Sight(), Sight(user="ada"))
     )
     assert "<td>bob</td>" in everything
@@ -417,7 +419,7 @@ def test_the_example_page_shows_what_its_reader_may_see(installed: Path, tmp_pat
 
 
 def test_what_a_page_says_is_text(tmp_path: Path) -> None:
-    html = render_page("<b>", [Text("<script>"), Table(("<i>",), [("<img>",), (None,)] * MAX_ROWS)])
+    html = render_site_page("<b>", [Text("<script>"), Table(("<i>",), [("<img>",), (None,)] * MAX_ROWS)])
     assert "<script>" not in html
     assert "<img>" not in html
     assert "&lt;b&gt;" in html
@@ -427,7 +429,7 @@ def test_what_a_page_says_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("draw", [lambda _: 1 / 0, lambda _: [1], lambda ask: [ask("no such question")]])
 def test_a_faulty_page_is_a_refusal_that_names_it(draw: object) -> None:
     with pytest.raises(RefusedError, match="defect of the page 'mine'") as caught:
-        draw_page("mine", Page("x", draw), lambda *_: None)  # type: ignore[arg-type, return-value]
+        draw_site_page("mine", Page("x", draw), lambda *_: None)  # type: ignore[arg-type, return-value]
     assert caught.value.status == 500
 
 

@@ -10,13 +10,13 @@ import httpx
 import msgspec
 
 from fairlead.explain.questions.question import Asking
-from fairlead.show.web.api.app import build_application
+from fairlead.show.web.api.app import build_api_app
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.people import accounts
 from fairlead.show.web.people.passwords import Passwords
 from fairlead.show.web.people.store import Store
-from fairlead.show.web.settings import Web
-from fairlead.show.web.signin.sign_in_app import build_entrance
+from fairlead.show.web.signin.sign_in_app import build_sign_in_app
+from fairlead.show.web.web_settings import Web
 from fairlead.store.lake import Lake
 from questions_site import NOW
 
@@ -37,8 +37,8 @@ class Site:
         self.open()
 
     def open(self) -> None:
-        self.entrance = build_entrance(self.folder, self.web, KEY, self.lake, wall=lambda: self.wall)
-        self.app = build_application(
+        self.entrance = build_sign_in_app(self.folder, self.web, KEY, self.lake, wall=lambda: self.wall)
+        self.app = build_api_app(
             Asking(self.lake),
             ApiSettings(key=KEY, warm=False),
             clock=lambda: self.wall,

@@ -89,9 +89,9 @@ def add_account(
 ) -> None:
     """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
     from fairlead.show.web.people import accounts
-    from fairlead.show.web.people.accounts import check_name
+    from fairlead.show.web.people.accounts import check_account_name
 
-    name = check_name(name)
+    name = check_account_name(name)
     if way != "local" and (password_file or no_password):
         raise UsageError(f"--way {way} has no password here", remedy="leave the password out")
     kept = None if way != "local" or no_password else _hashed(config, name, password_file)
@@ -119,13 +119,13 @@ def list_accounts(config: Config, as_json: bool) -> None:
 @_server_options
 def set_account_password(name: str, password_file: Path | None, config: Config) -> None:
     """Give a local account another password. Its sessions end."""
-    from fairlead.show.web.people.accounts import get_account, set_password
+    from fairlead.show.web.people.accounts import get_account, set_account_password
 
     with _store(config, create=False) as store:
         get_account(store, name)
         kept = _hashed(config, name, password_file)
         with store.change():
-            set_password(store, name, kept)
+            set_account_password(store, name, kept)
             _note(store, "change password", name)
     print_message(f"{name} has another password; its sessions have ended")
 
@@ -216,7 +216,7 @@ def issue_account_token(
 ) -> None:
     """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
     from fairlead.show.web.people.accounts import get_account
-    from fairlead.show.web.people.credentials import make_token
+    from fairlead.show.web.people.credentials import create_token_credential
     from fairlead.show.web.signin.authenticate import SCOPES_OF
 
     if days > config.web.token_days:
@@ -228,7 +228,7 @@ def issue_account_token(
             raise UsageError(f"{name} may not do that itself", remedy=f"it may {', '.join(may)}, unless it is disabled")
         lasts_ns = int(days * 86_400 * 10**9)
         ordered = tuple(scope for scope in may if scope in scopes)
-        secret, made = make_token(store, name, title=title, scopes=ordered, lasts_ns=lasts_ns)
+        secret, made = create_token_credential(store, name, title=title, scopes=ordered, lasts_ns=lasts_ns)
         _note(store, "make token", f"{made.id} of {name}: {', '.join(ordered)}")
     if as_json:
         print_json(
@@ -256,18 +256,18 @@ def print_account_welcome(name: str, config: Config, as_json: bool) -> None:
     """
     from fairlead.run.first_sign_in import find_first_sign_in_address
     from fairlead.show.web.people import accounts
-    from fairlead.show.web.people.credentials import make_welcome
+    from fairlead.show.web.people.credentials import create_welcome_credential
     from fairlead.show.web.people.store import NobodyError
 
     with _store(config) as store, store.change():
-        name = accounts.check_name(name)
+        name = accounts.check_account_name(name)
         there = accounts.find_account(store, name)
         if there is None:
             if any(one.role == "admin" and not one.disabled for one in accounts.list_accounts(store)):
                 raise NobodyError(f"there is no account {name!r}", remedy=f"fairlead account add {name}")
         elif there.disabled or there.way != "local":
             raise UsageError(f"{name} cannot be let in here", remedy="fairlead account list says why")
-        key = make_welcome(store, name)
+        key = create_welcome_credential(store, name)
         _note(store, "welcome", name)
     address = f"{find_first_sign_in_address(config, _listening(config))}/welcome#{key}"
     if as_json:
@@ -285,18 +285,20 @@ def print_account_audit(limit: int, who: str, config: Config, as_json: bool) -> 
     """Who signed in, or tried to, and what was changed; latest first."""
     import msgspec
 
-    from fairlead.show.alerts.messages import format_time
-    from fairlead.show.web.people.audit import list_entries
+    from fairlead.show.alerts.alert_messages import format_message_time
+    from fairlead.show.web.people.audit import list_audit_entries
 
     with _store(config, create=False) as store:
-        found = list_entries(store, limit=limit, who=who)
+        found = list_audit_entries(store, limit=limit, who=who)
     if as_json:
         print_json({"schema": "fairlead.audit/1", "entries": msgspec.to_builtins(found)})
         return
     for one in found:
         told = f" {one.what}" if one.what else ""
         refused = "" if one.done else "  [refused]"
-        print_lines(f"{format_time(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}")
+        print_lines(
+            f"{format_message_time(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}"
+        )
 
 
 def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
@@ -359,19 +361,19 @@ def _note(store: Store, act: str, what: str) -> None:
     import os
     import pwd
 
-    from fairlead.show.web.people.audit import write_entry
+    from fairlead.show.web.people.audit import write_audit_entry
 
     try:
         me = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         me = str(os.geteuid())
-    write_entry(store, me, act, what, how="command")
+    write_audit_entry(store, me, act, what, how="command")
 
 
 def _show(found: list[Account], as_json: bool) -> None:
     import msgspec
 
-    from fairlead.show.alerts.messages import format_time
+    from fairlead.show.alerts.alert_messages import format_message_time
 
     if as_json:
         rows = [{key: value for key, value in msgspec.to_builtins(one).items() if key != "subject"} for one in found]
@@ -379,7 +381,7 @@ def _show(found: list[Account], as_json: bool) -> None:
         return
     for one in found:
         state = "disabled" if one.disabled else "no password" if one.way == "local" and not one.has_password else ""
-        seen = format_time(one.signed_in_ns) if one.signed_in_ns else "never"
+        seen = format_message_time(one.signed_in_ns) if one.signed_in_ns else "never"
         words = [f"{one.name:20s} {one.role:8s} {one.way:7s} signed in {seen}", state, " ".join(one.projects)]
         print_lines("  ".join(word for word in words if word))
     if not found:

@@ -115,20 +115,20 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
 
 
 def _show(found: dict[str, Any], now_ns: int) -> None:
-    from fairlead.show.alerts.messages import format_time
+    from fairlead.show.alerts.alert_messages import format_message_time
 
     acknowledged = found["acknowledged"]
     print_lines(f"{len(found['open'])} not over")
     for one in found["open"]:
         by = acknowledged.get(one.id)
         print_lines(
-            f"  {one.id}  {one.severity:8s} {format_time(one.from_ns)}  {one.title}"
+            f"  {one.id}  {one.severity:8s} {format_message_time(one.from_ns)}  {one.title}"
             + (f"  [taken on by {by.who}: {by.why}]" if by else "")
         )
     for one in found["silences"]:
         if now_ns < one.until_ns:
             what = " ".join(f"{field}={pattern}" for field, pattern in one.match.items())
-            print_lines(f"silence {one.id}  {what} until {format_time(one.until_ns)} by {one.who}: {one.why}")
+            print_lines(f"silence {one.id}  {what} until {format_message_time(one.until_ns)} by {one.who}: {one.why}")
     for route, counts in sorted(found["routes"].items()):
         print_lines(f"route {route}: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in _ROUTE_STATES))
     for one in found["retried"]:
@@ -136,7 +136,7 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
     for one in found["notices"]:
         to = f" to {one['recipient']}" if one["recipient"] else ""
         print_lines(
-            f"  {format_time(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
+            f"  {format_message_time(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
             f"  {one['route']}{to}: {one['state']}"
         )
 
@@ -154,8 +154,8 @@ def send_test_alert(route: str, file: Path | None, recipient: str, as_json: bool
     import secrets
 
     from fairlead.core import clock
-    from fairlead.show.alerts.delivery import build_courier
-    from fairlead.show.alerts.messages import Message
+    from fairlead.show.alerts.alert_messages import Message
+    from fairlead.show.alerts.delivery import build_delivery_courier
 
     settings = _config(file).alerts
     if route not in settings.routes:
@@ -169,7 +169,7 @@ def send_test_alert(route: str, file: Path | None, recipient: str, as_json: bool
         text="A test of this route. Nothing is wrong.\n",
     )
     try:
-        build_courier(route, settings).deliver(message, recipient, now_ns)
+        build_delivery_courier(route, settings).deliver(message, recipient, now_ns)
     except DeliveryError as fault:
         if as_json:
             print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what})
@@ -204,12 +204,12 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     from fairlead.core import clock
     from fairlead.core.model.diagnosis import compute_short_identity
     from fairlead.explain.questions.span import parse_age
-    from fairlead.show.alerts.messages import format_time
-    from fairlead.show.alerts.silences import parse_match
+    from fairlead.show.alerts.alert_messages import format_message_time
+    from fairlead.show.alerts.silences import parse_silence_match
     from fairlead.show.alerts.state import Silence
 
     now_ns = clock.now_ns()
-    fields = parse_match(match)
+    fields = parse_silence_match(match)
     one = Silence(
         id=compute_short_identity("silence", *match, now_ns),
         match=fields,
@@ -223,7 +223,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     if as_json:
         print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
     else:
-        print_lines(f"silence {one.id} until {format_time(one.until_ns)}")
+        print_lines(f"silence {one.id} until {format_message_time(one.until_ns)}")
 
 
 @alert.command("unsilence")
@@ -246,7 +246,7 @@ def end_alert_silence(silence_id: str, file: Path | None) -> None:
 def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
     """Take on a finding or incident: it is not told again, until it is over."""
     from fairlead.core import clock
-    from fairlead.show.alerts.acknowledgement_routes import find_acknowledgeable
+    from fairlead.show.alerts.acknowledgement_routes import find_acknowledgement_subject
     from fairlead.show.alerts.state import Acknowledged
     from fairlead.store.lake import Lake
 
@@ -254,7 +254,7 @@ def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_
         raise UsageError("why is not said", remedy="--why TEXT")
     config = _config(file)
     root = Path(config.server.lake)
-    about = find_acknowledgeable(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
+    about = find_acknowledgement_subject(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
     with _state(config) as state, state.change():
         concern = state.concern(finding)
         by = (
@@ -289,12 +289,12 @@ def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_
 def print_alert_digest(every: str | None, file: Path | None, as_json: bool) -> None:
     """Print the digest of the last whole day, or week."""
     from fairlead.core import clock
-    from fairlead.show.alerts.digest import digest_of, find_digest_span
+    from fairlead.show.alerts.digest import build_digest_of_span, find_digest_span
 
     config = _config(file)
     from_ns, to_ns = find_digest_span(every or config.alerts.digest_every, config.alerts.digest_hour, clock.now_ns())
     with _state(config, create=False) as state:
-        subject, text = digest_of(state, config.alerts, from_ns, to_ns)
+        subject, text = build_digest_of_span(state, config.alerts, from_ns, to_ns)
     if as_json:
         print_json(
             {"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject, "text": text}
@@ -308,11 +308,11 @@ def print_alert_digest(every: str | None, file: Path | None, as_json: bool) -> N
 @json_option
 def check_alert_settings(file: Path | None, as_json: bool) -> None:
     """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
-    from fairlead.show.alerts.delivery import build_courier
+    from fairlead.show.alerts.delivery import build_delivery_courier
 
     settings = _config(file).alerts
     for name in settings.routes:
-        build_courier(name, settings)
+        build_delivery_courier(name, settings)
     if as_json:
         import msgspec
 

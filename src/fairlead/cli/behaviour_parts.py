@@ -18,10 +18,10 @@ def render_behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType
 
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.behaviour_page import build_headline, list_facts
+    from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_headline, list_behaviour_facts
 
-    parts: list[RenderableType] = [Text(escape_text(build_headline(answer)), style="bold")]
-    parts += [Text(line, style="dim") for line in list_facts(answer)]
+    parts: list[RenderableType] = [Text(escape_text(build_behaviour_headline(answer)), style="bold")]
+    parts += [Text(line, style="dim") for line in list_behaviour_facts(answer)]
     moved = (
         f"read {unit_formats.format_bytes(answer.read_bytes)}, written {unit_formats.format_bytes(answer.write_bytes)}"
     )
@@ -85,7 +85,7 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.core.model import unit_formats
-    from fairlead.show.report.diagnosis.behaviour_page import format_trend
+    from fairlead.show.report.diagnosis.behaviour_page import format_behaviour_trend
 
     return fit_answer_table(
         [
@@ -93,7 +93,7 @@ def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
             Column("jobs", lambda one: f"{one.jobs:,}", right=True),
             Column("moved", lambda one: unit_formats.format_bytes(one.bytes), right=True),
             Column("share", lambda one: unit_formats.format_percent(one.share), right=True),
-            Column("trend", format_trend, right=True),
+            Column("trend", format_behaviour_trend, right=True),
             Column("metadata ops", lambda one: unit_formats.format_count(one.metadata_ops), right=True, spare=2),
             Column("core-hours", lambda one: unit_formats.format_count(one.core_hours), right=True, spare=3),
         ],

@@ -35,9 +35,9 @@ def list_components(request: Request, everything: bool) -> None:
 
     A component with no requests is idle, one without any data is unknown: neither is called healthy.
     """
-    from fairlead.show.report.diagnosis.diagnosis_pages import build_health_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_health_diagnosis_page
 
-    request.show("component_health", parts=_render_health, page=build_health_page, all=everything)
+    request.show("component_health", parts=_render_health, page=build_health_diagnosis_page, all=everything)
 
 
 @component.command("show")
@@ -45,9 +45,9 @@ def list_components(request: Request, everything: bool) -> None:
 @add_ask_options(html=True)
 def show_component(request: Request, name: str) -> None:
     """Show one component: its state, its load against its known peak, its incidents."""
-    from fairlead.show.report.diagnosis.diagnosis_pages import build_health_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_health_diagnosis_page
 
-    request.show("component_health", parts=_render_health, page=build_health_page, component=name)
+    request.show("component_health", parts=_render_health, page=build_health_diagnosis_page, component=name)
 
 
 def _render_health(answer: ComponentHealth, width: int) -> list[RenderableType]:
@@ -58,7 +58,7 @@ def _render_health(answer: ComponentHealth, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.cli.finding import build_finding_table
     from fairlead.core.model import unit_formats
-    from fairlead.show.report.diagnosis.html_parts import format_rate
+    from fairlead.show.report.diagnosis.html_parts import format_html_rate
 
     sick = sum(one.state in ("sick", "dead") for one in answer.components)
     said = f"{sick:,} sick component{'' if sick == 1 else 's'}" if sick else "No component is known to be sick"
@@ -78,7 +78,7 @@ def _render_health(answer: ComponentHealth, width: int) -> list[RenderableType]:
             Column("of peak", lambda r: unit_formats.format_percent(r.share_of_peak), right=True, spare=1),
             Column(
                 "measured",
-                lambda r: format_rate(r.measured, "metadata" if r.layer == "mds" else "write"),
+                lambda r: format_html_rate(r.measured, "metadata" if r.layer == "mds" else "write"),
                 right=True,
                 spare=3,
             ),

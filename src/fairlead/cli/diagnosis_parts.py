@@ -19,7 +19,12 @@ from fairlead.core.model.finding import Advice, Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
-from fairlead.show.report.diagnosis.html_parts import AUDIENCE, format_rate, format_span, format_usual_rates
+from fairlead.show.report.diagnosis.html_parts import (
+    AUDIENCE,
+    format_html_rate,
+    format_html_span,
+    format_html_usual_rates,
+)
 
 ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
 
@@ -129,7 +134,7 @@ def render_diagnosis_usual(rows: Sequence[Usual], width: int) -> list[Renderable
         if not others:
             parts.append(Text(f"  {one.kind}: nothing like it is known", style="dim"))
             continue
-        said = f"  {one.kind}: {format_rate(mine.rate_per_s, one.kind)}; {format_usual_rates(one)}"
+        said = f"  {one.kind}: {format_html_rate(mine.rate_per_s, one.kind)}; {format_html_usual_rates(one)}"
         rates = [*(run.rate_per_s for run in others), mine.rate_per_s]
         picture = (
             Text("  ")
@@ -145,7 +150,7 @@ def build_diagnosis_incident_table(rows: Sequence[Incident], now_ns: int, width:
     columns = [
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
         Column("state", lambda r: r.kind),
-        Column("when", lambda r: format_span(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
+        Column("when", lambda r: format_html_span(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
         Column("lasted", lambda r: unit_formats.format_duration(r.compute_duration_s(now_ns)), right=True),
         Column("of peak", lambda r: unit_formats.format_percent(r.share_of_peak), right=True, spare=2),
         Column("likely cause", lambda r: r.hint.replace("_", " "), spare=3),

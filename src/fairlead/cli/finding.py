@@ -53,13 +53,13 @@ def list_findings(request: Request, since: str, offset: int, **words: Any) -> No
 
     Covers the last day unless you ask for another time. `fairlead finding show ID` shows the evidence.
     """
-    from fairlead.show.report.diagnosis.diagnosis_pages import build_findings_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_findings_diagnosis_page
 
     if since and (request.when["last"] or request.when["from_"]):
         raise UsageError("--since, --last and --from all set the start", remedy="give one of them")
     if since:
         request.when["last" if since[0].isdigit() and since[-1].isalpha() else "from_"] = since
-    request.show("findings", parts=_render_list, page=build_findings_page, offset=offset or None, **words)
+    request.show("findings", parts=_render_list, page=build_findings_diagnosis_page, offset=offset or None, **words)
 
 
 @finding.command("show")
@@ -71,9 +71,9 @@ def show_finding(request: Request, name: str) -> None:
 
     FINDING is an id from `fairlead finding list`, or the first characters of one.
     """
-    from fairlead.show.report.diagnosis.diagnosis_pages import build_explanation_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_finding_diagnosis_page
 
-    request.show("finding", name, parts=_render_finding, page=build_explanation_page)
+    request.show("finding", name, parts=_render_finding, page=build_finding_diagnosis_page)
 
 
 def _render_list(answer: Findings, width: int) -> list[RenderableType]:
@@ -82,7 +82,7 @@ def _render_list(answer: Findings, width: int) -> list[RenderableType]:
 
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.diagnosis_pages import format_older_line
+    from fairlead.show.report.diagnosis.diagnosis_pages import format_older_findings
 
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
     span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
@@ -92,7 +92,7 @@ def _render_list(answer: Findings, width: int) -> list[RenderableType]:
     if answer.total > len(answer.findings):
         parts.append(Text(f"and {answer.total - len(answer.findings):,} more (--limit, --offset)", style="dim"))
     if answer.older:
-        parts.append(Text(format_older_line(answer.older), style="yellow"))
+        parts.append(Text(format_older_findings(answer.older), style="yellow"))
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
@@ -126,10 +126,10 @@ def _render_finding(answer: Explanation, width: int) -> list[RenderableType]:
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.html_parts import format_span
+    from fairlead.show.report.diagnosis.html_parts import format_html_span
 
     finding = answer.told.finding
-    facts = [format_span(finding.from_ns, finding.to_ns), f"{finding.confidence:.0%} sure"]
+    facts = [format_html_span(finding.from_ns, finding.to_ns), f"{finding.confidence:.0%} sure"]
     facts += [f"cost {unit_formats.format_duration(finding.cost_s)}"] if finding.cost_s is not None else []
     style = SEVERITY_STYLE.get(finding.severity, "")
     parts: list[RenderableType] = [

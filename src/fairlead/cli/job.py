@@ -97,9 +97,9 @@ def explain_job(request: Request, job_id: str, cluster: str) -> None:
     this number, the latest is shown, or the one that ran at --at.
     """
     from fairlead.cli.job_parts import render_explained_job_parts
-    from fairlead.show.report.diagnosis.diagnosis_pages import build_why_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_job_diagnosis_page
 
-    request.show("why", job_id, parts=render_explained_job_parts, page=build_why_page, cluster=cluster)
+    request.show("why", job_id, parts=render_explained_job_parts, page=build_job_diagnosis_page, cluster=cluster)
 
 
 @job.command("behaviour")

@@ -133,12 +133,12 @@ def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fit_answer_table, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_runs_line
+    from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_runs_of_program
     from fairlead.show.report.diagnosis.html_parts import (
-        build_evidence_heading,
-        format_lost_time,
-        format_rate,
-        format_span,
+        build_html_evidence_heading,
+        format_html_lost_time,
+        format_html_rate,
+        format_html_span,
     )
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
@@ -152,7 +152,7 @@ def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
             (word, style),
             "  ",
             (escape_text(answer.headline), "bold"),
-            f"\n{about}\n{format_span(job.start_ns, job.end_ns)}",
+            f"\n{about}\n{format_html_span(job.start_ns, job.end_ns)}",
         )
     ]
     if answer.phases:
@@ -160,7 +160,7 @@ def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
         parts.append(
             Text(
                 f"\nI/O took {took}; usually {unit_formats.format_duration(answer.expected_s)}; lost"
-                f" {format_lost_time(answer.lost_s)}"
+                f" {format_html_lost_time(answer.lost_s)}"
             )
         )
         columns = [
@@ -175,9 +175,9 @@ def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
                 right=True,
                 spare=2,
             ),
-            Column("rate", lambda r: format_rate(r.rate_per_s, r.kind), right=True, spare=1),
+            Column("rate", lambda r: format_html_rate(r.rate_per_s, r.kind), right=True, spare=1),
             Column("usually", lambda r: unit_formats.format_duration(r.expected_s), right=True),
-            Column("lost", lambda r: format_lost_time(r.lost_s), right=True),
+            Column("lost", lambda r: format_html_lost_time(r.lost_s), right=True),
             Column("mode", lambda r: r.mode or unit_formats.ABSENT, spare=4),
         ]
         parts.append(fit_answer_table(columns, answer.phases[:20], width))
@@ -204,7 +204,7 @@ def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
         parts += [shown.render_diagnosis_heading("Whom it hurt"), fit_answer_table(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
         parts += [
-            shown.render_diagnosis_heading(escape_text(build_evidence_heading(told, answer.headline))),
+            shown.render_diagnosis_heading(escape_text(build_html_evidence_heading(told, answer.headline))),
             *shown.render_diagnosis_evidence(told.finding.evidence),
         ]
     parts += shown.render_diagnosis_courses(answer.courses, width)
@@ -214,7 +214,10 @@ def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
             *shown.render_diagnosis_usual(answer.usual, width),
         ]
     if answer.runs is not None:
-        parts += [shown.render_diagnosis_heading("Runs of its program"), Text(f"  {format_runs_line(answer.runs)}")]
+        parts += [
+            shown.render_diagnosis_heading("Runs of its program"),
+            Text(f"  {format_runs_of_program(answer.runs)}"),
+        ]
     if answer.alike:
         columns = [
             Column("job", lambda r: r.job_id or "another job"),

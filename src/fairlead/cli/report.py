@@ -75,7 +75,7 @@ def report(
     from fairlead.cli import terminal
     from fairlead.show.report import report_builder as reporting
 
-    setup = reporting.load_setup(rules_dir, platform)
+    setup = reporting.load_report_setup(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
         raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rule list` names them all")
     _apart([html, None if json_out in (None, "-") else Path(json_out)], [*traces, compare, rules_dir, platform])
@@ -148,9 +148,9 @@ class _Run:
 
         found, failures = inputs.discover_input_files(paths)
         self._failures += failures
-        accounts, traces = reporting.split_accounting(inputs.group_input_files(found))
+        accounts, traces = reporting.split_report_accounting(inputs.group_input_files(found))
         self._read |= {place for job in (*accounts, *traces) for path in job.files if (place := _inode(path))}
-        for number, runs in reporting.read_accounting(accounts, self._failures).items():
+        for number, runs in reporting.read_report_accounting(accounts, self._failures).items():
             self._accounts.setdefault(number, []).extend(runs)
         return traces
 
@@ -222,7 +222,11 @@ class _Run:
         if out is None or not self._verdicts:
             return
         first, last = self._verdicts[0], self._verdicts[-1]
-        text = reporting.to_json([first], last) if self._compared else reporting.to_json(self._verdicts)
+        text = (
+            reporting.serialise_reports([first], last)
+            if self._compared
+            else reporting.serialise_reports(self._verdicts)
+        )
         if out == "-":
             click.echo(text)
         else:

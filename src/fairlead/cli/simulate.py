@@ -293,7 +293,7 @@ def simulate_trace(
 def list_simulate_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_results import list_simulate_results
-    from fairlead.decide.policy_registry import list_policies
+    from fairlead.decide.registered_policies import list_registered_policies
     from fairlead.decide.sim.runs.stored_results import list_stored_results
 
     kept = list_stored_results(root)
@@ -301,7 +301,7 @@ def list_simulate_experiments(root: Path, as_json: bool) -> None:
         print_json(
             {
                 "schema": "fairlead.simulations/1",
-                "policies": list_policies(),
+                "policies": list_registered_policies(),
                 "experiments": {
                     STUDY: "every figure",
                     OURS: "ours beside the published policies",
@@ -328,9 +328,9 @@ def plot_simulate_result(result: str, out: Path | None, root: Path) -> None:
 
     RESULT is the name of an experiment that was run (`fairlead simulate list`), scheduling-study, or its TOML file.
     """
-    from fairlead.show.report.simulation.plotting import plot_result
+    from fairlead.show.report.simulation.plotting import plot_simulation_result
 
-    pages = plot_result(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
+    pages = plot_simulation_result(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
     beside = len(pages) - 1
     print_message(f"{beside} picture{'s' * (beside != 1)} beside it")
     click.echo(str(pages[0]))
@@ -347,10 +347,10 @@ def _run(
     *,
     concluding: bool = False,
 ) -> None:
-    from fairlead.decide.sim.runs.run_experiments import open_crew, run_experiments
+    from fairlead.decide.sim.runs.run_experiments import open_experiment_crew, run_experiments
     from fairlead.decide.sim.runs.summary import build_experiments_summary
 
-    with open_crew(dask, jobs) as workers, _progress(name) as tell:
+    with open_experiment_crew(dask, jobs) as workers, _progress(name) as tell:
         ran = run_experiments(experiments, root, workers, wait_s=wait_s, tell=tell)
     found: SimulationAnswer = build_experiments_summary(ran.lake, ran.experiments, concluding=concluding)
     from fairlead.cli.simulate_results import print_simulate_results

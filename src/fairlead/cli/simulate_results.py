@@ -231,7 +231,7 @@ def list_simulate_results(results: Sequence[Mapping[str, Any]]) -> None:
 
     from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.cli.pictures import build_picture_console
-    from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, list_policies
+    from fairlead.decide.registered_policies import ALLOCATIONS, PLACINGS, list_registered_policies
     from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
     from fairlead.decide.sim.experiments.scheduling_study import build_joint_study, list_study_figures
 
@@ -245,7 +245,7 @@ def list_simulate_results(results: Sequence[Mapping[str, Any]]) -> None:
         Column("what it shows", lambda r: r[1], longest=120, wraps=True),
     ]
     console.print(fit_answer_table(columns, rows, console.width))
-    joint = [name for name in list_policies() if "+" not in name]
+    joint = [name for name in list_registered_policies() if "+" not in name]
     console.print(
         Text("\nPolicies: ALLOCATION+PLACEMENT" + (f", or {', '.join(joint)}" if joint else ""), style="bold")
     )

@@ -153,15 +153,15 @@ def _render_whatif(answer: WhatIf, width: int) -> list[RenderableType]:
     from fairlead.show.report.whatif.whatif_page import (
         BASES,
         HOW,
-        format_dropped,
-        format_held_out,
-        format_replayed_jobs,
-        format_trust,
+        format_whatif_dropped,
+        format_whatif_held_out,
+        format_whatif_jobs,
+        format_whatif_trust,
     )
 
     parts: list[RenderableType] = [Text(escape_text(answer.headline), style="bold")]
     parts += [
-        Text(escape_text(line), style="dim") for line in (format_replayed_jobs(answer), format_trust(answer), HOW)
+        Text(escape_text(line), style="dim") for line in (format_whatif_jobs(answer), format_whatif_trust(answer), HOW)
     ]
     parts += [Text(""), _scenarios(answer, width), Text("")]
     if answer.best is not None:
@@ -169,7 +169,7 @@ def _render_whatif(answer: WhatIf, width: int) -> list[RenderableType]:
         for side in best.sides:
             parts += _sides(side, best, width)
     if answer.held_out is not None:
-        parts += [Text(format_held_out(answer.held_out)), Text("")]
+        parts += [Text(format_whatif_held_out(answer.held_out)), Text("")]
     from fairlead.core.model import unit_formats
 
     known = ", ".join(
@@ -181,7 +181,7 @@ def _render_whatif(answer: WhatIf, width: int) -> list[RenderableType]:
     parts.append(Text(f"curves rest on: {known}"))
     if answer.dropped:
         parts.append(Text("\nLeft out", style="bold yellow"))
-        parts += [Text(escape_text(f"  {format_dropped(one)}")) for one in answer.dropped]
+        parts += [Text(escape_text(f"  {format_whatif_dropped(one)}")) for one in answer.dropped]
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {escape_text(text)}") for text in answer.missing]
@@ -192,19 +192,23 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.cli.pictures import draw_bar_picture
     from fairlead.core.model import unit_formats
-    from fairlead.show.report.whatif.whatif_page import format_core_hours, format_signed_share, format_slowdown
+    from fairlead.show.report.whatif.whatif_page import (
+        format_whatif_core_hours,
+        format_whatif_share,
+        format_whatif_slowdown,
+    )
 
     most = max(one.io_core_hours for one in answer.scenarios) or 1.0
     money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
     columns = [
         Column("simulated", lambda one: one.name),
         Column("", lambda one: draw_bar_picture(one.io_core_hours / most, 16), spare=3),
-        Column("core-hours in I/O", lambda one: format_core_hours(one.io_core_hours), right=True),
-        Column("saved", lambda one: format_core_hours(one.saved_core_hours), right=True),
-        Column("share", lambda one: format_signed_share(one.saved_share), right=True),
+        Column("core-hours in I/O", lambda one: format_whatif_core_hours(one.io_core_hours), right=True),
+        Column("saved", lambda one: format_whatif_core_hours(one.saved_core_hours), right=True),
+        Column("share", lambda one: format_whatif_share(one.saved_share), right=True),
         *(money if answer.price_per_core_hour is not None else []),
-        Column("mean slowdown", lambda one: format_slowdown(one.mean_slowdown), right=True, spare=1),
-        Column("p90", lambda one: format_slowdown(one.p90_slowdown), right=True, spare=1),
+        Column("mean slowdown", lambda one: format_whatif_slowdown(one.mean_slowdown), right=True, spare=1),
+        Column("p90", lambda one: format_whatif_slowdown(one.p90_slowdown), right=True, spare=1),
         Column(
             "busiest forwarder", lambda one: unit_formats.format_percent(one.busiest_forwarder), right=True, spare=2
         ),
@@ -218,7 +222,7 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.whatif.whatif_page import format_core_hours
+    from fairlead.show.report.whatif.whatif_page import format_whatif_core_hours
 
     title = (
         f"{side.kind}s with {best.name}: {side.won or 0:,} win, {side.lost or 0:,} lose, {side.same or 0:,} as before"
@@ -230,8 +234,8 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
         Column(side.kind, lambda one: one.name),
         *([Column("user", lambda one: format_answer_word(one.user), spare=2)] if side.kind != "user" else []),
         *([Column("jobs", lambda one: f"{one.jobs:,}", right=True, spare=1)] if side.kind != "job" else []),
-        Column("saved", lambda one: format_core_hours(one.saved_core_hours), right=True),
-        Column("before", lambda one: format_core_hours(one.before_core_hours), right=True, spare=1),
+        Column("saved", lambda one: format_whatif_core_hours(one.saved_core_hours), right=True),
+        Column("before", lambda one: format_whatif_core_hours(one.before_core_hours), right=True, spare=1),
         Column(
             "in I/O",
             lambda one: f"{unit_formats.format_duration(one.before_s)} → {unit_formats.format_duration(one.after_s)}",

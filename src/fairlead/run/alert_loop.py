@@ -21,16 +21,16 @@ from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.advice import AdviceSet
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.show.alerts import digest
+from fairlead.show.alerts.alert_evaluation import Look, evaluate_alert_concerns
+from fairlead.show.alerts.alert_settings import Alerts
 from fairlead.show.alerts.alert_subject import (
     Concern,
     JobFacts,
-    build_finding_concerns,
-    build_incident_concerns,
-    list_named_jobs,
+    build_finding_subjects,
+    build_incident_subjects,
+    list_subject_jobs,
 )
-from fairlead.show.alerts.evaluation import Look, evaluate_concerns
 from fairlead.show.alerts.route_sender import Sender
-from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import State
 
 FIRST_NS = 3600 * 10**9
@@ -104,7 +104,7 @@ def run_alert_step(lake: LakeReader, state: State, alerts: Alerts, advice: Advic
     mark = state.mark(_MADE)
     since_ns = now_ns - FIRST_NS if mark is None else mark - OVERLAP_NS
     concerns = _read_new_concerns(lake, state, advice, since_ns)
-    found = evaluate_concerns(state, alerts, concerns, now_ns)
+    found = evaluate_alert_concerns(state, alerts, concerns, now_ns)
     newest = max([mark or since_ns, *(one.made_ns for one in concerns)])
     with state.change():
         state.set_mark(_MADE, min(newest, now_ns) if mark is None else max(mark, min(newest, now_ns)))
@@ -138,8 +138,8 @@ def _read_new_concerns(lake: LakeReader, state: State, advice: AdviceSet, since_
     incidents = _new_rows(lake, state, "incident", "detail, made_ns, withdrawn", since_ns)
     if not findings.num_rows + incidents.num_rows:
         return []
-    facts = _facts(lake, list_named_jobs(findings, incidents))
-    return [*build_incident_concerns(incidents, facts, advice), *build_finding_concerns(findings, facts)]
+    facts = _facts(lake, list_subject_jobs(findings, incidents))
+    return [*build_incident_subjects(incidents, facts, advice), *build_finding_subjects(findings, facts)]
 
 
 def _new_rows(lake: LakeReader, state: State, table: str, columns: str, since_ns: int) -> pa.Table:

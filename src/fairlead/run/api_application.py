@@ -18,14 +18,14 @@ from fairlead.run import setup_route as setup
 from fairlead.run.config import Config, build_config_policy
 from fairlead.run.whatif import routes as whatif_routes
 from fairlead.run.whatif.queue import build_whatif_queue
-from fairlead.show.alerts import routes as alerts
+from fairlead.show.alerts import alert_routes as alerts
 from fairlead.show.web import site_pages
-from fairlead.show.web.api import export
-from fairlead.show.web.api.app import build_application
+from fairlead.show.web.api import job_export
+from fairlead.show.web.api.app import build_api_app
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.pages import serving
-from fairlead.show.web.signin.sign_in_app import build_entrance
+from fairlead.show.web.signin.sign_in_app import build_sign_in_app
 from fairlead.store.lake import Lake
 
 
@@ -56,23 +56,23 @@ def assemble_api_application(
     )
     asking = Asking(lake, facts=read_site_file_facts(config.server.site))
     state = Path(config.server.state)
-    people = build_entrance(state, config.web, key, lake, wall=clock)
+    people = build_sign_in_app(state, config.web, key, lake, wall=clock)
     asking.keep = build_config_policy(config.keep)
-    asking.acknowledged = alerts.read_acknowledged_ids(state)
+    asking.acknowledged = alerts.read_acknowledged_alert_ids(state)
     more = [
         *people.routes,
         *alerts.build_alert_routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
-        *export.build_export_routes(asking, settings, people.door, clock),
+        *job_export.build_job_export_routes(asking, settings, people.door, clock),
         *setup.build_setup_routes(config, people.door, clock, lake),
-        *site_pages.routes(asking, settings, people.door, clock),
+        *site_pages.build_site_page_routes(asking, settings, people.door, clock),
     ]
-    described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
+    described = [*people.described, *alerts.OPERATIONS, *job_export.OPERATIONS, *setup.OPERATIONS]
     replays = build_whatif_queue(config)
     if replays is not None:
         replays.start()
         described += whatif_routes.OPERATIONS
         more += whatif_routes.build_whatif_routes(replays, people.door, noted=people.noted)
-    app = build_application(
+    app = build_api_app(
         asking,
         settings,
         clock=clock,

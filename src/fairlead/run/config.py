@@ -22,9 +22,9 @@ from fairlead.run.whatif.settings import WhatIfSettings
 from fairlead.see.collector.feeds import Feeds
 from fairlead.see.collector.listen_address import parse_listen_address
 from fairlead.see.collector.settings import Carry, Collector
-from fairlead.show.alerts.settings import Alerts
-from fairlead.show.alerts.settings import check_alerts as checked_alerts
-from fairlead.show.web import settings as web_settings
+from fairlead.show.alerts.alert_settings import Alerts
+from fairlead.show.alerts.alert_settings import check_alert_settings as checked_alerts
+from fairlead.show.web import web_settings as web_settings
 from fairlead.store.lake_folder import check_shard_folder, find_default_lake_folder
 from fairlead.store.retention import Policy
 
@@ -237,7 +237,7 @@ def _checked(config: Config) -> Config:
         if value > 1:
             raise ConfigError(f"{value} is above 1", where=f"diagnosis.{path}", remedy="give a share from 0 to 1")
     checked_alerts(config.alerts)
-    web_settings.check_web(config.web)
+    web_settings.check_web_settings(config.web)
     for name in config.keep.tables:
         if name not in TABLES:
             raise ConfigError(

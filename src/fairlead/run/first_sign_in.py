@@ -13,9 +13,9 @@ import msgspec
 from fairlead.core.errors import InputError
 from fairlead.run.config import Config
 from fairlead.show.web.identity import Role
-from fairlead.show.web.people.accounts import add_account, find_account, is_sign_in_impossible
-from fairlead.show.web.people.audit import write_entry
-from fairlead.show.web.people.credentials import make_welcome
+from fairlead.show.web.people.accounts import add_account, find_account, has_no_usable_account
+from fairlead.show.web.people.audit import write_audit_entry
+from fairlead.show.web.people.credentials import create_welcome_credential
 from fairlead.show.web.people.store import Store
 
 FIRST = "admin"
@@ -37,10 +37,10 @@ def prepare_first_sign_in(config: Config, addresses: Sequence[str]) -> list[str]
     with Store(state) as store, store.change():
         if config.web.simulated:
             _made_people(store, state / SAMPLE_ACCOUNTS)
-        if not config.web.on or not config.web.local or not is_sign_in_impossible(store):
+        if not config.web.on or not config.web.local or not has_no_usable_account(store):
             return []
-        key = make_welcome(store, FIRST)
-        write_entry(store, "", "welcome", FIRST, how="server")
+        key = create_welcome_credential(store, FIRST)
+        write_audit_entry(store, "", "welcome", FIRST, how="server")
     return [
         f"sign in: {find_first_sign_in_address(config, addresses)}/welcome#{key}",
         f"that address is good once, for an hour; another one: fairlead account welcome --state {state}",

@@ -21,7 +21,7 @@ from fairlead.explain.questions.setup import ServerSettings, list_setup_steps
 from fairlead.explain.questions.setup_facts import inspect_lake_setup
 from fairlead.run.config import Config
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import READ, Door, RefusedError, require_scope
+from fairlead.show.web.identity import READ, Door, RefusedError, require_identity_scope
 from fairlead.store.lake import Lake
 
 PATH = "/api/v1/setup"
@@ -111,7 +111,7 @@ def build_setup_routes(
 
     async def answer(request: Request) -> Response:
         person = door.identify_person(request)  # in the loop's thread, which the door's file is read in
-        require_scope(person, READ)
+        require_identity_scope(person, READ)
         if not person.sight.everything:
             raise RefusedError(
                 403, "what is connected to the server is for support and administrators", "ask one of them"

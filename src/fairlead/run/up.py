@@ -44,11 +44,11 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
 def check_up_config(config: Config) -> None:
     """What `--check` looks at beyond the settings themselves. Raises FairleadError."""
     from fairlead.see.collector.feeds import build_feeds
-    from fairlead.show.alerts.delivery import build_courier
+    from fairlead.show.alerts.delivery import build_delivery_courier
 
     build_feeds(config.feeds)
     for route in config.alerts.routes:
-        build_courier(route, config.alerts)
+        build_delivery_courier(route, config.alerts)
     key = Path(config.collector.token_key)
     if key.exists():
         read_token_key(key)

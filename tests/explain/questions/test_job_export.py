@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead.explain.questions.answers_diagnosis import PhaseLine
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line
-from fairlead.show.web.api.export import to_csv
+from fairlead.show.web.api.job_export import export_job_as_csv
 
 S = 10**9
 
@@ -51,7 +51,7 @@ def test_rows_of_lanes_and_phases() -> None:
         abnormal=None,
     )
     why: Any = SimpleNamespace(phases=[phase])
-    first, second, third = csv.DictReader(io.StringIO(to_csv(why, timeline)))
+    first, second, third = csv.DictReader(io.StringIO(export_job_as_csv(why, timeline)))
     assert (first["job"], first["layer"], third["mode"]) == ("'@7", "'=SUM(A1)", "'-N")
     assert (first["read_bytes_per_s"], first["read_highest"], second["read_bytes_per_s"]) == ("1.5", "2.0", "")
     assert (second["seconds_after_start"], second["begin_utc"]) == ("1.0", "1970-01-01T00:00:11.000Z")

@@ -34,7 +34,7 @@ class Expected:
 def verdict_of(path: Path) -> Verdict:
     found, failures = inputs.discover_input_files([path])
     (one,) = inputs.group_input_files(found)
-    report = reporting.build_report(one, reporting.load_setup(), {}, failures)
+    report = reporting.build_report(one, reporting.load_report_setup(), {}, failures)
     assert report is not None
     return report.verdict
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from fairlead.cli.main import cli
 from fairlead.core import clock
 from fairlead.core.errors import UsageError
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.whatif.whatif_policies import ALLOCATIONS, PLACEMENTS, list_whatif_policies
 from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun
 from fairlead.run.whatif import routes as whatif_routes
@@ -202,13 +202,13 @@ def test_limits_of_time_memory_and_how_many_are_kept(
 
 def test_every_policy_has_a_sentence() -> None:
     told = list_whatif_policies()
-    assert set(ALLOCATIONS) == set(policy_registry.ALLOCATIONS)
-    assert set(PLACEMENTS) == set(policy_registry.PLACINGS)
+    assert set(ALLOCATIONS) == set(registered_policies.ALLOCATIONS)
+    assert set(PLACEMENTS) == set(registered_policies.PLACINGS)
     names = {one.name for one in told.policies}
-    assert names >= {*policy_registry.list_path_policies(), *policy_registry.JOINT_POLICIES}
+    assert names >= {*registered_policies.list_registered_path_policies(), *registered_policies.JOINT_POLICIES}
     assert all(one.about.endswith(".") for one in [*told.policies, *told.allocations, *told.placements])
     for name in told.usual:
-        policy_registry.find_path_policy(name)
+        registered_policies.find_registered_path_policy(name)
 
 
 class _Door:

@@ -11,9 +11,9 @@ from test_alerts_look import NOW, H, sick
 
 from fairlead.core.errors import UsageError
 from fairlead.show.alerts.acknowledgement_routes import ListParameters, list_acknowledgements
-from fairlead.show.alerts.evaluation import evaluate_concerns
-from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
-from fairlead.show.alerts.silence_routes import SilenceRequest, silence_of
+from fairlead.show.alerts.alert_evaluation import evaluate_alert_concerns
+from fairlead.show.alerts.alert_settings import AlertRule, Alerts, Webhook
+from fairlead.show.alerts.silence_routes import SilenceRequest, build_silence
 from fairlead.show.alerts.state import FILE, Acknowledged, State
 from fairlead.show.web.identity import Person, RefusedError
 
@@ -76,11 +76,11 @@ def test_a_user_hears_of_own_jobs_only_and_no_words_of_operators(tmp_path: Path)
 def test_what_an_operator_takes_on_is_not_escalated_what_a_user_does_is(tmp_path: Path) -> None:
     alerts = Alerts(routes={"ops": Webhook(url="https://example.org/x")}, rules=[AlertRule(name="all", to=["ops"])])
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, alerts, [sick()], NOW).added == 1
+        assert evaluate_alert_concerns(state, alerts, [sick()], NOW).added == 1
         keep(state, i1=by("root", to_ns=None))
-        assert evaluate_concerns(state, alerts, [], NOW + 200 * H).added == 0
+        assert evaluate_alert_concerns(state, alerts, [], NOW + 200 * H).added == 0
         keep(state, i1=by("alice", site=False, to_ns=None))
-        assert evaluate_concerns(state, alerts, [], NOW + 200 * H).added == 1
+        assert evaluate_alert_concerns(state, alerts, [], NOW + 200 * H).added == 1
 
 
 def test_a_file_of_the_first_version_is_brought_over(tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_a_file_of_the_first_version_is_brought_over(tmp_path: Path) -> None:
 )
 def test_a_silence_that_is_none_is_refused(match: dict[str, str], lasts: str, why: str) -> None:
     with pytest.raises((RefusedError, UsageError)) as refused:
-        silence_of(SilenceRequest(match=match, lasts=lasts, why=why), "root", NOW)
+        build_silence(SilenceRequest(match=match, lasts=lasts, why=why), "root", NOW)
     assert getattr(refused.value, "status", 400) == 400
 
 
 def test_a_silence_holds_as_long_as_it_says() -> None:
-    one = silence_of(SilenceRequest(match={"component": "ost*"}, lasts="3d", why=" disk ordered "), "root", NOW)
+    one = build_silence(SilenceRequest(match={"component": "ost*"}, lasts="3d", why=" disk ordered "), "root", NOW)
     assert (one.until_ns, one.who, one.why) == (NOW + 72 * H, "root", "disk ordered")

@@ -24,8 +24,8 @@ from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, build_table_batch
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.run.alert_loop import OVERLAP_NS, run_alert_step
+from fairlead.show.alerts.alert_settings import AlertApi, AlertRule, Alerts, Webhook
 from fairlead.show.alerts.route_sender import Sender
-from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
 from fairlead.show.alerts.state import State
 from fairlead.store.lake import Lake
 from serving import Up
@@ -126,7 +126,7 @@ import sys
 from pathlib import Path
 from fairlead.core import clock
 from fairlead.show.alerts.route_sender import Sender
-from fairlead.show.alerts.settings import Alerts, Webhook
+from fairlead.show.alerts.alert_settings import Alerts, Webhook
 from fairlead.show.alerts.state import State
 alerts = Alerts(routes={"hook": Webhook(url=sys.argv[2])}, group_s=0.0)
 with State(Path(sys.argv[1])) as state:

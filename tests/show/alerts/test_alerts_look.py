@@ -12,13 +12,13 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, bui
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.rules.advice_set import load_advice_set
-from fairlead.show.alerts.alert_subject import Concern, build_finding_concerns, build_incident_concerns
-from fairlead.show.alerts.digest import digest_of, enqueue_due_digests, find_digest_span
-from fairlead.show.alerts.evaluation import Look, evaluate_concerns
-from fairlead.show.alerts.messages import build_message
-from fairlead.show.alerts.rules import find_escalation_level, fits_rule
-from fairlead.show.alerts.settings import AlertRule, Alerts, Mail, Step, Webhook
-from fairlead.show.alerts.silences import parse_match
+from fairlead.show.alerts.alert_evaluation import Look, evaluate_alert_concerns
+from fairlead.show.alerts.alert_messages import build_alert_message
+from fairlead.show.alerts.alert_rules import find_alert_escalation, matches_alert_rule
+from fairlead.show.alerts.alert_settings import AlertRule, Alerts, Mail, Step, Webhook
+from fairlead.show.alerts.alert_subject import Concern, build_finding_subjects, build_incident_subjects
+from fairlead.show.alerts.digest import build_digest_of_span, enqueue_due_digests, find_digest_span
+from fairlead.show.alerts.silences import parse_silence_match
 from fairlead.show.alerts.state import FILE, Acknowledged, Batch, Silence, State, Subscription
 
 H = 3600 * 10**9
@@ -80,12 +80,12 @@ def batch_of(state: State, now_ns: int = NOW + H, route: str = "ops") -> Batch |
 
 def test_a_finding_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, settings(), [concern()], NOW) == Look(1, 0, 0)
-        assert evaluate_concerns(state, settings(), [concern(made_ns=NOW + 1)], NOW + 1).added == 0
+        assert evaluate_alert_concerns(state, settings(), [concern()], NOW) == Look(1, 0, 0)
+        assert evaluate_alert_concerns(state, settings(), [concern(made_ns=NOW + 1)], NOW + 1).added == 0
         batch = batch_of(state)
         assert batch is not None
         state.sent(batch, NOW)
-        assert evaluate_concerns(state, settings(), [concern(made_ns=NOW + 2)], NOW + 100 * H).added == 0
+        assert evaluate_alert_concerns(state, settings(), [concern(made_ns=NOW + 2)], NOW + 100 * H).added == 0
         assert batch_of(state, NOW + 200 * H) is None
 
 
@@ -110,42 +110,45 @@ def test_a_finding_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None
 )
 def test_every_line_of_a_rule_must_fit(changes: dict[str, object], fits: bool) -> None:
     rule = msgspec.structs.replace(AlertRule(name="r", to=["ops"]), **changes)
-    assert fits_rule(rule, concern()) is fits
+    assert matches_alert_rule(rule, concern()) is fits
 
 
 def test_what_is_not_known_fits_no_pattern_and_no_cost() -> None:
     unknown = concern(user=None, program=None, cost_s=None, components=[])
     for changes in ({"users": ["*"]}, {"programs": ["*"]}, {"components": ["*"]}, {"cost_s": 0.1}):
-        assert not fits_rule(msgspec.structs.replace(AlertRule(name="r", to=["ops"]), **changes), unknown)
-    assert fits_rule(AlertRule(name="r", to=["ops"]), unknown)
+        assert not matches_alert_rule(msgspec.structs.replace(AlertRule(name="r", to=["ops"]), **changes), unknown)
+    assert matches_alert_rule(AlertRule(name="r", to=["ops"]), unknown)
 
 
 def test_hold_off_is_by_component_or_by_user_and_program(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, settings(), [concern("a"), concern("b", job="43")], NOW) == Look(1, 0, 1)
-        assert evaluate_concerns(state, settings(), [concern("c", user="bob", made_ns=NOW + 1)], NOW + 1).added == 1
+        assert evaluate_alert_concerns(state, settings(), [concern("a"), concern("b", job="43")], NOW) == Look(1, 0, 1)
         assert (
-            evaluate_concerns(state, settings(), [concern("d", job="44", made_ns=NOW + 2 * H)], NOW + 2 * H).added == 1
+            evaluate_alert_concerns(state, settings(), [concern("c", user="bob", made_ns=NOW + 1)], NOW + 1).added == 1
+        )
+        assert (
+            evaluate_alert_concerns(state, settings(), [concern("d", job="44", made_ns=NOW + 2 * H)], NOW + 2 * H).added
+            == 1
         )
 
 
 def test_an_incident_that_was_held_off_is_told_later_if_it_lasts(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, settings(), [sick("i1", to_ns=NOW - H // 2)], NOW).added == 1
-        assert evaluate_concerns(state, settings(), [sick("i2", since_h=0.1)], NOW + 1) == Look(0, 0, 1)
-        assert evaluate_concerns(state, settings(), [], NOW + H + 1).added == 1
+        assert evaluate_alert_concerns(state, settings(), [sick("i1", to_ns=NOW - H // 2)], NOW).added == 1
+        assert evaluate_alert_concerns(state, settings(), [sick("i2", since_h=0.1)], NOW + 1) == Look(0, 0, 1)
+        assert evaluate_alert_concerns(state, settings(), [], NOW + H + 1).added == 1
 
 
 def test_escalation_by_duration_and_at_once_for_a_large_job(tmp_path: Path) -> None:
     steps = [Step(after_h=4, severity="high"), Step(after_h=96, severity="critical", to=["boss"])]
     rule = AlertRule(name="r", to=["ops"], wait_h=1.0, escalate=steps, hold_off_s=0)
     young = sick(since_h=0.5, severity="warning")
-    assert find_escalation_level(rule, young, NOW) is None
-    assert find_escalation_level(rule, msgspec.structs.replace(young, nodes=1024), NOW) == 0
-    assert find_escalation_level(rule, msgspec.structs.replace(young, nodes=1023), NOW) is None
+    assert find_alert_escalation(rule, young, NOW) is None
+    assert find_alert_escalation(rule, msgspec.structs.replace(young, nodes=1024), NOW) == 0
+    assert find_alert_escalation(rule, msgspec.structs.replace(young, nodes=1023), NOW) is None
     with State(tmp_path) as state:
         told = [
-            evaluate_concerns(state, settings(rule), [young] if hour == 0 else [], NOW + hour * H).added
+            evaluate_alert_concerns(state, settings(rule), [young] if hour == 0 else [], NOW + hour * H).added
             for hour in (0, 0.25, 0.5, 1, 3.5, 4, 95.5, 96, 200)
         ]
         assert told == [0, 0, 1, 0, 1, 0, 1, 0, 0]
@@ -160,40 +163,44 @@ def test_default_escalation_is_the_published_one() -> None:
 
 def test_what_is_over_is_told_where_its_beginning_was(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        evaluate_concerns(state, settings(), [sick()], NOW)
+        evaluate_alert_concerns(state, settings(), [sick()], NOW)
         done = sick(to_ns=NOW + H, made_ns=NOW + H)
-        assert evaluate_concerns(state, settings(), [done], NOW + H).added == 1
-        assert evaluate_concerns(state, settings(), [done], NOW + 2 * H).added == 0
+        assert evaluate_alert_concerns(state, settings(), [done], NOW + H).added == 1
+        assert evaluate_alert_concerns(state, settings(), [done], NOW + 2 * H).added == 0
         assert [(one.kind, one.route) for one in state.told("i1")] == [("firing", "ops"), ("resolved", "ops")]
         batch = batch_of(state)
         assert batch is not None
-        assert build_message(batch, settings()).subject == "[fairlead] over: target ost3 is degraded"
+        assert build_alert_message(batch, settings()).subject == "[fairlead] over: target ost3 is degraded"
         quiet = AlertRule(name="all", to=["ops"], resolved=False)
-        evaluate_concerns(state, settings(quiet), [sick("i9", components=["ost9"])], NOW)
+        evaluate_alert_concerns(state, settings(quiet), [sick("i9", components=["ost9"])], NOW)
         over = sick("i9", components=["ost9"], to_ns=NOW, made_ns=NOW + 5)
-        assert evaluate_concerns(state, settings(quiet), [over], NOW + H).added == 0
+        assert evaluate_alert_concerns(state, settings(quiet), [over], NOW + H).added == 0
 
 
 def test_what_was_withdrawn_is_taken_back_if_told_and_never_told_if_not(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        evaluate_concerns(state, settings(), [concern()], NOW)
-        assert evaluate_concerns(state, settings(), [concern(withdrawn=True, made_ns=NOW + 1)], NOW + 1).added == 1
-        assert evaluate_concerns(state, settings(), [concern("f2", withdrawn=True, user="bob")], NOW + 1).added == 0
+        evaluate_alert_concerns(state, settings(), [concern()], NOW)
+        assert (
+            evaluate_alert_concerns(state, settings(), [concern(withdrawn=True, made_ns=NOW + 1)], NOW + 1).added == 1
+        )
+        assert (
+            evaluate_alert_concerns(state, settings(), [concern("f2", withdrawn=True, user="bob")], NOW + 1).added == 0
+        )
 
 
 def test_what_was_over_long_ago_is_not_told(tmp_path: Path) -> None:
     """Months that are analysed again are no news."""
     old = [concern("f1", from_ns=NOW - 80 * H, to_ns=NOW - 75 * H), sick("i1", since_h=90, to_ns=NOW - 75 * H)]
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, settings(), old, NOW).added == 0
+        assert evaluate_alert_concerns(state, settings(), old, NOW).added == 0
         late = [concern("f2", from_ns=NOW - 80 * H, to_ns=NOW - 71 * H), sick("i2", since_h=5000, components=["x"])]
-        assert evaluate_concerns(state, settings(), late, NOW).added == 2
-        assert digest_of(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 2 new, 1 not over"
+        assert evaluate_alert_concerns(state, settings(), late, NOW).added == 2
+        assert build_digest_of_span(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 2 new, 1 not over"
 
 
 def test_an_incident_that_began_and_ended_between_two_looks_is_told_once(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, settings(), [sick(to_ns=NOW - 1)], NOW).added == 1
+        assert evaluate_alert_concerns(state, settings(), [sick(to_ns=NOW - 1)], NOW).added == 1
         assert [one.kind for one in state.told("i1")] == ["firing"]
 
 
@@ -202,28 +209,30 @@ def test_silences_and_acknowledgements(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         with state.change():
             state.silence(silence)
-        assert evaluate_concerns(state, settings(), [sick(), concern()], NOW) == Look(1, 1, 0)
-        assert evaluate_concerns(state, settings(), [], NOW + H).added == 0
-        assert evaluate_concerns(state, settings(), [], NOW + 2 * H).added == 1, "it lasts, and the silence is over"
+        assert evaluate_alert_concerns(state, settings(), [sick(), concern()], NOW) == Look(1, 1, 0)
+        assert evaluate_alert_concerns(state, settings(), [], NOW + H).added == 0
+        assert evaluate_alert_concerns(state, settings(), [], NOW + 2 * H).added == 1, (
+            "it lasts, and the silence is over"
+        )
         with state.change():
             assert state.acknowledge("i1", Acknowledged("me", "disk ordered", NOW))
-        assert evaluate_concerns(state, settings(), [], NOW + 200 * H).added == 0, "taken on: no escalation"
+        assert evaluate_alert_concerns(state, settings(), [], NOW + 200 * H).added == 0, "taken on: no escalation"
         with state.change():
             state.acknowledge("i1", None)
-        assert evaluate_concerns(state, settings(), [], NOW + 200 * H).added == 1
+        assert evaluate_alert_concerns(state, settings(), [], NOW + 200 * H).added == 1
 
 
 @pytest.mark.parametrize("words", [[], ["component"], ["component="], ["colour=red"], ["job=1", "job=2"]])
 def test_a_silence_names_what_it_is_of(words: list[str]) -> None:
     with pytest.raises(UsageError):
-        parse_match(words)
+        parse_silence_match(words)
 
 
 def test_a_silence_by_a_field_that_is_not_known_holds_nothing(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         with state.change():
             state.silence(Silence(id="s", match={"user": "*"}, until_ns=NOW + H, who="me", why="x", made_ns=NOW))
-        assert evaluate_concerns(state, settings(), [sick()], NOW).added == 1
+        assert evaluate_alert_concerns(state, settings(), [sick()], NOW).added == 1
 
 
 def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
@@ -233,17 +242,17 @@ def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
         concern(f"f{n}", job=str(n), user=f"u{n}", severity="critical" if n == 7777 else "high") for n in range(10_000)
     ]
     with State(tmp_path) as state:
-        assert evaluate_concerns(state, alerts, storm, NOW).added == 10_000
+        assert evaluate_alert_concerns(state, alerts, storm, NOW).added == 10_000
         batch = batch_of(state)
         assert batch is not None
-        message = build_message(batch, alerts)
+        message = build_alert_message(batch, alerts)
         assert message.subject.startswith("[fairlead] 10000 alerts, first ")
         assert len(message.text) < 10_000
         assert "And 495 more: 495 job.interference" in message.text
         assert "Another 9500 were not told one by one" in message.text
         state.sent(batch, NOW)
         assert batch_of(state, NOW + 2 * H) is None
-        assert evaluate_concerns(state, alerts, storm[:100], NOW + H).added == 0
+        assert evaluate_alert_concerns(state, alerts, storm[:100], NOW + H).added == 0
         state.forget(NOW + H)
         assert state.concern("f7") is None or state.told("f7") == []
 
@@ -251,8 +260,8 @@ def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
 def test_many_in_one_message_worst_first_and_what_is_over_last(tmp_path: Path) -> None:
     alerts = settings(AlertRule(name="all", to=["ops"], hold_off_s=0))
     with State(tmp_path) as state:
-        evaluate_concerns(state, alerts, [sick("i1")], NOW)
-        evaluate_concerns(
+        evaluate_alert_concerns(state, alerts, [sick("i1")], NOW)
+        evaluate_alert_concerns(
             state,
             alerts,
             [
@@ -264,7 +273,7 @@ def test_many_in_one_message_worst_first_and_what_is_over_last(tmp_path: Path) -
         )
         batch = batch_of(state)
         assert batch is not None
-        message = build_message(batch, alerts)
+        message = build_alert_message(batch, alerts)
         assert [pair[1].id for pair in message.pairs] == ["f2", "f1", "i1"]
         assert message.subject == "[fairlead] 3 alerts, first critical: worst"
         assert [one["status"] for one in message.build_document(alerts)["alerts"]] == ["firing", "firing", "resolved"]
@@ -272,7 +281,7 @@ def test_many_in_one_message_worst_first_and_what_is_over_last(tmp_path: Path) -
 
 def test_state_survives_and_is_for_its_owner_only(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        evaluate_concerns(state, settings(), [concern()], NOW)
+        evaluate_alert_concerns(state, settings(), [concern()], NOW)
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     with State(tmp_path) as state:
         assert [one.state for one in state.told("f1")] == ["waiting"]
@@ -308,11 +317,11 @@ def test_subscribers_are_told_of_their_own_jobs_and_of_nobody_elses(tmp_path: Pa
         with state.change():
             for one in (subscription(), subscription("bob"), subscription("carol", job="42")):
                 assert state.subscribe(one)
-        evaluate_concerns(state, alerts, [hers, concern("f2", user=None, job="42"), sick()], NOW)
+        evaluate_alert_concerns(state, alerts, [hers, concern("f2", user=None, job="42"), sick()], NOW)
         assert [one.recipient for one in state.notices(10)] == ["alice@example.org"]
         batch = batch_of(state)
         assert batch is not None
-        message = build_message(batch, alerts)
+        message = build_alert_message(batch, alerts)
         assert "mallory" not in message.subject + message.text
         assert "job 99" not in message.text
         assert "your job 42: other jobs on the same storage slowed it down" in message.subject
@@ -342,7 +351,7 @@ def test_rows_of_the_lake_become_concerns() -> None:
     import pyarrow as pa
 
     rows = pa.Table.from_batches([build_finding_rows(told, NOW)])
-    found = build_finding_concerns(rows, {})
+    found = build_finding_subjects(rows, {})
     assert [(one.id, one.layers, one.components, one.program) for one in found] == [("f1", ["forwarder"], ["f1"], None)]
     incident = Incident(
         id="i1",
@@ -355,7 +364,7 @@ def test_rows_of_the_lake_become_concerns() -> None:
         confidence=1.0,
         jobs=["42"],
     )
-    (one,) = build_incident_concerns(
+    (one,) = build_incident_subjects(
         pa.Table.from_batches([build_incident_rows([incident], NOW)]), {}, load_advice_set()
     )
     assert (one.rule, one.severity, one.lasting, one.over, one.nodes) == (
@@ -367,7 +376,7 @@ def test_rows_of_the_lake_become_concerns() -> None:
     )
     assert {advice.audience for advice in one.advice} == {"user", "site"}
     broken = rows.set_column(rows.schema.get_field_index("detail"), "detail", pa.array(["{", "[]"]))
-    assert build_finding_concerns(broken, {}) == []
+    assert build_finding_subjects(broken, {}) == []
 
 
 def test_a_digest_is_of_whole_days_and_sent_once(tmp_path: Path) -> None:
@@ -387,9 +396,9 @@ def test_a_digest_is_of_whole_days_and_sent_once(tmp_path: Path) -> None:
         assert enqueue_due_digests(state, alerts, later + H) == 0
         batch = batch_of(state, later + H)
         assert batch is not None
-        message = build_message(batch, alerts)
+        message = build_alert_message(batch, alerts)
         assert message.subject == "[fairlead] digest: 2 new, 1 not over"
         assert "target ost3 is degraded" in message.text
         assert "Time lost by jobs: 0.1 h (of 1 not known)" in message.text
     with State(tmp_path / "new") as state:
-        assert "Nothing was found." in digest_of(state, alerts, 0, 1)[1]
+        assert "Nothing was found." in build_digest_of_span(state, alerts, 0, 1)[1]

@@ -21,10 +21,10 @@ from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, bui
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.question import Asking
-from fairlead.show.alerts import routes as served
-from fairlead.show.alerts.settings import Alerts
+from fairlead.show.alerts import alert_routes as served
+from fairlead.show.alerts.alert_settings import Alerts
 from fairlead.show.alerts.state import State
-from fairlead.show.web.api.app import build_application
+from fairlead.show.web.api.app import build_api_app
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.identity import Person, RefusedError
 from fairlead.store.lake import Lake
@@ -117,9 +117,9 @@ class Site:
             self.noted.append((who, act, what))
 
         lake = Lake.open(root / "lake")
-        asking = Asking(lake, acknowledged=served.read_acknowledged_ids(root / "state"))
+        asking = Asking(lake, acknowledged=served.read_acknowledged_alert_ids(root / "state"))
         more = served.build_alert_routes(root / "state", Alerts(), lake, ByHeader(), lambda: NOW + H, noted)
-        self.app = build_application(
+        self.app = build_api_app(
             asking,
             ApiSettings(key=None, warm=False),
             clock=lambda: NOW + H,
@@ -270,12 +270,12 @@ def test_the_command_line_takes_on_what_no_alert_told_of(site: Site, root: Path)
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fairlead.show.alerts.acknowledgement_routes import Note, take_on
+from fairlead.show.alerts.acknowledgement_routes import Note, record_acknowledgement
 from fairlead.show.alerts.state import State
 from fairlead.store.lake import Lake
 from fairlead.show.web.identity import Person
 root = Path(sys.argv[1])
-take_on(State(root / "state"), Lake.open(root / "lake"), "fa", Note(text="kept"),
+record_acknowledgement(State(root / "state"), Lake.open(root / "lake"), "fa", Note(text="kept"),
         Person(name="root", role="admin", key="r"), 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """

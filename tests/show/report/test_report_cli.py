@@ -315,7 +315,7 @@ def _accounted(job: Job, **run: object) -> str | None:
     found, failures = inputs.discover_input_files([SMALL])
     (one,) = inputs.group_input_files(found)
     runs = [Job(job_id="32062", user=str(user), start_ns=start, end_ns=end) for user, (start, end) in run.items()]  # type: ignore[misc]
-    result = reporting.build_report(one, reporting.load_setup(), {"32062": runs}, failures)
+    result = reporting.build_report(one, reporting.load_report_setup(), {"32062": runs}, failures)
     assert result is not None
     return result.verdict.job.user
 

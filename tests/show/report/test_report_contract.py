@@ -96,7 +96,9 @@ def documents(capsys: Capture, folder: Path) -> Iterator[Json]:
 
 def test_every_field_is_documented_and_every_documented_field_is_there() -> None:
     for kind, meanings in report_contract.MEANINGS.items():
-        assert [field.encode_name for field in report_contract.list_fields(kind)] == list(meanings), kind.__name__
+        assert [field.encode_name for field in report_contract.list_schema_fields(kind)] == list(meanings), (
+            kind.__name__
+        )
         assert all(meanings.values())
 
 

@@ -29,7 +29,7 @@ DOUBLES = (float("nan"), float("inf"), -1e30, 1e300, 5.5)
 INTEGERS = (0, -1, 1, 1 << 40, 1 << 53, 2**63 - 1, -(2**63))
 WORDS = [*(struct.pack("<q", n) for n in INTEGERS), *(struct.pack("<d", x) for x in DOUBLES)]
 TIMES = [0, -1, 1, 10**9, 2 * 10**9, 4 * 10**9, 1 << 40, -(1 << 62), 64, 1000]
-SETUP = reporting.load_setup()
+SETUP = reporting.load_report_setup()
 
 
 @cache
@@ -73,7 +73,7 @@ def test_a_changed_log_is_reported_or_refused(tmp_path_factory: object, seed: in
         if one is None:
             assert failures
             continue
-        json.loads(reporting.to_json([one.verdict]))
+        json.loads(reporting.serialise_reports([one.verdict]))
         assert reporting.build_report_page(one).startswith("<!")
         with contextlib.redirect_stdout(io.StringIO()):
             Screen(SETUP, everything=True, explain=None).show([one], compared=False)

@@ -18,7 +18,7 @@ def report_on(path: Path) -> Report:
     found, failures = inputs.discover_input_files([path])
     assert not failures
     (job,) = inputs.group_input_files(found)
-    report = reporting.build_report(job, reporting.load_setup(), {}, failures)
+    report = reporting.build_report(job, reporting.load_report_setup(), {}, failures)
     assert report is not None, failures
     return report
 

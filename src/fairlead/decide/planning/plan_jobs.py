@@ -17,7 +17,7 @@ from fairlead.core.errors import UnsoundPlanError, UsageError
 from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason, Plans
 from fairlead.core.model.site import Site
 from fairlead.core.model.site_file import SiteFile
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.planning.commitments import (
     Course,
     add_forwarder_commitment,
@@ -47,14 +47,14 @@ class PlanOutcome:
 def _find_path_policy(name: str) -> PathPolicy:
     """The path policy of a name. Raises UsageError for an unknown one."""
     try:
-        return policy_registry.find_path_policy(name)
+        return registered_policies.find_registered_path_policy(name)
     except KeyError:
         from fairlead.explain.questions.lake_queries import find_similar_names
 
-        known = [*policy_registry.list_path_policies(), *policy_registry.list_policies()]
+        known = [*registered_policies.list_registered_path_policies(), *registered_policies.list_registered_policies()]
         like = find_similar_names(name, known) or [
-            *policy_registry.list_path_policies(),
-            *policy_registry.list_policies()[:3],
+            *registered_policies.list_registered_path_policies(),
+            *registered_policies.list_registered_policies()[:3],
         ]
         raise UsageError(f"no policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ...") from None
 

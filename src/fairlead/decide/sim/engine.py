@@ -181,7 +181,7 @@ class Engine:
         s.open_flows[own] = np.diff(bounds)
         s.delay[own] = phases.delay_s
         after = np.asarray(phases.after, np.int64)
-        self._kernel.chain_engine_phases(
+        self._kernel.append_engine_phases(
             s, first_phase, np.where(after >= 0, after + first_phase, -1) if after_within else after
         )
         return first_phase, first_flow

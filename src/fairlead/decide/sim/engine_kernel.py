@@ -103,7 +103,7 @@ def wake_engine_phase(s: State, phase: int, when: float) -> None:
 
 
 @compile_jit_function
-def chain_engine_phases(s: State, first: int, after: I64) -> None:
+def append_engine_phases(s: State, first: int, after: I64) -> None:
     """Puts new phases, `first` on, behind those they follow (-1: none); `delay` is laid down already."""
     for number in range(len(after)):
         phase, before = first + number, after[number]

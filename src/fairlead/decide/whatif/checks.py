@@ -22,7 +22,7 @@ from fairlead.decide.sim.workloads.history import (
 )
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.past_jobs import Past
-from fairlead.decide.whatif.past_replays import AS_IT_WAS, NamedReplay, build_recorded_replay, replay_past
+from fairlead.decide.whatif.past_replay import AS_IT_WAS, NamedReplay, build_recorded_replay, replay_past
 from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.questions.answers_whatif import Check, HeldOut
 from fairlead.explain.questions.lake_queries import Tables

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Site
 from fairlead.core.model.unit_formats import NS_PER_S, format_percent
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim.replay.jobs import Progress
 from fairlead.decide.sim.workloads.history import (
@@ -28,7 +28,7 @@ from fairlead.decide.sim.workloads.history import (
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.checks import check_held_out_change, check_whatif_replay, find_largest_change
 from fairlead.decide.whatif.past_jobs import Past, read_past_jobs
-from fairlead.decide.whatif.past_replays import (
+from fairlead.decide.whatif.past_replay import (
     AS_IT_WAS,
     Figures,
     NamedReplay,
@@ -126,7 +126,7 @@ def evaluate_whatif(
     other = asked.forwarders is not None or asked.targets is not None
     if not other and find_largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
-        policies = [(STATIC, policy_registry.find_path_policy(STATIC)), *policies]
+        policies = [(STATIC, registered_policies.find_registered_path_policy(STATIC)), *policies]
     wanted = [
         (AS_IT_WAS, AS_IT_WAS, build_recorded_replay(past, fit.row, now), now),
         *_wanted(asked, policies, known, past, fit, curves, now),
@@ -190,10 +190,14 @@ def find_whatif_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | N
             found.append((name, None))
             continue
         try:
-            found.append((name, policy_registry.find_path_policy(name)))
+            found.append((name, registered_policies.find_registered_path_policy(name)))
         except KeyError:
-            known = [AS_IT_WAS, *policy_registry.list_path_policies(), *policy_registry.list_policies()]
-            like = find_similar_names(name, known) or policy_registry.list_path_policies()
+            known = [
+                AS_IT_WAS,
+                *registered_policies.list_registered_path_policies(),
+                *registered_policies.list_registered_policies(),
+            ]
+            like = find_similar_names(name, known) or registered_policies.list_registered_path_policies()
             raise UsageError(
                 f"no policy {name!r} is known", where="--policy", remedy=f"name another: {', '.join(like)}"
             ) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.whatif.whatif_evaluation import DEFAULT_POLICIES
 from fairlead.explain.questions.answers_whatif_runs import PolicyLine, WhatIfPolicies
 
@@ -44,14 +44,15 @@ PLACEMENTS = {
 
 def list_whatif_policies() -> WhatIfPolicies:
     """All there are, ours before those of the site."""
-    pairs = {f"{a}+{p}" for a in policy_registry.ALLOCATIONS for p in policy_registry.PLACINGS}
+    pairs = {f"{a}+{p}" for a in registered_policies.ALLOCATIONS for p in registered_policies.PLACINGS}
     whole = [
-        *policy_registry.list_path_policies(),
-        *(name for name in policy_registry.list_policies() if name not in pairs),
+        *registered_policies.list_registered_path_policies(),
+        *(name for name in registered_policies.list_registered_policies() if name not in pairs),
     ]
     return WhatIfPolicies(
         policies=[
-            _line(name, WHOLE, lambda one: policy_registry.find_path_policy(one)) for name in dict.fromkeys(whole)
+            _line(name, WHOLE, lambda one: registered_policies.find_registered_path_policy(one))
+            for name in dict.fromkeys(whole)
         ],
         allocations=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in ALLOCATIONS.items()],
         placements=[PolicyLine(name=n, title=t, about=a) for n, (t, a) in PLACEMENTS.items()],

@@ -26,7 +26,7 @@ from fairlead.explain.questions.answers_whatif_runs import (
 )
 from fairlead.run.whatif.queue import CrowdedError, Runs
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import ACT, Door, Person, RefusedError, require_scope
+from fairlead.show.web.identity import ACT, Door, Person, RefusedError, require_identity_scope
 from fairlead.show.web.signin.request_bodies import read_body
 
 ROOT = "/api/v1"
@@ -187,7 +187,7 @@ def _may(person: Person) -> None:
     """Raises RefusedError 403."""
     if person.role == "user" or person.only is not None:
         raise RefusedError(403, "a replay is of everybody's jobs", "ask the support of this machine")
-    require_scope(person, ACT)
+    require_identity_scope(person, ACT)
 
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

@@ -22,8 +22,13 @@ from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, qu
 from fairlead.explain.questions.span import parse_span
 from fairlead.show.alerts.state import Acknowledged, State
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import ACT, Door, Person, RefusedError, require_scope
-from fairlead.show.web.signin.request_bodies import check_parameters, handle_refusals, read_body, send_json
+from fairlead.show.web.identity import ACT, Door, Person, RefusedError, require_identity_scope
+from fairlead.show.web.signin.request_bodies import (
+    check_request_parameters,
+    handle_request_refusals,
+    read_body,
+    send_json_body,
+)
 
 ROOT = "/api/v1"
 SCHEMA = "fairlead.acknowledgements/1"
@@ -110,7 +115,7 @@ class KnownConcern:
     to_ns: int | None
 
 
-def find_acknowledgeable(lake: Tables, name: str) -> KnownConcern | None:
+def find_acknowledgement_subject(lake: Tables, name: str) -> KnownConcern | None:
     """What is called so; None when nothing is. Raises LakeError."""
     try:
         told, _ = finding_of(lake, name)
@@ -149,7 +154,9 @@ def _incidents(lake: Tables, column: str, name: str) -> list[Incident]:
     return parse_incidents(query_lake(lake, sql, {"name": name}))
 
 
-def take_on(state: State, lake: Tables, name: str, note: Note, person: Person, now_ns: int) -> list[Acknowledgement]:
+def record_acknowledgement(
+    state: State, lake: Tables, name: str, note: Note, person: Person, now_ns: int
+) -> list[Acknowledgement]:
     """Writes down that `person` has taken it on. Raises RefusedError 400, 404, 409."""
     text = note.text.strip()
     if not text or len(text) > LONGEST:
@@ -164,7 +171,7 @@ def take_on(state: State, lake: Tables, name: str, note: Note, person: Person, n
     return [_shown(each, by, person) for each in about.ids]
 
 
-def withdraw_acknowledgement(state: State, lake: Tables, name: str, person: Person) -> None:
+def _withdraw_acknowledgement(state: State, lake: Tables, name: str, person: Person) -> None:
     """Nobody has taken it on any more. Raises RefusedError 404, 409."""
     about = _of(lake, name, person)
     with state.change():
@@ -197,7 +204,7 @@ def _staff(person: Person) -> bool:
 
 def _of(lake: Tables, name: str, person: Person) -> KnownConcern:
     """What is foreign is as unknown as what is not there."""
-    about = find_acknowledgeable(lake, name) if 0 < len(name) <= _LONGEST_NAME else None
+    about = find_acknowledgement_subject(lake, name) if 0 < len(name) <= _LONGEST_NAME else None
     if about is None or not (_staff(person) or (person.name and about.owner == person.name)):
         raise RefusedError(404, "no such finding of yours is known", "the findings page lists those there are")
     return about
@@ -224,9 +231,9 @@ def build_acknowledgement_routes(
         name, now_ns = str(request.path_params["name"]), clock()
         with State(folder) as state:
             if note is None:
-                withdraw_acknowledgement(state, lake, name, person)
+                _withdraw_acknowledgement(state, lake, name, person)
                 return Acknowledgements(from_ns=now_ns, to_ns=now_ns, acknowledgements=[])
-            made = take_on(state, lake, name, note, person, now_ns)
+            made = record_acknowledgement(state, lake, name, note, person, now_ns)
             return Acknowledgements(from_ns=now_ns, to_ns=now_ns, acknowledgements=made)
 
     def look(asked: ListParameters, person: Person) -> Acknowledgements:
@@ -235,25 +242,25 @@ def build_acknowledgement_routes(
 
     async def act(request: Request) -> Response:
         person = door.identify_person(request)
-        require_scope(person, ACT)
-        check_parameters(request)
+        require_identity_scope(person, ACT)
+        check_request_parameters(request)
         note = await read_body(request, Note) if request.method == "POST" else None
         done = await run_in_threadpool(change, request, person, note)
         if noted is not None:
             words = "acknowledge" if note is not None else "acknowledge no more"
             await noted(request, person.name, words, str(request.path_params["name"]))
-        return send_json(done)
+        return send_json_body(done)
 
     async def told(request: Request) -> Response:
         person = door.identify_person(request)
-        require_scope(person, "read")
-        check_parameters(request, "last", "from", "to", "id")
+        require_identity_scope(person, "read")
+        check_request_parameters(request, "last", "from", "to", "id")
         asked = msgspec.convert(dict(request.query_params), ListParameters)
         if any(len(word) > _LONGEST_NAME for word in request.query_params.values()):
             raise RefusedError(400, "a parameter is too long")
-        return send_json(await run_in_threadpool(look, asked, person))
+        return send_json_body(await run_in_threadpool(look, asked, person))
 
     return [
-        Route(f"{ROOT}/findings/{{name}}/acknowledgement", handle_refusals(act), methods=["POST", "DELETE"]),
-        Route(f"{ROOT}/acknowledgements", handle_refusals(told), methods=["GET"]),
+        Route(f"{ROOT}/findings/{{name}}/acknowledgement", handle_request_refusals(act), methods=["POST", "DELETE"]),
+        Route(f"{ROOT}/acknowledgements", handle_request_refusals(told), methods=["GET"]),
     ]

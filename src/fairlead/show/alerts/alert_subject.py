@@ -71,7 +71,7 @@ class JobFacts(msgspec.Struct, frozen=True):
     nodes: int | None
 
 
-def build_finding_concerns(rows: pa.Table, jobs: Mapping[str, JobFacts]) -> list[Concern]:
+def build_finding_subjects(rows: pa.Table, jobs: Mapping[str, JobFacts]) -> list[Concern]:
     """Concerns of rows of `finding` (columns `detail`, `made_ns`, `withdrawn`). Findings on components (`component.*`)
     are left out: their incidents tell the same, and when it ends. A row that is of no known form is left out, too."""
     found: list[Concern] = []
@@ -113,7 +113,7 @@ def build_finding_concerns(rows: pa.Table, jobs: Mapping[str, JobFacts]) -> list
     return found
 
 
-def build_incident_concerns(rows: pa.Table, jobs: Mapping[str, JobFacts], advice: AdviceSet) -> list[Concern]:
+def build_incident_subjects(rows: pa.Table, jobs: Mapping[str, JobFacts], advice: AdviceSet) -> list[Concern]:
     """Concerns of rows of `incident` (columns `detail`, `made_ns`, `withdrawn`)."""
     found: list[Concern] = []
     for text, made_ns, withdrawn in _details(rows):
@@ -149,8 +149,8 @@ def build_incident_concerns(rows: pa.Table, jobs: Mapping[str, JobFacts], advice
     return found
 
 
-def list_named_jobs(findings: pa.Table, incidents: pa.Table) -> list[str]:
-    """Ids of the jobs these rows speak of, whose facts `build_finding_concerns` and `build_incident_concerns` want."""
+def list_subject_jobs(findings: pa.Table, incidents: pa.Table) -> list[str]:
+    """Ids of the jobs these rows speak of, whose facts `build_finding_subjects` and `build_incident_subjects` want."""
     names = {str(name) for name in findings.column("job_id").to_pylist() if name}
     for text, _, _ in _details(incidents):
         try:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from fairlead.core.model.finding import SEVERITIES
+from fairlead.show.alerts.alert_messages import format_message_time, shorten_message_text
+from fairlead.show.alerts.alert_settings import Alerts
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.messages import format_time, shorten_text
-from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Acknowledged, Notice, State
 
 _MOST = 20
@@ -45,7 +45,7 @@ def enqueue_due_digests(state: State, alerts: Alerts, now_ns: int) -> int:
             return 0
         if last >= to_ns:
             return 0
-        body = msgspec.json.encode(digest_of(state, alerts, from_ns, to_ns)).decode()
+        body = msgspec.json.encode(build_digest_of_span(state, alerts, from_ns, to_ns)).decode()
         state.set_mark("digest", to_ns)
         return state.enqueue_notices(
             [
@@ -64,26 +64,26 @@ def enqueue_due_digests(state: State, alerts: Alerts, now_ns: int) -> int:
         )
 
 
-def digest_of(state: State, alerts: Alerts, from_ns: int, to_ns: int) -> tuple[str, str]:
+def build_digest_of_span(state: State, alerts: Alerts, from_ns: int, to_ns: int) -> tuple[str, str]:
     """Subject and text of the digest of that time; without what was over long before."""
     oldest_ns = from_ns - round(alerts.oldest_h * 3600e9)
     concerns = [one for one in state.concerns(from_ns, to_ns) if not one.before(oldest_ns)]
-    return build_digest(concerns, state.acknowledged(), from_ns, to_ns)
+    return _build_digest(concerns, state.acknowledged(), from_ns, to_ns)
 
 
-def build_digest(
+def _build_digest(
     concerns: Sequence[Concern], acknowledged: Mapping[str, Acknowledged], from_ns: int, to_ns: int
 ) -> tuple[str, str]:
     """Subject and text. `concerns`: made in that time, and those that are not over."""
     new = [one for one in concerns if from_ns <= one.made_ns < to_ns and not one.withdrawn]
     lasting = [one for one in concerns if one.lasting and not one.over]
     subject = f"[fairlead] digest: {len(new)} new, {len(lasting)} not over"
-    lines = [f"From {format_time(from_ns)} to {format_time(to_ns)}."]
+    lines = [f"From {format_message_time(from_ns)} to {format_message_time(to_ns)}."]
     if not new and not lasting:
         return subject, "\n".join([*lines, "Nothing was found."]) + "\n"
     kinds = Counter(one.rule for one in new)
     lines += ["", f"New: {len(new)}"] + [
-        f"  {count:6d}  {shorten_text(rule, _LINE)}" for rule, count in kinds.most_common()
+        f"  {count:6d}  {shorten_message_text(rule, _LINE)}" for rule, count in kinds.most_common()
     ]
     cost = sum(one.cost_s or 0.0 for one in new)
     unknown = sum(one.cost_s is None for one in new)
@@ -103,7 +103,9 @@ def _listed(title: str, concerns: Sequence[Concern], acknowledged: Mapping[str, 
         who = acknowledged.get(one.id)
         taken = f" [taken on by {who.who}: {who.why}]" if who else ""
         lines.append(
-            shorten_text(f"  {one.severity:8s} {format_time(one.from_ns)}  {one.title} ({one.id}){taken}", _LINE)
+            shorten_message_text(
+                f"  {one.severity:8s} {format_message_time(one.from_ns)}  {one.title} ({one.id}){taken}", _LINE
+            )
         )
     if len(concerns) > _MOST:
         lines.append(f"  and {len(concerns) - _MOST} more")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from fairlead.core.errors import DeliveryError, FairleadError
 from fairlead.core.safe_text import escape_text
-from fairlead.show.alerts.delivery import Courier, build_courier
+from fairlead.show.alerts.alert_messages import build_alert_message
+from fairlead.show.alerts.alert_settings import Alerts
+from fairlead.show.alerts.delivery import Courier, build_delivery_courier
 from fairlead.show.alerts.delivery.alertmanager import ByAlertApi
-from fairlead.show.alerts.messages import build_message
-from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Batch, State
 
 FIRST_S = 5.0
@@ -27,7 +27,7 @@ _NS = 10**9
 log = logging.getLogger("fairlead.show.alerts")
 
 
-def pause_ns(attempts: int) -> int:
+def compute_sender_pause(attempts: int) -> int:
     """How long to wait after so many failed tries."""
     return round(min(LONGEST_S, FIRST_S * float(1 << min(attempts, 20))) * _NS)
 
@@ -56,7 +56,7 @@ class Sender:
 
     def _try(self, state: State, batch: Batch) -> bool:
         try:
-            self._courier().deliver(build_message(batch, self._alerts), batch.recipient, self._clock())
+            self._courier().deliver(build_alert_message(batch, self._alerts), batch.recipient, self._clock())
         except FairleadError as fault:
             now_ns = self._clock()
             old = now_ns - batch.made_ns > self._alerts.give_up_h * 3600 * _NS
@@ -67,7 +67,7 @@ class Sender:
                 state.given_up(batch, now_ns)
             else:
                 log.warning("%s", escape_text(f"route {self.route}: {fault.what}; it is tried again"))
-                state.postpone_batch(batch, now_ns + pause_ns(batch.attempts), fault.what)
+                state.postpone_batch(batch, now_ns + compute_sender_pause(batch.attempts), fault.what)
             return False
         state.sent(batch, self._clock())
         return True
@@ -75,7 +75,7 @@ class Sender:
     def _courier(self) -> Courier:
         """Made when it is first needed, and again after its files could not be used."""
         if self._by is None:
-            self._by = build_courier(self.route, self._alerts)
+            self._by = build_delivery_courier(self.route, self._alerts)
         return self._by
 
     def _refresh(self, state: State) -> None:

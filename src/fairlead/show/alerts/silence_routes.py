@@ -20,8 +20,13 @@ from fairlead.show.alerts.acknowledgement_routes import ROOT, Noted
 from fairlead.show.alerts.silences import FIELDS
 from fairlead.show.alerts.state import Silence, State
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.identity import ACT, READ, Door, Person, RefusedError, require_scope
-from fairlead.show.web.signin.request_bodies import check_parameters, handle_refusals, read_body, send_json
+from fairlead.show.web.identity import ACT, READ, Door, Person, RefusedError, require_identity_scope
+from fairlead.show.web.signin.request_bodies import (
+    check_request_parameters,
+    handle_request_refusals,
+    read_body,
+    send_json_body,
+)
 
 SCHEMA = "fairlead.silences/1"
 MOST = 1000
@@ -74,7 +79,7 @@ OPERATIONS = (
 )
 
 
-def silence_of(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
+def build_silence(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
     """The silence that is wanted. Raises RefusedError 400, UsageError for what is no age."""
     if not wanted.match:
         raise RefusedError(400, "match: a silence of everything", "name a component, a rule or a job")
@@ -120,7 +125,7 @@ def build_silence_routes(
                         raise RefusedError(404, "there is no such silence", "it may have ended by itself")
                 return SilenceEnd(ended=name)
             if wanted is not None:
-                one = silence_of(wanted, person.name, clock())
+                one = build_silence(wanted, person.name, clock())
                 with state.change():
                     if len(held(state).silences) >= MOST:
                         raise RefusedError(409, f"there are {MOST} silences", "end some of them")
@@ -129,19 +134,19 @@ def build_silence_routes(
 
     async def serve(request: Request) -> Response:
         person = door.identify_person(request)
-        require_scope(person, READ if request.method == "GET" else ACT)
+        require_identity_scope(person, READ if request.method == "GET" else ACT)
         if not person.sight.everything:
             raise RefusedError(403, "silences are for support and administrators", "acknowledge a finding of yours")
-        check_parameters(request)
+        check_request_parameters(request)
         wanted = await read_body(request, SilenceRequest) if request.method == "POST" else None
         name = str(request.path_params.get("name", ""))
         done = await run_in_threadpool(work, request.method, name, wanted, person)
         if noted is not None and request.method != "GET":
             what = name if wanted is None else " ".join(f"{field}={text}" for field, text in wanted.match.items())
             await noted(request, person.name, "silence" if wanted is not None else "end a silence", what)
-        return send_json(done)
+        return send_json_body(done)
 
     return [
-        Route(f"{ROOT}/silences", handle_refusals(serve), methods=["GET", "POST"]),
-        Route(f"{ROOT}/silences/{{name}}", handle_refusals(serve), methods=["DELETE"]),
+        Route(f"{ROOT}/silences", handle_request_refusals(serve), methods=["GET", "POST"]),
+        Route(f"{ROOT}/silences/{{name}}", handle_request_refusals(serve), methods=["DELETE"]),
     ]

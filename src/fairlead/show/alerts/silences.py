@@ -16,7 +16,7 @@ FIELDS = ("id", "rule", "severity", "layer", "component", "user", "program", "jo
 """What a silence may name."""
 
 
-def list_field_values(concern: Concern, field: str) -> list[str]:
+def _list_field_values(concern: Concern, field: str) -> list[str]:
     """What a concern has in a field; empty when that is not known."""
     match field:
         case "layer":
@@ -29,20 +29,20 @@ def list_field_values(concern: Concern, field: str) -> list[str]:
     return [value] if value else []
 
 
-def matches_concern(concern: Concern, match: Mapping[str, str]) -> bool:
+def _matches_concern(concern: Concern, match: Mapping[str, str]) -> bool:
     """Whether every field has a value that fits its pattern. What is not known fits nothing, not even `*`."""
     return all(
-        any(fnmatchcase(value, pattern) for value in list_field_values(concern, field))
+        any(fnmatchcase(value, pattern) for value in _list_field_values(concern, field))
         for field, pattern in match.items()
     )
 
 
 def find_silence(concern: Concern, silences: Iterable[Silence], now_ns: int) -> Silence | None:
     """The silence that holds for it now, if there is one."""
-    return next((one for one in silences if now_ns < one.until_ns and matches_concern(concern, one.match)), None)
+    return next((one for one in silences if now_ns < one.until_ns and _matches_concern(concern, one.match)), None)
 
 
-def parse_match(words: Sequence[str]) -> dict[str, str]:
+def parse_silence_match(words: Sequence[str]) -> dict[str, str]:
     """`["component=fs-OST*", "rule=component.*"]` as fields and patterns. Raises UsageError."""
     found: dict[str, str] = {}
     for word in words:

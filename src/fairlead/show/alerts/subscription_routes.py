@@ -17,11 +17,16 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import RefusedError, UsageError
 from fairlead.core.model.diagnosis import compute_short_identity
-from fairlead.show.alerts.settings import ADDRESS, Alerts
+from fairlead.show.alerts.alert_settings import ADDRESS, Alerts
 from fairlead.show.alerts.state import State, Subscription
 from fairlead.show.web import identity as people
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.signin.request_bodies import check_parameters, handle_refusals, read_body, send_json
+from fairlead.show.web.signin.request_bodies import (
+    check_request_parameters,
+    handle_request_refusals,
+    read_body,
+    send_json_body,
+)
 
 ROOT = "/api/v1/alerts/subscriptions"
 SCHEMA = "fairlead.alerts.subscriptions/1"
@@ -130,17 +135,17 @@ def build_subscription_routes(
         if person.only is not None:
             raise people.RefusedError(403, "a share link shows one job only", "sign in")
         if request.method != "GET" and person.key.startswith("token:"):  # an account's: it has scopes of its own
-            people.require_scope(person, people.ACT)
-        check_parameters(request)
+            people.require_identity_scope(person, people.ACT)
+        check_request_parameters(request)
         if request.method != "GET" and person.key.startswith("token:"):  # an API token; a reader's own may subscribe
-            people.require_scope(person, people.ACT)
+            people.require_identity_scope(person, people.ACT)
         wish = await read_body(request, Wish) if request.method == "POST" else None
         name = str(request.path_params.get("name", ""))
-        return send_json(await run_in_threadpool(work, request.method, person, wish, name))
+        return send_json_body(await run_in_threadpool(work, request.method, person, wish, name))
 
     return [
-        Route(ROOT, handle_refusals(serve), methods=["GET", "POST"]),
-        Route(ROOT + "/{name}", handle_refusals(serve), methods=["DELETE"]),
+        Route(ROOT, handle_request_refusals(serve), methods=["GET", "POST"]),
+        Route(ROOT + "/{name}", handle_request_refusals(serve), methods=["DELETE"]),
     ]
 
 

@@ -90,12 +90,12 @@ class Report:
         return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{job.id[:_LONGEST_SLUG]}-{job.start_ns or 0}")
 
 
-def load_setup(rules: Path | None = None, platform: Path | None = None) -> Setup:
+def load_report_setup(rules: Path | None = None, platform: Path | None = None) -> Setup:
     """Load the rules and the site's description. Raises ConfigError."""
-    return Setup(load_rule_set(rules), read_platform(platform) if platform else None)
+    return Setup(load_rule_set(rules), read_report_platform(platform) if platform else None)
 
 
-def read_platform(path: Path) -> Platform:
+def read_report_platform(path: Path) -> Platform:
     """A platform from TOML. Raises ConfigError naming the key."""
     try:
         if path.exists() and not path.is_file():
@@ -110,7 +110,7 @@ def read_platform(path: Path) -> Platform:
         raise ConfigError(str(fault), where=str(path), remedy="see the reference page of the platform file") from fault
 
 
-def split_accounting(jobs: list[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
+def split_report_accounting(jobs: list[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
     """Scheduler accounting, which only fills in who ran a job, apart from traces. Beside traces of jobs, what servers
     recorded of many jobs is left to the lake."""
     accounts = [j for j in jobs if j.source.name == ACCOUNTING]
@@ -137,7 +137,7 @@ def _nothing_of_a_job(job: JobInput) -> InputError:
     return CorruptInputError("it holds no job and no I/O record", where=where, remedy=remedy)
 
 
-def read_accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
+def read_report_accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
     """Runs by job number from accounting files; a number may have been used more than once."""
     found: dict[str, list[Job]] = {}
     for one in accounts:
@@ -252,7 +252,7 @@ def compare_reports(before: Report, after: Report) -> Comparison:
     return compare_verdicts(before.verdict, after.verdict)
 
 
-def to_json(verdicts: Sequence[Verdict], after: Verdict | None = None) -> bytes:
+def serialise_reports(verdicts: Sequence[Verdict], after: Verdict | None = None) -> bytes:
     """One verdict as it is; several, or a comparison, in an envelope of its own schema."""
     value: msgspec.Struct
     if after is not None:

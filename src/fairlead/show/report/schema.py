@@ -184,7 +184,7 @@ MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
 """Every struct of the contract, field by field. A test holds it against the structs."""
 
 
-def list_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+def list_schema_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     """The fields of a struct in the order they are written."""
     info = type_info(kind)
     if not isinstance(info, StructType):
@@ -192,12 +192,12 @@ def list_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     return info.fields
 
 
-def list_allowed_words(kind: type[msgspec.Struct], name: str) -> tuple[str | None, ...] | None:
+def list_schema_words(kind: type[msgspec.Struct], name: str) -> tuple[str | None, ...] | None:
     """The few words that a field may hold, where its type does not say so."""
     return _ONE_OF.get((kind, name))
 
 
-def build_json_schema() -> dict[str, Any]:
+def build_report_schema() -> dict[str, Any]:
     """The JSON Schema of all documents: one of `DOCUMENTS`. Every field is required: fairlead writes them all."""
     _, definitions = msgspec.json.schema_components(tuple(MEANINGS), ref_template="#/$defs/{name}")
     for kind, meanings in MEANINGS.items():
@@ -206,7 +206,7 @@ def build_json_schema() -> dict[str, Any]:
         for name, meaning in meanings.items():
             described = definition["properties"][name]
             described.pop("default", None)
-            words = list_allowed_words(kind, name)
+            words = list_schema_words(kind, name)
             if words is not None:
                 described = {"enum": list(words)}
             definition["properties"][name] = {"description": meaning, **described}

@@ -58,7 +58,7 @@ class Door(Protocol):
         ...
 
 
-def require_scope(person: Person, scope: str) -> None:
+def require_identity_scope(person: Person, scope: str) -> None:
     """Raises RefusedError 403 when this person may not do what `scope` names."""
     if scope not in person.scopes:
         raise RefusedError(403, f"this needs the right to {_SAID[scope]}", "ask an administrator")

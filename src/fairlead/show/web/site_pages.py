@@ -26,7 +26,7 @@ from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.question_catalog import answer_question, list_questions, parse_question_parameters
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.settings import ApiSettings
-from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_scope
+from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_identity_scope
 
 GROUP = "fairlead.pages"
 ROOT = "/site"
@@ -64,7 +64,7 @@ class Page:
     draw: Callable[[Ask], Iterable[Text | Table]]
 
 
-def load_pages() -> tuple[dict[str, Page], list[PluginError]]:
+def load_site_pages() -> tuple[dict[str, Page], list[PluginError]]:
     """The pages of installed plug-ins by name, and the errors of those that cannot be used."""
     loaded, faults = load_extensions(GROUP)
     for name, page in list(loaded.items()):
@@ -77,7 +77,7 @@ def load_pages() -> tuple[dict[str, Page], list[PluginError]]:
     return loaded, faults
 
 
-def render_page(title: str, blocks: Iterable[Text | Table]) -> str:
+def render_site_page(title: str, blocks: Iterable[Text | Table]) -> str:
     """Return the HTML of a page; every text is escaped. Raises TypeError for a block of another kind."""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{_text(title)}</title>'
@@ -103,27 +103,29 @@ def _render_block(block: Text | Table) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 
-def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]) -> list[BaseRoute]:
+def build_site_page_routes(
+    asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]
+) -> list[BaseRoute]:
     """`/site`, which lists the pages, and a route for each; none when no plug-in adds a page."""
-    pages, _ = load_pages()
+    pages, _ = load_site_pages()
     if not pages:
         return []
     answering = Answering(asking, msgspec.structs.replace(settings, warm=False), clock)
 
     def find_reader(request: Request) -> Person:
         person = door.identify_person(request)
-        require_scope(person, READ)
+        require_identity_scope(person, READ)
         return person
 
     async def show_list(request: Request) -> Response:
         find_reader(request)
         items = "".join(f'<li><a href="{ROOT}/{_text(name)}">{_text(p.title)}</a></li>' for name, p in pages.items())
-        return _reply(render_page("Pages of this site", ()).replace("</html>", f"<ul>{items}</ul></html>"))
+        return _reply(render_site_page("Pages of this site", ()).replace("</html>", f"<ul>{items}</ul></html>"))
 
     def serve(name: str, page: Page) -> Route:
         async def show(request: Request) -> Response:
             person = find_reader(request)
-            work = partial(draw_page, name, page, partial(_ask_catalog, asking, person.sight, clock))
+            work = partial(draw_site_page, name, page, partial(_ask_catalog, asking, person.sight, clock))
             return _reply((await answering.call(work, f"page {person.key}")).decode())
 
         return Route(f"{ROOT}/{name}", show, methods=["GET"])
@@ -131,7 +133,7 @@ def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[]
     return [Route(ROOT, show_list, methods=["GET"]), *(serve(name, page) for name, page in pages.items())]
 
 
-def draw_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.Struct], Answer]) -> bytes:
+def draw_site_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.Struct], Answer]) -> bytes:
     """The HTML of a page. Raises RefusedError: what the reader may not ask, a wrong question, a defect of the page."""
 
     def ask_words(question: str, name: str = "", **words: object) -> Answer:
@@ -141,7 +143,7 @@ def draw_page(called: str, page: Page, question_of: Callable[[str, str, msgspec.
         return question_of(question, name, parse_question_parameters(question, given))
 
     try:
-        return render_page(page.title, page.draw(ask_words)).encode()
+        return render_site_page(page.title, page.draw(ask_words)).encode()
     except RefusedError:
         raise
     except FairleadError as error:

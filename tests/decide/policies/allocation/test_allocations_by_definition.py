@@ -15,7 +15,7 @@ from fairlead.decide.policies.allocation.contract import Applications, Decision,
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_mckp_items
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
-from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, find_policy
+from fairlead.decide.registered_policies import ALLOCATIONS, PLACINGS, find_registered_policy
 
 RNG = np.random.default_rng(0)
 
@@ -96,7 +96,7 @@ def test_tcpu_is_its_definition(applications: Applications, pool: Layer) -> None
 @settings(max_examples=60, deadline=None)
 def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Layer) -> None:
     running = Running(len(pool), applications.counts)
-    pair = find_policy("tcpu+greedy-clairvoyant")
+    pair = find_registered_policy("tcpu+greedy-clairvoyant")
     for i in range(len(applications)):
         one = applications.only([i])
         if len(pool.usable):
@@ -200,7 +200,7 @@ def test_one_by_one_on_an_empty_machine_is_all_at_once(applications: Application
 @given(sets(most=6), pools(), st.integers(0, 1000))
 @settings(max_examples=25, deadline=None)
 def test_grants_are_what_the_contract_says(name: str, applications: Applications, pool: Layer, seed: int) -> None:
-    pair = find_policy(name)
+    pair = find_registered_policy(name)
     decided = pair.decide(applications, pool, np.random.default_rng(seed))
     again = pair.decide(applications, pool, np.random.default_rng(seed))
     assert (decided.choice == again.choice).all()

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_resource_pool
 from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_joint_slowdowns
-from fairlead.decide.policy_registry import find_policy
+from fairlead.decide.registered_policies import find_registered_policy
 from fairlead.decide.sim.cycles.cycle_model import Window
 from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, draw_ost_profiles, read_forge_profiles
@@ -83,7 +83,7 @@ def test_the_estimate_is_within_a_tenth_of_what_is_simulated() -> None:
         drawn = draw_published_set(read_forge_profiles(), theta, k, (k, 5))
         pool = build_resource_pool(drawn.resources, drawn.cores)
         for name in ("tcpu+greedy-clairvoyant", "best-bandwidth+greedy-non-clairvoyant", "n-sys+random"):
-            decision = find_policy(name).decide(drawn.applications, pool, rng())
+            decision = find_registered_policy(name).decide(drawn.applications, pool, rng())
             expected = estimate_joint_slowdowns(drawn.applications, decision, pool).mean()
             seen = oracle.simulate_oracle_slowdown(drawn, decision.choice, decision.resources, WINDOW)
             assert expected == pytest.approx(seen, rel=0.1), name
@@ -144,7 +144,7 @@ def test_ours_beats_tcpu_under_load() -> None:
         drawn = draw_published_set(read_forge_profiles(), 0.9, 40, (seed, 8))
         pool = build_resource_pool(drawn.resources, drawn.cores)
         for name, into in (("joint", ours), ("tcpu+greedy-clairvoyant", published)):
-            decision = find_policy(name).decide(drawn.applications, pool, rng())
+            decision = find_registered_policy(name).decide(drawn.applications, pool, rng())
             into.append(oracle.simulate_oracle_slowdown(drawn, decision.choice, decision.resources, WINDOW))
     assert np.mean(ours) < 0.8 * np.mean(published)
 
@@ -158,7 +158,7 @@ def test_the_bound_is_one_where_there_is_room_and_tight_for_one_resource() -> No
 
 def test_the_bound_is_below_what_any_search_finds() -> None:
     drawn = draw_published_set(read_forge_profiles(), 1.1, 30, 4)
-    start = find_policy("joint").decide(drawn.applications, build_resource_pool(20, 480), rng())
+    start = find_registered_policy("joint").decide(drawn.applications, build_resource_pool(20, 480), rng())
     found = oracle.search_oracle_decision(drawn, start, WINDOW, 30, rng())
     begun = oracle.simulate_oracle_slowdown(drawn, start.choice, start.resources, WINDOW)
     assert oracle.compute_oracle_bound(drawn.applications, 20) < found.mean <= begun

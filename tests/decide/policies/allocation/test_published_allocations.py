@@ -13,7 +13,7 @@ from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_mc
 from fairlead.decide.policies.allocation.published import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
-from fairlead.decide.policy_registry import ALLOCATIONS, PLACINGS, find_policy, list_policies
+from fairlead.decide.registered_policies import ALLOCATIONS, PLACINGS, find_registered_policy, list_registered_policies
 
 RNG = np.random.default_rng(0)
 COUNTS = [1, 2, 4, 8]
@@ -115,7 +115,7 @@ def test_mckp_shares_only_when_nothing_fits() -> None:
     assert Mckp().choose(a, build_resource_pool(5, 100), RNG).tolist() == [0] * 5
     assert Mckp().choose(a, build_resource_pool(4, 100), RNG).tolist() == [0] * 5
     assert Mckp(default=2).choose(a, build_resource_pool(4, 100), RNG).tolist() == [1] * 5
-    placed = find_policy("mckp+greedy-non-clairvoyant").decide(a, build_resource_pool(5, 100), RNG).resources
+    placed = find_registered_policy("mckp+greedy-non-clairvoyant").decide(a, build_resource_pool(5, 100), RNG).resources
     assert sorted(placed[placed >= 0].tolist()) == list(range(5))
 
 
@@ -178,9 +178,14 @@ def test_only_who_used_a_straw_moves_when_it_goes() -> None:
 
 def test_every_named_pair_answers() -> None:
     a = applications(RISING, FALLING, direct=[1.0, 1.0])
-    for name in list_policies():
+    for name in list_registered_policies():
         if "+" in name:
-            assert len(find_policy(name).decide(a, build_resource_pool(8, 100), np.random.default_rng(0)).choice) == 2
+            assert (
+                len(
+                    find_registered_policy(name).decide(a, build_resource_pool(8, 100), np.random.default_rng(0)).choice
+                )
+                == 2
+            )
 
 
 def test_what_no_application_can_have_is_refused_by_name() -> None:
@@ -224,7 +229,7 @@ def test_an_arrival_is_answered_where_sums_alone_are_kept(allocation: str) -> No
     a = applications(RISING, nodes=[4], processes=[8], cores=[50.0])
     running = Running.from_sums(np.array([0.9, 0.1, 0.5, 0.2]), np.array([1, 0, 2, 1]), np.array([1, 2, 4, 8]))
     for placing in PLACINGS:
-        granted = find_policy(f"{allocation}+{placing}").arrive(
+        granted = find_registered_policy(f"{allocation}+{placing}").arrive(
             a, running, build_resource_pool(4, 100), np.random.default_rng(0)
         )
         mine = granted.resources[0][granted.resources[0] >= 0]

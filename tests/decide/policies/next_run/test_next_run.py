@@ -11,7 +11,7 @@ from fairlead.decide.policies.next_run.contract import Category, Prediction, Pre
 from fairlead.decide.policies.next_run.learned import LearnedPredictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.next_run.simple import LastRun, MostFrequent
-from fairlead.decide.policy_registry import PREDICTORS, build_predictor_policy
+from fairlead.decide.registered_policies import PREDICTORS, build_registered_predictor
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)
@@ -31,14 +31,14 @@ def accuracy(what: Predictor, runs: list[Run], skip: int = 0) -> float:
 
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_of_what_was_never_seen_nothing_is_predicted(name: str) -> None:
-    one = build_predictor_policy(name)
+    one = build_registered_predictor(name)
     one.observe(B, (3, 3))
     assert one.predict(A) == Prediction(None, 0.0, "never seen")
 
 
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_a_single_run_and_a_constant_sequence(name: str) -> None:
-    one = build_predictor_policy(name)
+    one = build_registered_predictor(name)
     one.observe(A, (4,))
     assert one.predict(A).behaviour == 4
     one.observe(A, [4] * 30)
@@ -49,7 +49,7 @@ def test_a_single_run_and_a_constant_sequence(name: str) -> None:
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_predicting_changes_nothing_and_is_the_same_again(name: str) -> None:
     rng = np.random.default_rng(5)
-    first, second = build_predictor_policy(name), build_predictor_policy(name)
+    first, second = build_registered_predictor(name), build_registered_predictor(name)
     for number in range(200):
         category = A if rng.random() < 0.6 else B
         behaviour = int(rng.choice([0, 0, 1, 2]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
 from fairlead.decide.policies.next_run.contract import Category, Run
-from fairlead.decide.policy_registry import build_predictor_policy
+from fairlead.decide.registered_policies import build_registered_predictor
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)
@@ -21,7 +21,11 @@ SEQUENCES = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 def test_only_the_order_of_its_own_runs_matters(
     name: str, sequence: list[int], others: list[int], names: list[int]
 ) -> None:
-    plain, beside, renamed = build_predictor_policy(name), build_predictor_policy(name), build_predictor_policy(name)
+    plain, beside, renamed = (
+        build_registered_predictor(name),
+        build_registered_predictor(name),
+        build_registered_predictor(name),
+    )
     plain.observe(A, sequence)
     for at, one in enumerate(sequence):
         beside.observe(A, (one,))
@@ -40,5 +44,5 @@ def test_a_repeated_sequence_is_found_out(sequence: list[int], times: int) -> No
     # With contexts of six runs every cycle of up to six different steps is known after it has come round twice.
     cycle = list(dict.fromkeys(sequence))
     runs = [Run(A, one, float(n), n + 0.5) for n, one in enumerate(cycle * (times + 8))]
-    found = measure_predictor_accuracy(build_predictor_policy("n-gram"), runs, skip=len(cycle) * 8)
+    found = measure_predictor_accuracy(build_registered_predictor("n-gram"), runs, skip=len(cycle) * 8)
     assert found.right == found.asked == len(cycle) * times

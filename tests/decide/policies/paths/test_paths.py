@@ -23,7 +23,7 @@ from fairlead.decide.policies.paths.path_from_allocation import (
     list_allocation_counts,
 )
 from fairlead.decide.policies.paths.static_map import StaticMap
-from fairlead.decide.policy_registry import find_path_policy
+from fairlead.decide.registered_policies import find_registered_path_policy
 
 RNG = np.random.default_rng(0)
 GB = 1e9
@@ -167,8 +167,8 @@ def test_ours_sees_who_runs_in_the_sums_of_components() -> None:
     here.forwarders.occupancy[:] = 0.6, 0.6, 0.1, 0.6
     here.forwarders.jobs[:] = 3, 3, 1, 3
     narrow = job(bandwidth_bytes_per_s=1 * GB)
-    assert find_path_policy("joint").grant(narrow, here, RNG).forwarders == (2,)
-    assert find_path_policy("joint-light").grant(narrow, here, RNG).forwarders == (2,)
+    assert find_registered_path_policy("joint").grant(narrow, here, RNG).forwarders == (2,)
+    assert find_registered_path_policy("joint-light").grant(narrow, here, RNG).forwarders == (2,)
 
 
 def test_a_caller_that_keeps_rows_is_given_them_back() -> None:
@@ -203,10 +203,10 @@ def test_a_policy_that_grants_a_sick_component_does_not_pass() -> None:
 
 
 def test_names_of_allocation_policies_are_path_policies() -> None:
-    assert isinstance(find_path_policy("dfra"), Dfra)
-    assert isinstance(find_path_policy("best-bandwidth+greedy-clairvoyant"), PathFromAllocation)
+    assert isinstance(find_registered_path_policy("dfra"), Dfra)
+    assert isinstance(find_registered_path_policy("best-bandwidth+greedy-clairvoyant"), PathFromAllocation)
     with pytest.raises(KeyError):
-        find_path_policy("nothing-of-the-kind")
+        find_registered_path_policy("nothing-of-the-kind")
 
 
 def test_dfra_isolates_where_its_own_forwarder_is_crowded() -> None:

@@ -15,9 +15,14 @@ from fairlead.decide.policies.paths.contract import ExpectedJob, PathPolicy
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import Weights, compute_flow_capacity, find_flow
 from fairlead.decide.policies.paths.static_map import StaticMap
-from fairlead.decide.policy_registry import find_path_policy
+from fairlead.decide.registered_policies import find_registered_path_policy
 
-POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), find_path_policy("best-bandwidth+greedy-clairvoyant"))
+POLICIES: tuple[PathPolicy, ...] = (
+    StaticMap(),
+    Dfra(),
+    Aiot(),
+    find_registered_path_policy("best-bandwidth+greedy-clairvoyant"),
+)
 
 
 def components(rng: np.random.Generator, kind: str, count: int) -> Layer:

@@ -13,7 +13,7 @@ from fairlead.decide.policies.placement.files import (
     WeightedRandom,
     find_file_placement,
 )
-from fairlead.decide.policy_registry import PLACEMENTS
+from fairlead.decide.registered_policies import PLACEMENTS
 
 PERFORMANCE = (5, 3, 5, 2, 3, 1, 5, 2)
 

@@ -29,7 +29,7 @@ from fairlead.decide.sim.experiments.cases import MEASURES, Row, build_case, bui
 from fairlead.decide.sim.experiments.disturbances import compute_disturbance_speeds
 from fairlead.decide.sim.experiments.summary import Results
 from fairlead.show.report.simulation.pictures import draw_picture
-from fairlead.show.report.simulation.simulation_page import build_paper_page, build_simulation_page
+from fairlead.show.report.simulation.simulation_page import build_paper_simulation_page, build_simulation_page
 
 DRAWN = """
 name = "small"
@@ -156,17 +156,17 @@ def test_pieces_hold_what_is_left_once_each() -> None:
 
 
 def test_a_row_depends_on_nothing_else_that_is_run() -> None:
-    from fairlead.decide.policy_registry import find_policy
+    from fairlead.decide.registered_policies import find_registered_policy
 
     case = build_case(experiment())
-    both = [(name, "exact", find_policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
+    both = [(name, "exact", find_registered_policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
     together = list(build_case_rows(case, 10, 0.5, 1, both))
     assert [next(build_case_rows(case, 10, 0.5, 1, [one])) for one in both] == together
     assert next(build_case_rows(case, 10, 0.5, 1, reversed(both))) == together[1]
 
 
 def test_written_down_applications_run_and_disturbances_slow_them() -> None:
-    from fairlead.decide.policy_registry import find_policy
+    from fairlead.decide.registered_policies import find_registered_policy
 
     name = "static+greedy-clairvoyant"
     sound = experiment(LISTED)
@@ -175,7 +175,7 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
     )
 
     def slowdown(one: experiment_spec.Experiment) -> float:
-        row = next(build_case_rows(build_case(one), 2, None, 0, [(name, "exact", find_policy(name))]))
+        row = next(build_case_rows(build_case(one), 2, None, 0, [(name, "exact", find_registered_policy(name))]))
         assert row.slowdown_mean is not None
         return row.slowdown_mean
 
@@ -210,13 +210,13 @@ def test_disturbances_multiply_and_end() -> None:
 
 
 def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
-    from fairlead.decide.policy_registry import find_policy
+    from fairlead.decide.registered_policies import find_registered_policy
 
     name = "best-bandwidth+greedy-clairvoyant"
     found = {}
     for more in ("", '[sharing]\nkind = "exclusive"', '[sharing]\nkind = "set-10"', '[window]\nkind = "study"'):
         case = build_case(experiment(DRAWN + more))
-        row = next(build_case_rows(case, 10, 1.0, 0, [(name, "exact", find_policy(name))]))
+        row = next(build_case_rows(case, 10, 1.0, 0, [(name, "exact", find_registered_policy(name))]))
         found[more] = (row.slowdown_mean, row.window_s)
         assert row.slowdown_mean is not None
         assert row.slowdown_mean > 1
@@ -335,7 +335,7 @@ def test_a_papers_line_holds_when_it_is_near_enough() -> None:
     assert papers.Line("a", "b", None, 1.0, within=0.2).held is None
     assert papers.Line("a", "b", 3.0, wanted=">= 3").held is True
     assert papers.Line("a", "b", 3.0, wanted="> 3").held is False
-    page = build_paper_page(
+    page = build_paper_simulation_page(
         papers.PaperReport(paper="p", source="s", lines=(papers.Line("<b>", "m", math.pi, 3.0, within=0.2),))
     )
     assert "&lt;b&gt;" in page

@@ -10,14 +10,14 @@ import pytest
 from fairlead.decide.sim.experiments import dfra
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.replay_measures import (
-    compute_granted_slowdown,
-    compute_lost_core_hours,
-    compute_replay_change,
-    compute_slowdown,
-    compute_stretch,
     measure_cycle_fairness,
+    measure_granted_slowdown,
+    measure_lost_core_hours,
+    measure_replay_change,
+    measure_replay_classes,
+    measure_slowdown,
+    measure_stretch,
     summarise_replay,
-    summarise_replay_by_class,
 )
 from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_taihulight_season
 
@@ -62,17 +62,17 @@ def outcome() -> ReplayResult:
 
 def test_slowdown_its_part_stretch_and_what_is_lost() -> None:
     nan = np.nan
-    np.testing.assert_array_equal(compute_slowdown(outcome()), [2.0, nan, 1.0])
-    np.testing.assert_array_equal(compute_granted_slowdown(outcome()), [1.5, nan, 1.0])
-    np.testing.assert_array_equal(compute_stretch(jobs(), outcome()), [25.0 / 15.0, nan, 1.0])
-    np.testing.assert_array_equal(compute_lost_core_hours(jobs(), outcome()), [10.0, nan, 0.0])
+    np.testing.assert_array_equal(measure_slowdown(outcome()), [2.0, nan, 1.0])
+    np.testing.assert_array_equal(measure_granted_slowdown(outcome()), [1.5, nan, 1.0])
+    np.testing.assert_array_equal(measure_stretch(jobs(), outcome()), [25.0 / 15.0, nan, 1.0])
+    np.testing.assert_array_equal(measure_lost_core_hours(jobs(), outcome()), [10.0, nan, 0.0])
 
 
 def test_a_summary_counts_who_has_not_ended_and_takes_him_for_nothing() -> None:
     whole = summarise_replay(jobs(), outcome())
     assert (whole.jobs, whole.ended, whole.mean, whole.lost_core_hours) == (3, 2, 1.5, 10.0)
     assert whole.waiting_core_hours == 20.0
-    rows = summarise_replay_by_class(jobs(), outcome(), jobs().basis)
+    rows = measure_replay_classes(jobs(), outcome(), jobs().basis)
     assert (rows[0].ended, rows[2].ended) == (2, 0)
     assert np.isnan([rows[2].mean, rows[2].lost_core_hours, rows[2].fairness]).all()
 
@@ -87,7 +87,7 @@ def test_a_change_says_who_wins_and_who_loses() -> None:
     before = outcome()
     before = replace(before, end_s=np.full(3, 50.0), io_s=np.array([20.0, 10.0, 5.0]))
     after = replace(before, io_s=np.array([10.0, 11.0, 5.01]))
-    told = compute_replay_change(jobs(), before, after)
+    told = measure_replay_change(jobs(), before, after)
     assert (told.faster, told.slower, told.alike) == (1, 1, 1)
     assert (told.gained_core_hours, told.paid_core_hours) == (pytest.approx(10.0), pytest.approx(2.0, abs=1e-5))
     assert told.saved_core_hours == pytest.approx(told.gained_core_hours - told.paid_core_hours)

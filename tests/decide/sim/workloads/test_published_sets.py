@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.decide import policy_registry
+from fairlead.decide import registered_policies
 from fairlead.decide.policies.allocation.contract import build_resource_pool
 from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
 from fairlead.decide.sim.cycles.cycle_model import Window, simulate_cycles
@@ -109,7 +109,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
             sets.append(drawn)
     window = Window(from_s=CYCLE_S, until_s=6 * CYCLE_S)
     for name, known in KNOWN[band].items():
-        policy = policy_registry.find_policy(f"{name}+greedy-non-clairvoyant")
+        policy = registered_policies.find_registered_policy(f"{name}+greedy-non-clairvoyant")
         found = []
         for number, drawn in enumerate(sets):
             a = drawn.applications
@@ -125,7 +125,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
 def test_the_study_s_own_window_is_measured_where_there_is_one() -> None:
     drawn = draw_published_set(read_forge_profiles(), 0.2, 30, (1, 3))
     a = drawn.applications
-    decision = policy_registry.find_policy("best-bandwidth+greedy-non-clairvoyant").decide(
+    decision = registered_policies.find_registered_policy("best-bandwidth+greedy-non-clairvoyant").decide(
         a, build_resource_pool(20, drawn.cores), np.random.default_rng(1)
     )
     work = a.time_s[np.arange(30), decision.choice]

@@ -14,14 +14,9 @@ from agent_server import certificate
 from alert_receivers import MailSink, WebSink
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.core.model.finding import Advice
-from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.delivery import build_courier
-from fairlead.show.alerts.delivery.mail import ByMail, build_mail
-from fairlead.show.alerts.delivery.webhook import compute_signature
-from fairlead.show.alerts.evaluation import evaluate_concerns
-from fairlead.show.alerts.messages import Message
-from fairlead.show.alerts.route_sender import FIRST_S, LONGEST_S, Sender, pause_ns
-from fairlead.show.alerts.settings import (
+from fairlead.show.alerts.alert_evaluation import evaluate_alert_concerns
+from fairlead.show.alerts.alert_messages import Message
+from fairlead.show.alerts.alert_settings import (
     AlertApi,
     AlertRule,
     Alerts,
@@ -29,9 +24,14 @@ from fairlead.show.alerts.settings import (
     Route,
     Step,
     Webhook,
-    check_alerts,
-    read_secret,
+    check_alert_settings,
+    read_alert_secret,
 )
+from fairlead.show.alerts.alert_subject import Concern
+from fairlead.show.alerts.delivery import build_delivery_courier
+from fairlead.show.alerts.delivery.mail import ByMail, build_mail
+from fairlead.show.alerts.delivery.webhook import sign_webhook_body
+from fairlead.show.alerts.route_sender import FIRST_S, LONGEST_S, Sender, compute_sender_pause
 from fairlead.show.alerts.state import State
 
 H = 3600 * 10**9
@@ -59,7 +59,7 @@ def concern(name: str = "f1", **changes: Any) -> Concern:
 
 def alerts_of(**routes: Route) -> Alerts:
     rule = AlertRule(name="all", to=[*routes], hold_off_s=0, escalate=[Step(after_h=96)])
-    return check_alerts(Alerts(routes=routes, rules=[rule], group_s=0.0))
+    return check_alert_settings(Alerts(routes=routes, rules=[rule], group_s=0.0))
 
 
 def mail(sink: MailSink, **changes: Any) -> Mail:
@@ -169,7 +169,7 @@ def test_no_text_becomes_a_header_or_a_command(state: State) -> None:
             evidence=[EVIL, ".", "\n.\r\nMAIL FROM:<x@y>"],
             advice=[Advice(text=EVIL, code=EVIL)],
         )
-        evaluate_concerns(state, alerts, [bad], NOW)
+        evaluate_alert_concerns(state, alerts, [bad], NOW)
         assert sender(state, alerts, "ops", Clock()).send_due(state) == 1
         (letter,) = sink.letters
         parsed = letter.parsed
@@ -199,7 +199,7 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
         route = Webhook(url=f"{sink.url}/hook?x=1", ca=str(pair[0]), token_file=file, hmac_file=file, timeout_s=5)
         alerts, clock = alerts_of(hook=route), Clock()
         advice = [Advice(text=EVIL, code="one\ntwo\x1b", audience="site")]
-        evaluate_concerns(state, alerts, [concern(title=EVIL, rule="component.x\x1b", advice=advice)], NOW)
+        evaluate_alert_concerns(state, alerts, [concern(title=EVIL, rule="component.x\x1b", advice=advice)], NOW)
         work = sender(state, alerts, "hook", clock)
         assert work.send_due(state) == 0
         assert work.send_due(state) == 0, "not before the pause is over"
@@ -210,7 +210,7 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
         assert second.path == "/hook?x=1"
         assert second.headers["authorization"] == "Bearer secret"
         time = second.headers["x-fairlead-time"]
-        assert second.headers["x-fairlead-signature"] == "sha256=" + compute_signature(b"secret", time, second.body)
+        assert second.headers["x-fairlead-signature"] == "sha256=" + sign_webhook_body(b"secret", time, second.body)
         document = second.json
         assert document["schema"] == "fairlead.alert/1"
         assert document["alerts"][0]["status"] == "firing"
@@ -222,7 +222,7 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
 
 def test_a_webhooks_certificate_is_checked(pair: tuple[Path, Path]) -> None:
     with WebSink(certificate=pair) as sink:
-        by = build_courier("hook", Alerts(routes={"hook": Webhook(url=sink.url, timeout_s=5)}))
+        by = build_delivery_courier("hook", Alerts(routes={"hook": Webhook(url=sink.url, timeout_s=5)}))
         with pytest.raises(UndeliveredError, match=r"(?i)certificate"):
             by.deliver(MESSAGE, "", NOW)
         assert sink.requests == []
@@ -232,14 +232,14 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     with WebSink() as other, WebSink(answer=lambda _: (307, {"Location": f"{other.url}/steal"})) as sink:
         route = Webhook(url=sink.url, token_file=private(tmp_path), timeout_s=5)
         with pytest.raises(DeliveryError, match="not followed"):
-            build_courier("hook", Alerts(routes={"hook": route})).deliver(MESSAGE, "", NOW)
+            build_delivery_courier("hook", Alerts(routes={"hook": route})).deliver(MESSAGE, "", NOW)
         assert other.requests == []
 
 
 @pytest.mark.parametrize(("status", "again"), [(500, True), (429, True), (408, True), (400, False), (404, False)])
 def test_what_a_status_means(status: int, again: bool) -> None:
     with WebSink(answer=lambda _: (status, {})) as sink, pytest.raises(DeliveryError) as raised:
-        build_courier("hook", Alerts(routes={"hook": Webhook(url=sink.url)})).deliver(MESSAGE, "", NOW)
+        build_delivery_courier("hook", Alerts(routes={"hook": Webhook(url=sink.url)})).deliver(MESSAGE, "", NOW)
     assert raised.value.retryable is again
 
 
@@ -250,7 +250,7 @@ def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None
         clock = Clock()
         work = sender(state, alerts, "am", clock)
         event = concern("f2", lasting=False, rule="job.interference", job="42", user="alice", to_ns=NOW)
-        evaluate_concerns(
+        evaluate_alert_concerns(
             state, alerts, [concern(advice=[Advice(text="do", audience="site")], evidence=["seen"]), event], NOW
         )
         work.send_due(state)
@@ -282,7 +282,7 @@ def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None
         clock.ns += 31 * 10**9
         work.send_due(state)
         assert [one["labels"]["id"] for one in sink.requests[-1].json] == ["f1"], "only what lasts is told again"
-        evaluate_concerns(state, alerts, [concern(to_ns=NOW + 40 * 10**9, made_ns=clock.ns)], clock.ns)
+        evaluate_alert_concerns(state, alerts, [concern(to_ns=NOW + 40 * 10**9, made_ns=clock.ns)], clock.ns)
         work.send_due(state)
         (over,) = sink.requests[-1].json
         assert over["labels"] == lasting["labels"]
@@ -293,13 +293,13 @@ def test_an_unreachable_receiver_holds_up_no_other_and_is_given_up(state: State)
     with MailSink() as sink:
         dead = Webhook(url="http://127.0.0.1:9/x", timeout_s=2)
         alerts, clock = alerts_of(ops=mail(sink), hook=dead), Clock()
-        evaluate_concerns(state, alerts, [concern()], NOW)
+        evaluate_alert_concerns(state, alerts, [concern()], NOW)
         hook, ops = sender(state, alerts, "hook", clock), sender(state, alerts, "ops", clock)
         assert hook.send_due(state) == 0
         assert ops.send_due(state) == 1
         (tried,) = state.batches()
         assert (tried.attempts, tried.due_ns) == (1, NOW + round(FIRST_S * 10**9))
-        evaluate_concerns(state, alerts, [concern("f2", components=["ost4"])], NOW + 1)
+        evaluate_alert_concerns(state, alerts, [concern("f2", components=["ost4"])], NOW + 1)
         clock.ns = NOW + 25 * H
         assert hook.send_due(state) == 0, "given up, and the next one fails, too"
         assert state.counts()["hook"] == {"given_up": 1, "waiting": 1}
@@ -308,25 +308,25 @@ def test_an_unreachable_receiver_holds_up_no_other_and_is_given_up(state: State)
 
 
 def test_pauses_grow_to_a_bound() -> None:
-    assert pause_ns(0) == FIRST_S * 10**9
-    assert pause_ns(1) == 2 * pause_ns(0)
-    assert pause_ns(1000) == LONGEST_S * 10**9
-    assert all(pause_ns(n) <= pause_ns(n + 1) for n in range(60))
+    assert compute_sender_pause(0) == FIRST_S * 10**9
+    assert compute_sender_pause(1) == 2 * compute_sender_pause(0)
+    assert compute_sender_pause(1000) == LONGEST_S * 10**9
+    assert all(compute_sender_pause(n) <= compute_sender_pause(n + 1) for n in range(60))
 
 
 def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
     path = Path(private(tmp_path))
-    assert read_secret(str(path)) == "secret"
-    assert read_secret("") == ""
+    assert read_alert_secret(str(path)) == "secret"
+    assert read_alert_secret("") == ""
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="others can read"):
-        read_secret(str(path))
+        read_alert_secret(str(path))
     path.chmod(0o600)
     path.write_text("\n")
     with pytest.raises(ConfigError, match="holds no secret"):
-        read_secret(str(path))
+        read_alert_secret(str(path))
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_secret(str(tmp_path / "absent"))
+        read_alert_secret(str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
@@ -353,19 +353,19 @@ def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_named(text: str, named: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        check_alerts(msgspec.toml.decode(text, type=Alerts))
+        check_alert_settings(msgspec.toml.decode(text, type=Alerts))
     assert named in str(raised.value)
 
 
 def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
-    from fairlead.show.alerts.delivery.courier import build_tls_context
+    from fairlead.show.alerts.delivery.courier import build_courier_tls
 
-    context = build_tls_context(str(pair[0]))
+    context = build_courier_tls(str(pair[0]))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.check_hostname
     with pytest.raises(ConfigError):
-        build_tls_context(str(pair[0].with_name("absent.pem")))
+        build_courier_tls(str(pair[0].with_name("absent.pem")))
 
 
 def test_settings_that_are_shown_can_be_read_again(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from fairlead.show.report.diagnosis.charts import (
     Points,
     Series,
     Stretch,
-    draw_bars,
-    draw_cdf,
-    draw_gantt,
-    draw_heat_map,
+    draw_bar_chart,
+    draw_cdf_chart,
+    draw_gantt_chart,
+    draw_heat_map_chart,
     draw_line_chart,
-    draw_scatter,
+    draw_scatter_chart,
 )
 
 BAD = "</svg><script>alert(1)</script>\"'&<\x1b[2J\x00\n\ud800‮x"
@@ -35,21 +35,21 @@ FULL: dict[str, Callable[[str], str]] = {
         y=Axis(name, "bandwidth"),
         highlights=[Stretch(0, NS, name, text=name)],
     ),
-    "heat": lambda name: draw_heat_map([name], [name], [[0.5]], title=name),
-    "bars": lambda name: draw_bars({name: {name: 1.0}}, title=name),
-    "cdf": lambda name: draw_cdf([Series(name, [0, 0.5, 1], [0.0, 0.5, 1.0])], title=name, marks=[(0.5, name)]),
-    "scatter": lambda name: draw_scatter([Points(name, [1, 10], [1e3, 1e6], names=[name, name])], title=name),
-    "gantt": lambda name: draw_gantt(
+    "heat": lambda name: draw_heat_map_chart([name], [name], [[0.5]], title=name),
+    "bars": lambda name: draw_bar_chart({name: {name: 1.0}}, title=name),
+    "cdf": lambda name: draw_cdf_chart([Series(name, [0, 0.5, 1], [0.0, 0.5, 1.0])], title=name, marks=[(0.5, name)]),
+    "scatter": lambda name: draw_scatter_chart([Points(name, [1, 10], [1e3, 1e6], names=[name, name])], title=name),
+    "gantt": lambda name: draw_gantt_chart(
         [Lane(name, [Stretch(0, NS, name, "read", name)])], title=name, highlight=Stretch(0, NS, name)
     ),
 }
 EMPTY: dict[str, str] = {
     "line": draw_line_chart([], title="t"),
-    "heat": draw_heat_map([], [], [], title="t"),
-    "bars": draw_bars({}, title="t"),
-    "cdf": draw_cdf([], title="t"),
-    "scatter": draw_scatter([], title="t"),
-    "gantt": draw_gantt([], title="t"),
+    "heat": draw_heat_map_chart([], [], [], title="t"),
+    "bars": draw_bar_chart({}, title="t"),
+    "cdf": draw_cdf_chart([], title="t"),
+    "scatter": draw_scatter_chart([], title="t"),
+    "gantt": draw_gantt_chart([], title="t"),
 }
 
 
@@ -114,7 +114,7 @@ def test_a_value_between_gaps_is_a_dot() -> None:
 
 
 def test_a_cell_without_data_is_hatched_and_an_idle_one_is_not() -> None:
-    text = draw_heat_map(["f"], ["a", "b"], [[None, 0.0]], title="t")
+    text = draw_heat_map_chart(["f"], ["a", "b"], [[None, 0.0]], title="t")
     cells = [r for r in parsed(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert cells[0].get("fill", "").startswith("url(#")
     assert "var(--usual" in cells[1].get("fill", "")
@@ -122,20 +122,20 @@ def test_a_cell_without_data_is_hatched_and_an_idle_one_is_not() -> None:
 
 
 def test_levels_of_a_heat_map_are_those_of_the_paper() -> None:
-    text = draw_heat_map(["f"], list("abcd"), [[0.09, 0.1, 0.5, 0.9]], title="t")
+    text = draw_heat_map_chart(["f"], list("abcd"), [[0.09, 0.1, 0.5, 0.9]], title="t")
     said = [r.findtext(f"{SVG}title") for r in parsed(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert [one.split("(")[1] for one in said if one] == ["idle)", "low)", "mid)", "high)"]
 
 
 def test_an_unknown_bar_is_a_word() -> None:
-    text = draw_bars({"j": {"before": None, "after": 2.0}}, title="t", kind="seconds")
+    text = draw_bar_chart({"j": {"before": None, "after": 2.0}}, title="t", kind="seconds")
     assert "no data" in words(text)
     drawn = [r for r in parsed(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert [r.findtext(f"{SVG}title") for r in drawn] == ["j, after: 2 s"]
 
 
 def test_a_scatter_says_what_it_left_out() -> None:
-    text = draw_scatter([Points("a", [1.0, None, 0.0, 100.0], [1e3, 1e3, 1e3, 1e6])], title="t")
+    text = draw_scatter_chart([Points("a", [1.0, None, 0.0, 100.0], [1e3, 1e3, 1e3, 1e6])], title="t")
     assert "2 points." in words(text)
     assert "2 more cannot be placed" in words(text)
     assert len(list(parsed(text).iter(f"{SVG}circle"))) == 2
@@ -143,7 +143,7 @@ def test_a_scatter_says_what_it_left_out() -> None:
 
 def test_a_dot_on_a_request_line_has_that_size() -> None:
     """1,000 requests a second of 1 MiB lie on the line of 1 MiB."""
-    text = draw_scatter([Points("a", [100, 10_000, 1000], [100 << 16, 10_000 << 24, 1000 << 20])], title="t")
+    text = draw_scatter_chart([Points("a", [100, 10_000, 1000], [100 << 16, 10_000 << 24, 1000 << 20])], title="t")
     root = parsed(text)
     dot = list(root.iter(f"{SVG}circle"))[2]
     x, y = float(dot.get("cx", "0")), float(dot.get("cy", "0"))
@@ -154,7 +154,7 @@ def test_a_dot_on_a_request_line_has_that_size() -> None:
 
 
 def test_many_points_are_thinned_and_said() -> None:
-    text = draw_scatter([Points("a", [1.0 + k for k in range(9000)], [1e3] * 9000)], title="t")
+    text = draw_scatter_chart([Points("a", [1.0 + k for k in range(9000)], [1e3] * 9000)], title="t")
     assert len(list(parsed(text).iter(f"{SVG}circle"))) == 3000
     assert "One in 3 is drawn" in words(text)
 
@@ -178,5 +178,5 @@ def test_odd_ranges_are_drawn(values: list[float]) -> None:
     ],
 )
 def test_ticks_are_round(low: float, high: float, ticks: list[str]) -> None:
-    scale = svg.build_scale([low, high], Axis(kind="bytes"), 0, 100)
+    scale = svg.build_svg_scale([low, high], Axis(kind="bytes"), 0, 100)
     assert [text for _, text in scale.list_ticks()] == ticks

@@ -105,7 +105,7 @@ def test_embedded_data_is_what_was_given(name: str) -> None:
     ],
 )
 def test_strings_come_back_unchanged_and_hold_no_markup(text: str) -> None:
-    embedded = job_page.embed_json({"verdict": {"headline": text}, text: [text]})
+    embedded = job_page.embed_job_page_json({"verdict": {"headline": text}, text: [text]})
     assert json.loads(embedded)["verdict"]["headline"] == text
     assert json.loads(embedded)[text] == [text]
     assert not set(embedded) & set("<>&\u2028\u2029")

@@ -14,7 +14,7 @@ import pytest
 
 from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.question_catalog import QUESTIONS, Asking
-from fairlead.show.web.api.app import build_application
+from fairlead.show.web.api.app import build_api_app
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.store.lake import Lake
 from questions_site import NOW, S, build
@@ -79,7 +79,7 @@ class Api:
     def __init__(self, lake: Any, **settings: Any) -> None:
         self._asking = Asking(lake)
         self._settings = ApiSettings(**{"key": KEY, "warm": False, **settings})
-        self.app = build_application(self._asking, self._settings, clock=lambda: NOW)
+        self.app = build_api_app(self._asking, self._settings, clock=lambda: NOW)
 
     def get(self, path: str, token: str | None = None, method: str = "GET", **headers: str) -> Answered:
         [answer] = self.at_once([(path, token)], method=method, **headers)

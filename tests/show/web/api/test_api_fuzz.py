@@ -27,7 +27,7 @@ from schemathesis.checks import (
 )
 from schemathesis.core.failures import FailureGroup
 
-from fairlead.show.web.api.app import list_operations
+from fairlead.show.web.api.app import list_api_operations
 from whole_site import Caller, Reply, Whole
 
 MANY = int(os.environ.get("FAIRLEAD_FUZZ", "150"))
@@ -180,7 +180,7 @@ def test_everything_there_is_is_described(whole: Whole) -> None:
     """Below /api/v1 no route has a method that the description does not name."""
     told = {
         (operation.method, re.sub(r"\{\w+(:\w+)?\}", "{}", operation.path))
-        for operation in list_operations(whole.made.described)
+        for operation in list_api_operations(whole.made.described)
     }
     found = set()
     for route in whole.app.routes:
@@ -192,7 +192,7 @@ def test_everything_there_is_is_described(whole: Whole) -> None:
     told.discard(("GET", "live/whatif/{}"))  # a part of live/{path}
     assert found == told
     document = whole.caller().ask("GET", "openapi.json").json
-    assert {f"/api/v1/{operation.path}" for operation in list_operations(whole.made.described)} == set(
+    assert {f"/api/v1/{operation.path}" for operation in list_api_operations(whole.made.described)} == set(
         document["paths"]
     )
 
@@ -202,7 +202,7 @@ def test_the_reference_names_every_path(whole: Whole) -> None:
     text = "".join((folder / name).read_text() for name in ("api.md", "web-access.md", "alerts.md"))
     words = {"{name}": "(ID|NAME|LAYER|jobs)", "{id}": "ID", "{path}": r"(PATH|whatif/ID|\.\.\.)"}
     missing = []
-    for operation in list_operations(whole.made.described):
+    for operation in list_api_operations(whole.made.described):
         pattern = re.escape(operation.path)
         for name, pattern_of in words.items():
             pattern = pattern.replace(re.escape(name), pattern_of)

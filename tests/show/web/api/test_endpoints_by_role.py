@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.explain.questions.question_catalog import QUESTIONS
 from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
-from fairlead.show.web.api.app import list_operations
+from fairlead.show.web.api.app import list_api_operations
 from whole_site import PASSWORD, Caller, Whole
 
 HERS = "f00000000100"
@@ -164,7 +164,7 @@ def held(whole: Whole) -> dict[str, Caller]:
 
 def test_every_operation_has_a_row(whole: Whole) -> None:
     paths = {question.path for question in QUESTIONS.values()} | {"mds/{name}"}
-    there = {f"{one.method} {one.path}" for one in list_operations(whole.made.described) if one.path not in paths}
+    there = {f"{one.method} {one.path}" for one in list_api_operations(whole.made.described) if one.path not in paths}
     assert there == set(ROWS)
 
 

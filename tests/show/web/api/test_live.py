@@ -12,8 +12,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
-from fairlead.show.web.api import live
-from fairlead.show.web.api.live import Board, parse_interval
+from fairlead.show.web.api import live_stream
+from fairlead.show.web.api.live_stream import Board, parse_live_interval
 from fairlead.show.web.identity import Person, RefusedError
 
 ALICE, BOB = (Person(name=name, role="user", key=name) for name in ("alice", "bob"))
@@ -54,7 +54,7 @@ class Look:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "BEAT_S", 0.02)
+    monkeypatch.setattr(live_stream, "BEAT_S", 0.02)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_an_answer_that_does_not_change_is_told_once(board: Board) -> None:
 
 
 def test_the_door_may_close_while_it_streams(board: Board, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "AGAIN_S", 0.0)
+    monkeypatch.setattr(live_stream, "AGAIN_S", 0.0)
 
     async def work() -> None:
         stream = events(board, Look())
@@ -275,11 +275,11 @@ def test_a_look_under_way_ends_with_its_last_follower(board: Board) -> None:
 
 @pytest.mark.parametrize(("text", "every_s"), [(None, 2.0), ("1", 1.0), ("60", 60.0), ("2.5", 2.5)])
 def test_every(text: str | None, every_s: float) -> None:
-    assert parse_interval(text) == every_s
+    assert parse_live_interval(text) == every_s
 
 
 @pytest.mark.parametrize("text", ["0.9", "61", "nan", "inf", "-1", "x", "1e999"])
 def test_every_out_of_bounds(text: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        parse_interval(text)
+        parse_live_interval(text)
     assert refused.value.status == 400

@@ -14,7 +14,7 @@ from fairlead.cli.ask import Asker
 from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
 from fairlead.explain.questions.question_catalog import Asking
-from fairlead.show.web.api.app import build_application
+from fairlead.show.web.api.app import build_api_app
 from fairlead.show.web.api.settings import ApiSettings
 from questions_site import NOW, S, build
 
@@ -50,7 +50,7 @@ class Client:
 def client(root: Path) -> Client:
     from fairlead.store.lake import Lake
 
-    app = build_application(Asking(Lake.open(root)), ApiSettings(key=KEY, warm=False), clock=lambda: NOW)
+    app = build_api_app(Asking(Lake.open(root)), ApiSettings(key=KEY, warm=False), clock=lambda: NOW)
     return Client(app)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from fairlead.core.errors import ConfigError
-from fairlead.show.web.guard.client_address import Places, find_cookie
-from fairlead.show.web.guard.csrf import NoForgery, derive_portal_token, derive_session_token
+from fairlead.show.web.guard.client_address import Places, find_client_cookie
+from fairlead.show.web.guard.csrf import NoForgery, derive_csrf_token, derive_portal_csrf_token
 from fairlead.show.web.guard.headers import CONTENT_POLICY, SafeHeaders
 from fairlead.show.web.guard.rate_limit import Budget, Budgets
 from fairlead.show.web.guard.sign_in_attempts import FREE, Attempts
-from fairlead.show.web.settings import Header, Ldap, Oidc, Web, check_web
-from fairlead.show.web.signin.single_sign_on import clean_next_path
+from fairlead.show.web.signin.single_sign_on import clean_sign_on_path
+from fairlead.show.web.web_settings import Header, Ldap, Oidc, Web, check_web_settings
 
 KEY = b"k" * 32
 
@@ -71,24 +71,24 @@ def test_a_proxy_is_believed_only_when_it_is_named() -> None:
 
 
 def test_a_cookie_given_twice_is_nobodys() -> None:
-    assert find_cookie(scope(cookie="fairlead=a; x=1"), "fairlead") == "a"
-    assert find_cookie(scope(cookie="fairlead=a; fairlead=b"), "fairlead") is None
-    assert find_cookie(scope(cookie="xfairlead=a"), "fairlead") is None
+    assert find_client_cookie(scope(cookie="fairlead=a; x=1"), "fairlead") == "a"
+    assert find_client_cookie(scope(cookie="fairlead=a; fairlead=b"), "fairlead") is None
+    assert find_client_cookie(scope(cookie="xfairlead=a"), "fairlead") is None
 
 
 FORGED = [
     ({}, 403),
     ({"x_csrf_token": "wrong"}, 403),
-    ({"x_csrf_token": derive_session_token("b")}, 403),
-    ({"x_csrf_token": derive_session_token("a")}, 200),
-    ({"x_csrf_token": derive_session_token("a"), "origin": "https://evil.example"}, 403),
-    ({"x_csrf_token": derive_session_token("a"), "origin": "null"}, 403),
+    ({"x_csrf_token": derive_csrf_token("b")}, 403),
+    ({"x_csrf_token": derive_csrf_token("a")}, 200),
+    ({"x_csrf_token": derive_csrf_token("a"), "origin": "https://evil.example"}, 403),
+    ({"x_csrf_token": derive_csrf_token("a"), "origin": "null"}, 403),
     (
-        {"x_csrf_token": derive_session_token("a"), "origin": "http://127.0.0.1:8572", "sec_fetch_site": "same-origin"},
+        {"x_csrf_token": derive_csrf_token("a"), "origin": "http://127.0.0.1:8572", "sec_fetch_site": "same-origin"},
         200,
     ),
-    ({"x_csrf_token": derive_session_token("a"), "sec_fetch_site": "cross-site"}, 403),
-    ({"x_csrf_token": derive_session_token("a"), "sec_fetch_site": "same-site"}, 403),
+    ({"x_csrf_token": derive_csrf_token("a"), "sec_fetch_site": "cross-site"}, 403),
+    ({"x_csrf_token": derive_csrf_token("a"), "sec_fetch_site": "same-site"}, 403),
     ({"authorization": "Bearer fla_x"}, 200),
     ({"authorization": "Bearer fla_x", "origin": "https://evil"}, 403),
 ]
@@ -115,8 +115,8 @@ def test_behind_a_portal_the_word_is_of_the_name() -> None:
     guard = NoForgery(behind, places, key=KEY, portal="X-User")
     asked = {"client": "10.0.0.1", "x_user": "alice"}
     assert passed(guard, scope("POST", **asked))[0] == 403
-    assert passed(guard, scope("POST", x_csrf_token=derive_portal_token(KEY, "bob"), **asked))[0] == 403
-    assert passed(guard, scope("POST", x_csrf_token=derive_portal_token(KEY, "alice"), **asked))[0] == 200
+    assert passed(guard, scope("POST", x_csrf_token=derive_portal_csrf_token(KEY, "bob"), **asked))[0] == 403
+    assert passed(guard, scope("POST", x_csrf_token=derive_portal_csrf_token(KEY, "alice"), **asked))[0] == 200
 
 
 def test_every_answer_says_what_a_page_may_load() -> None:
@@ -190,8 +190,8 @@ def test_one_address_cannot_go_through_all_names_nor_all_addresses_through_one()
     "target", ["//evil", "/\\evil", "https://evil", "javascript:1", "", "/a\r\nb", "/api/v1/x", "/é"]
 )
 def test_where_one_goes_after_signing_in_is_here(target: str) -> None:
-    assert clean_next_path(target) == "/"
-    assert clean_next_path("/jobs/1.2?from=3") == "/jobs/1.2?from=3"
+    assert clean_sign_on_path(target) == "/"
+    assert clean_sign_on_path("/jobs/1.2?from=3") == "/jobs/1.2?from=3"
 
 
 @pytest.mark.parametrize(
@@ -215,4 +215,4 @@ def test_where_one_goes_after_signing_in_is_here(target: str) -> None:
 )
 def test_settings_that_would_be_unsafe_are_refused(web: Web) -> None:
     with pytest.raises(ConfigError):
-        check_web(web)
+        check_web_settings(web)

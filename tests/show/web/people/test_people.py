@@ -49,10 +49,10 @@ def store(tmp_path: Path, clock: Clock) -> Store:
 def test_the_file_is_its_owners_and_no_secret_is_in_it(store: Store) -> None:
     accounts.add_account(store, "alice", password=Passwords(8 << 20, 1).hash("four words are enough"))
     secrets = [
-        credentials.begin_session(store, "alice", "local"),
-        credentials.make_token(store, "alice", title="ci", scopes=("read",), lasts_ns=HOUR)[0],
-        credentials.make_link(store, "alice", Run("c", "7", 1), HOUR)[0],
-        credentials.make_welcome(store, "alice"),
+        credentials.begin_credential_session(store, "alice", "local"),
+        credentials.create_token_credential(store, "alice", title="ci", scopes=("read",), lasts_ns=HOUR)[0],
+        credentials.create_link_credential(store, "alice", Run("c", "7", 1), HOUR)[0],
+        credentials.create_welcome_credential(store, "alice"),
     ]
     assert store.path.stat().st_mode & 0o777 == 0o600
     written = b"".join(path.read_bytes() for path in store.path.parent.iterdir())
@@ -67,7 +67,7 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
         "import os, sys; from pathlib import Path\n"
         "from fairlead.show.web.people.store import Store; from fairlead.show.web.people import accounts, credentials\n"
         "store = Store(Path(sys.argv[1])); accounts.add_account(store, 'alice')\n"
-        "print(credentials.begin_session(store, 'alice', 'local'), flush=True)\n"
+        "print(credentials.begin_credential_session(store, 'alice', 'local'), flush=True)\n"
         "store._base.execute('BEGIN IMMEDIATE'); store.execute(\"DELETE FROM account\"); sys.stdin.read()\n"
     )
     running = subprocess.Popen(
@@ -80,7 +80,7 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
         os.kill(running.pid, signal.SIGKILL)
         running.wait(PATIENCE_S)
     with Store(tmp_path) as again:
-        held = credentials.find_session(again, secret, **LIMITS)
+        held = credentials.find_credential_session(again, secret, **LIMITS)
         assert held is not None
         assert held.name == "alice"
 
@@ -126,34 +126,34 @@ def test_a_file_of_a_newer_fairlead_or_of_something_else_is_told(tmp_path: Path)
 def test_a_session_ends_when_unused_and_after_its_longest_time(store: Store, clock: Clock) -> None:
     accounts.add_account(store, "alice")
     unused, used = (
-        credentials.begin_session(store, "alice", "local"),
-        credentials.begin_session(store, "alice", "local"),
+        credentials.begin_credential_session(store, "alice", "local"),
+        credentials.begin_credential_session(store, "alice", "local"),
     )
     for _ in range(9):
         clock.on(1)
-        credentials.record_use(store, "session", credentials.hash_secret(used))
-    assert credentials.find_session(store, unused, **LIMITS) is None
-    assert credentials.find_session(store, used, **LIMITS) is not None
+        credentials.record_credential_use(store, "session", credentials.hash_credential_secret(used))
+    assert credentials.find_credential_session(store, unused, **LIMITS) is None
+    assert credentials.find_credential_session(store, used, **LIMITS) is not None
     clock.on(1)
-    credentials.record_use(store, "session", credentials.hash_secret(used))
-    assert credentials.find_session(store, used, **LIMITS) is None
+    credentials.record_credential_use(store, "session", credentials.hash_credential_secret(used))
+    assert credentials.find_credential_session(store, used, **LIMITS) is None
 
 
 def test_a_clock_set_back_keeps_nothing_alive(tmp_path: Path, clock: Clock, store: Store) -> None:
     accounts.add_account(store, "alice")
-    secret = credentials.begin_session(store, "alice", "local")
-    link, _ = credentials.make_link(store, "alice", Run(None, "7", None), 3 * HOUR)
+    secret = credentials.begin_credential_session(store, "alice", "local")
+    link, _ = credentials.create_link_credential(store, "alice", Run(None, "7", None), 3 * HOUR)
     clock.now -= 1000 * HOUR  # the clock is set back while the process runs
     clock.on(1.9)
-    assert credentials.find_session(store, secret, **LIMITS) is not None
+    assert credentials.find_credential_session(store, secret, **LIMITS) is not None
     clock.on(0.2)
-    assert credentials.find_session(store, secret, **LIMITS) is None
+    assert credentials.find_credential_session(store, secret, **LIMITS) is None
     accounts.add_account(store, "bob")  # whatever is written says how far time had come
     again = Store(tmp_path, wall=lambda: clock.now)  # a new process, the clock still wrong
-    assert credentials.find_session(again, secret, **LIMITS) is None
-    assert credentials.find_link(again, link) is not None
+    assert credentials.find_credential_session(again, secret, **LIMITS) is None
+    assert credentials.find_link_credential(again, link) is not None
     clock.on(1)
-    assert credentials.find_link(store, link) is None
+    assert credentials.find_link_credential(store, link) is None
     shown = store.course.shown(store.now)
     assert shown == clock.now
 
@@ -163,16 +163,16 @@ def test_a_clock_set_back_keeps_nothing_alive(tmp_path: Path, clock: Clock, stor
 
 def test_disabling_ends_everything_at_once_and_for_good(store: Store) -> None:
     accounts.add_account(store, "alice")
-    session = credentials.begin_session(store, "alice", "local")
-    token, _ = credentials.make_token(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
-    link, _ = credentials.make_link(store, "alice", Run(None, "7", None), HOUR)
-    welcome = credentials.make_welcome(store, "alice")
+    session = credentials.begin_credential_session(store, "alice", "local")
+    token, _ = credentials.create_token_credential(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
+    link, _ = credentials.create_link_credential(store, "alice", Run(None, "7", None), HOUR)
+    welcome = credentials.create_welcome_credential(store, "alice")
     accounts.change_account(store, "alice", disabled=True)
     for _ in range(2):
-        assert credentials.find_session(store, session, **LIMITS) is None
-        assert credentials.find_token(store, token) is None
-        assert credentials.find_link(store, link) is None
-        assert credentials.use_welcome(store, welcome) is None
+        assert credentials.find_credential_session(store, session, **LIMITS) is None
+        assert credentials.find_token_credential(store, token) is None
+        assert credentials.find_link_credential(store, link) is None
+        assert credentials.use_welcome_credential(store, welcome) is None
         accounts.change_account(store, "alice", disabled=False)
 
 
@@ -215,38 +215,41 @@ def test_who_comes_from_elsewhere_takes_nobodys_name(store: Store) -> None:
 
 
 def test_a_welcome_key_is_good_once_and_for_an_hour(store: Store, clock: Clock) -> None:
-    first, second = credentials.make_welcome(store, "admin"), credentials.make_welcome(store, "admin")
-    assert credentials.use_welcome(store, first) is None, "a newer one ends it"
-    assert credentials.use_welcome(store, second) == "admin"
-    assert credentials.use_welcome(store, second) is None
+    first, second = (
+        credentials.create_welcome_credential(store, "admin"),
+        credentials.create_welcome_credential(store, "admin"),
+    )
+    assert credentials.use_welcome_credential(store, first) is None, "a newer one ends it"
+    assert credentials.use_welcome_credential(store, second) == "admin"
+    assert credentials.use_welcome_credential(store, second) is None
     assert accounts.get_account(store, "admin").role == "admin"
-    late = credentials.make_welcome(store, "admin")
+    late = credentials.create_welcome_credential(store, "admin")
     clock.on(1.01)
-    assert credentials.use_welcome(store, late) is None
+    assert credentials.use_welcome_credential(store, late) is None
 
 
 def test_of_tokens_and_links_there_are_not_endlessly_many(store: Store) -> None:
     accounts.add_account(store, "alice")
     for _ in range(50):
-        credentials.make_token(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
+        credentials.create_token_credential(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
     with pytest.raises(ConflictError, match="50 tokens"):
-        credentials.make_token(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
+        credentials.create_token_credential(store, "alice", title="t", scopes=("read",), lasts_ns=HOUR)
     for _ in range(110):
-        credentials.begin_session(store, "alice", "local")
+        credentials.begin_credential_session(store, "alice", "local")
     assert credentials.count_credentials(store)["session"] == 100
 
 
 def test_the_log_pages_and_forgets(store: Store, clock: Clock) -> None:
     for number in range(199):
-        audit.write_entry(store, "alice", "sign in", f"\x1b[2J{number}", keep_ns=HOUR)
-    pages = [audit.list_entries(store, limit=50)]
+        audit.write_audit_entry(store, "alice", "sign in", f"\x1b[2J{number}", keep_ns=HOUR)
+    pages = [audit.list_audit_entries(store, limit=50)]
     while len(pages[-1]) == 50:
-        pages.append(audit.list_entries(store, limit=50, before=pages[-1][-1].number))
+        pages.append(audit.list_audit_entries(store, limit=50, before=pages[-1][-1].number))
     assert [one.number for page in pages for one in page] == list(range(199, 0, -1))
     assert "\x1b" not in pages[0][0].what
     clock.on(2)
-    audit.write_entry(store, "bob", "sign in", keep_ns=HOUR)
-    assert [one.who for one in audit.list_entries(store)] == ["bob"]
+    audit.write_audit_entry(store, "bob", "sign in", keep_ns=HOUR)
+    assert [one.who for one in audit.list_audit_entries(store)] == ["bob"]
 
 
 # Passwords

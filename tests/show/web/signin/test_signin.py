@@ -14,7 +14,7 @@ from fairlead.core.access.tokens import Claims, issue_token
 from fairlead.show.web.people import accounts, audit, credentials
 from fairlead.show.web.people.passwords import CrowdedError, Passwords
 from fairlead.show.web.people.store import Store
-from fairlead.show.web.settings import Header
+from fairlead.show.web.web_settings import Header
 from fairlead.store.lake import Lake
 from people_serving import HOUR, KEY, PASSWORD, Browser, Site
 from questions_site import NOW, S, build
@@ -74,7 +74,7 @@ def test_wrong_names_and_passwords_read_alike_and_are_noted_without_what_was_typ
     assert {(one.status_code, one.text) for one in answers} == {(401, answers[0].text)}
     assert site.browser().sign_in("carol").status_code == 403
     with Store(site.folder) as store:
-        lines = audit.list_entries(store)
+        lines = audit.list_audit_entries(store)
     assert [(one.who, one.done) for one in lines] == [
         ("carol", False),
         ("", False),
@@ -325,7 +325,7 @@ def test_what_administrators_do_others_do_not_and_it_is_noted(site: Site, method
             assert browser.ask(method, f"/api/v1/{path}", body).status_code == 403
     assert site.browser().ask(method, f"/api/v1/{path}", body).status_code == 401
     with Store(site.folder) as store:
-        refused = sorted(one.who for one in audit.list_entries(store) if not one.done)
+        refused = sorted(one.who for one in audit.list_audit_entries(store) if not one.done)
         assert accounts.get_account(store, "alice").role == "user"
     assert refused == ["alice", "carol"], "once a minute each"
 
@@ -408,4 +408,4 @@ def test_behind_a_portal_links_can_be_made_with_the_pages_word(portal: Site) -> 
     browser.word = browser.ask("GET", "/api/v1/session", headers=headers).json()["csrf"]
     assert browser.ask("POST", "/api/v1/links", {"job": "100"}, headers).status_code == 201
     with Store(portal.folder, wall=lambda: NOW) as store:
-        assert [one.owner for one in credentials.list_links(store, None)] == ["alice"]
+        assert [one.owner for one in credentials.list_link_credentials(store, None)] == ["alice"]

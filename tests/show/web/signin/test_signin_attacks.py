@@ -20,16 +20,16 @@ from fairlead.explain.questions.question import Asking
 from fairlead.run import setup_route as setup
 from fairlead.run.config import Config
 from fairlead.show.alerts import subscription_routes as subscribing
-from fairlead.show.alerts.settings import Alerts
-from fairlead.show.web.api.app import build_application
-from fairlead.show.web.api.live import Board
+from fairlead.show.alerts.alert_settings import Alerts
+from fairlead.show.web.api.app import build_api_app
+from fairlead.show.web.api.live_stream import Board
 from fairlead.show.web.api.settings import ApiSettings
-from fairlead.show.web.guard.client_address import map_to_limited_network
+from fairlead.show.web.guard.client_address import map_client_to_network
 from fairlead.show.web.guard.sign_in_attempts import Attempts
 from fairlead.show.web.identity import ACT, ADMIN, READ, Person, RefusedError, Role
 from fairlead.show.web.people import accounts, credentials
 from fairlead.show.web.people.store import FILE, Store
-from fairlead.show.web.settings import Oidc
+from fairlead.show.web.web_settings import Oidc
 from fairlead.store.lake import Lake
 from people_serving import HOUR, KEY, Site
 from questions_site import build
@@ -69,17 +69,17 @@ def test_a_link_shows_no_more_than_its_maker_sees_now(site: Site) -> None:
 def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         accounts.add_account(store, "alice")
-        secret, _ = credentials.make_link(store, "alice", Run("c", "7", 1), HOUR)
+        secret, _ = credentials.create_link_credential(store, "alice", Run("c", "7", 1), HOUR)
     with sqlite3.connect(tmp_path / FILE) as base:
         for statement in ("ALTER TABLE link DROP COLUMN user", "ALTER TABLE link DROP COLUMN project"):
             base.execute(statement)
         base.execute("PRAGMA user_version = 1")
     base.close()
     with Store(tmp_path) as store:
-        held = credentials.find_link(store, secret)
+        held = credentials.find_link_credential(store, secret)
         assert held is not None
         assert (held.run, held.user) == (Run("c", "7", 1), None)
-        credentials.make_link(store, "alice", Run("c", "8", 1), HOUR, user="alice")
+        credentials.create_link_credential(store, "alice", Run("c", "8", 1), HOUR, user="alice")
 
 
 def test_a_token_that_may_not_read_reads_nothing(site: Site) -> None:
@@ -132,7 +132,7 @@ def test_what_is_followed_ends_with_the_role_though_as_much_is_seen() -> None:
             return Person(name="x", role=people["now"], key="session:1", scopes=scopes, how="session")
 
     async def run(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-        monkeypatch.setattr("fairlead.show.web.api.live.AGAIN_S", 0.0)
+        monkeypatch.setattr("fairlead.show.web.api.live_stream.AGAIN_S", 0.0)
         door = Door()
         request = Request({"type": "http", "headers": []})
 
@@ -167,7 +167,7 @@ def test_who_looks_is_part_of_what_is_followed(lake: Lake, monkeypatch: pytest.M
         return Response()
 
     monkeypatch.setattr(Board, "follow", follow)
-    app = build_application(
+    app = build_api_app(
         Asking(lake), ApiSettings(key=KEY, warm=False), door=Door(), followed={"runs": lambda _person, _rest: b"{}"}
     )
 
@@ -224,8 +224,8 @@ def test_spellings_of_a_name_and_addresses_of_one_network_are_one_try() -> None:
     waits = [attempts.begin(name, f"2001:db8::{number}") for number, name in enumerate(names)]
     assert [wait > 0 for wait in waits] == [False] * 5 + [True]
     assert attempts.begin("alice", "2001:db8:0:1::1") == 0
-    assert map_to_limited_network("::ffff:10.1.2.3") == "10.1.2.3"
-    assert map_to_limited_network("unix") == "unix"
+    assert map_client_to_network("::ffff:10.1.2.3") == "10.1.2.3"
+    assert map_client_to_network("unix") == "unix"
 
 
 def test_answers_of_the_provider_nobody_asked_for_keep_nobody_out(tmp_path: Path, lake: Lake) -> None:

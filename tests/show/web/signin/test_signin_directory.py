@@ -14,8 +14,8 @@ from directory_server import BASE, PASSWORD, SEARCHER, certificate
 from fairlead.core.errors import ConfigError
 from fairlead.show.web.people import accounts
 from fairlead.show.web.people.store import Store
-from fairlead.show.web.settings import Ldap
 from fairlead.show.web.signin.ldap_directory import Directory, DirectoryError
+from fairlead.show.web.web_settings import Ldap
 from fairlead.store.lake import Lake
 from people_serving import Site
 from questions_site import build

@@ -13,8 +13,8 @@ import openid_server
 from fairlead.core.clock import now_ns
 from fairlead.show.web.people import accounts, audit
 from fairlead.show.web.people.store import Store
-from fairlead.show.web.settings import Oidc
 from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, check_id_token
+from fairlead.show.web.web_settings import Oidc
 from fairlead.store.lake import Lake
 from people_serving import Browser, Site
 from questions_site import build
@@ -109,7 +109,7 @@ def test_an_answer_is_worth_nothing_in_another_browser(site: Site, provider: ope
     site.close()
     with Store(site.folder) as store:
         assert [one.name for one in accounts.list_accounts(store)] == ["root"]
-        assert len([one for one in audit.list_entries(store) if not one.done]) == 2
+        assert len([one for one in audit.list_audit_entries(store) if not one.done]) == 2
     site.open()
 
 

@@ -13,7 +13,7 @@ from fairlead.core.model.site import Layer, Site, build_site_layer
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.flow import Flow, Weights, find_flow, order_flow_places
-from fairlead.decide.policies.paths.layer_state import (
+from fairlead.decide.policies.paths.layer import (
     choose_layer_count,
     compute_layer_use,
     find_sound_in_layer,

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.paths.contract import F64, I64
-from fairlead.decide.policies.paths.layer_state import compute_layer_use, find_sound_in_layer
+from fairlead.decide.policies.paths.layer import compute_layer_use, find_sound_in_layer
 
 BUCKETS = 6
 """Load 0, (0, 20], (20, 40], ..., (80, 100] %."""

@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.core.model.site import Layer, Site
 from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Running
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.layer_state import (
+from fairlead.decide.policies.paths.layer import (
     find_sound_in_layer,
     find_typical_in_layer,
     format_amount,

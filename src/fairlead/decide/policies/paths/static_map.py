@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
-from fairlead.decide.policies.paths.layer_state import find_mapped_in_layer, format_layer_names
+from fairlead.decide.policies.paths.layer import find_mapped_in_layer, format_layer_names
 
 
 class StaticMap:

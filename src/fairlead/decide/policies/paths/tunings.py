@@ -10,7 +10,7 @@ import numpy as np
 
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob, Reason
-from fairlead.decide.policies.paths.layer_state import (
+from fairlead.decide.policies.paths.layer import (
     choose_layer_count,
     compute_layer_use,
     find_sound_in_layer,

@@ -99,8 +99,8 @@ class LeastOpen:
 
 def find_file_placement(name: str, *, seed: int = 0) -> Placement:
     """The placement of that name, of the registry or a plug-in. Raises ConfigError for an unknown one."""
-    from fairlead.decide.policy_registry import find_placement_policy, list_placement_policies
+    from fairlead.decide.registered_policies import find_registered_placement, list_registered_placements
 
-    if name not in list_placement_policies():
-        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_placement_policies())}")
-    return find_placement_policy(name)(seed)
+    if name not in list_registered_placements():
+        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_registered_placements())}")
+    return find_registered_placement(name)(seed)

@@ -12,7 +12,7 @@ from fairlead.core.errors import ConfigError
 from fairlead.decide.policies.requests.limits import Limits, Rate
 from fairlead.decide.policies.requests.orders import Order
 from fairlead.decide.policies.requests.queue import RequestQueue
-from fairlead.decide.policy_registry import find_request_policy, list_request_policies
+from fairlead.decide.registered_policies import find_registered_order, list_registered_orders
 
 LIMITS = (
     "cap-job:SHARE|off",
@@ -69,11 +69,11 @@ def _wrong(part: str, spec: str, remedy: str) -> ConfigError:
 
 def _order(name: str, seed: int, spec: str) -> Order:
     kind, _, argument = name.partition(":")
-    names = list_request_policies()
+    names = list_registered_orders()
     if kind not in names:
         raise _wrong(name, spec, f"begin with one of {', '.join(names)}")
     try:
-        return find_request_policy(kind)(argument, seed)
+        return find_registered_order(kind)(argument, seed)
     except ValueError as error:
         raise _wrong(name, spec, f"{kind} {error}") from error
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import ExpectedJob
 from fairlead.decide.policies.paths.dfra import Dfra
-from fairlead.decide.policy_registry import find_path_policy
+from fairlead.decide.registered_policies import find_registered_path_policy
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import build_taihulight_platform
@@ -24,8 +24,8 @@ from fairlead.decide.sim.replay.perfect_prediction import build_perfect_predicti
 from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.replay.replay_measures import (
     HOUR_S,
-    compute_computing_seconds,
-    compute_replay_change,
+    measure_computing_seconds,
+    measure_replay_change,
     summarise_replay,
 )
 from fairlead.decide.sim.replay.solo_time import compute_solo_time
@@ -49,7 +49,7 @@ def build_dfra_machine() -> Site:
 def find_last_dfra_runs(drawn: Season) -> I64:
     """The last run of each job's program that had ended when it came (J,), -1 where none had; ends as if alone."""
     jobs = drawn.jobs
-    ends = jobs.start_s + compute_computing_seconds(jobs) + compute_solo_time(jobs, drawn.machine)
+    ends = jobs.start_s + measure_computing_seconds(jobs) + compute_solo_time(jobs, drawn.machine)
     last = np.full(len(jobs), -1)
     for program in np.unique(drawn.program):
         own = np.flatnonzero(drawn.program == program)
@@ -135,7 +135,8 @@ def measure_dfra_forwarder(seed: int) -> float:
         basis=np.zeros(1, np.int64),
     )
     static, dynamic = (
-        replay_jobs(job, sunway, find_path_policy(name), seed=seed).io_s[0] for name in ("static-map", "dfra")
+        replay_jobs(job, sunway, find_registered_path_policy(name), seed=seed).io_s[0]
+        for name in ("static-map", "dfra")
     )
     return float(static / dynamic)
 
@@ -158,7 +159,7 @@ def compare_dfra(*, seed: int, quick: bool, tell: Callable[[int, int], None]) ->
         replay_jobs(
             drawn.jobs,
             drawn.machine,
-            find_path_policy(name),
+            find_registered_path_policy(name),
             seed=seed,
             faults=sick,
             expected_of=expected_of,
@@ -202,7 +203,7 @@ def _of_all(
 ) -> list[Line]:
     jobs, where, unit = drawn.jobs, "all jobs", "core-hours"
     was, now = summarise_replay(jobs, static), summarise_replay(jobs, dynamic)
-    changed, known = compute_replay_change(jobs, static, dynamic), compute_replay_change(jobs, static, knowing)
+    changed, known = measure_replay_change(jobs, static, dynamic), measure_replay_change(jobs, static, knowing)
     saved = changed.saved_core_hours
     return [
         Line(where, "jobs", float(len(jobs))),
@@ -278,7 +279,7 @@ def _of_forwarders(
     drawn: Season, sound: tuple[ReplayResult, ReplayResult], sick: tuple[ReplayResult, ReplayResult]
 ) -> list[Line]:
     mapped = len(np.unique(build_dfra_machine().default_forwarder))
-    where, both = "forwarders", [compute_replay_change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
+    where, both = "forwarders", [measure_replay_change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
     return [
         Line(where, "busy, mapped ones, static", float(sound[0].forwarder_busy[:mapped].mean())),
         Line(where, "busy, mapped ones, DFRA", float(sound[1].forwarder_busy[:mapped].mean())),

@@ -397,13 +397,17 @@ def _check_replayed(found: Experiment, refuse: Refuse) -> None:
 
 
 def _check_policies(found: Experiment, refuse: Refuse) -> None:
-    from fairlead.decide.policy_registry import list_path_policies, list_policies
+    from fairlead.decide.registered_policies import list_registered_path_policies, list_registered_policies
 
     if not found.chosen and not all(one.kind == "best-counts" for one in found.picture or [Picture(title="")]):
         raise refuse("policies", "no policy", "one name at least: `fairlead simulate list` has them")
-    known = list_policies()
+    known = list_registered_policies()
     if not isinstance(found.workload, PublishedWorkload | ListedWorkload):
-        known = [*list_path_policies(), *known, *([AS_IT_WAS] if isinstance(found.workload, OwnPast) else [])]
+        known = [
+            *list_registered_path_policies(),
+            *known,
+            *([AS_IT_WAS] if isinstance(found.workload, OwnPast) else []),
+        ]
     for name in found.chosen:
         if name not in known:
             near = get_close_matches(name, known, n=3)

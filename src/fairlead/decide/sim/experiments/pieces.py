@@ -75,11 +75,11 @@ def cut_pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]
 
 def simulate_piece(piece: Piece) -> list[Row]:
     """All rows of a piece of sets of applications."""
-    from fairlead.decide.policy_registry import find_policy
+    from fairlead.decide.registered_policies import find_registered_policy
 
     rows: list[Row] = []
     for number in piece.sets:
         # Made anew for each set: what a policy keeps must not depend on which sets came before.
-        made = [(name, information, find_policy(name)) for name, information in piece.wanted]
+        made = [(name, information, find_registered_policy(name)) for name, information in piece.wanted]
         rows += build_case_rows(piece.case, piece.applications, piece.load, number, made)
     return rows

@@ -11,7 +11,11 @@ from difflib import get_close_matches
 from functools import partial
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policy_registry import find_path_policy, list_path_policies, list_policies
+from fairlead.decide.registered_policies import (
+    find_registered_path_policy,
+    list_registered_path_policies,
+    list_registered_policies,
+)
 from fairlead.decide.sim.experiments.dfra import predict_true_dfra_jobs
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.platform import build_taihulight_platform
@@ -38,14 +42,14 @@ def compare_on_trace(
     cannot be used."""
     if days is not None and not days > 0:
         raise UsageError(f"{days:g} days are no time", where="--days", remedy="a number above 0")
-    known = [*list_path_policies(), *list_policies()]
+    known = [*list_registered_path_policies(), *list_registered_policies()]
     for name in policies:
         if name not in known:
             near = get_close_matches(name, known, n=3)
             raise UsageError(
                 f"there is no policy {name!r}",
                 where="--policy",
-                remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(list_path_policies())}",
+                remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(list_registered_path_policies())}",
             )
     machine = build_taihulight_platform() if forwarders is None else build_taihulight_platform(forwarders=forwarders)
     taken = (
@@ -64,7 +68,7 @@ def compare_on_trace(
         out = replay_jobs(
             drawn.jobs,
             machine,
-            find_path_policy(name),
+            find_registered_path_policy(name),
             seed=seed,
             expected_of=predict_true_dfra_jobs(drawn),
             progress=partial(told, number),

@@ -189,10 +189,8 @@ class _Running:
         for j in self.gone[:gone].tolist():
             had, site = self.granted.pop(j), self.site
             forwarders, targets = site.forwarders, site.targets
-            self.kernel.occupy_replay_layer(
-                forwarders.jobs, forwarders.occupancy, had.forwarders, had.forwarder_share, -1
-            )
-            self.kernel.occupy_replay_layer(targets.jobs, targets.occupancy, had.targets, had.target_share, -1)
+            self.kernel.count_replay_job(forwarders.jobs, forwarders.occupancy, had.forwarders, had.forwarder_share, -1)
+            self.kernel.count_replay_job(targets.jobs, targets.occupancy, had.targets, had.target_share, -1)
             if had.isolated:
                 forwarders.reserved[had.forwarders] = False
             for running, row in had.rows:
@@ -262,10 +260,10 @@ class _Running:
             self._enter(expected, forwarders, targets),
         )
         site = self.site
-        self.kernel.occupy_replay_layer(
+        self.kernel.count_replay_job(
             site.forwarders.jobs, site.forwarders.occupancy, forwarders, has.forwarder_share, 1
         )
-        self.kernel.occupy_replay_layer(site.targets.jobs, site.targets.occupancy, targets, has.target_share, 1)
+        self.kernel.count_replay_job(site.targets.jobs, site.targets.occupancy, targets, has.target_share, 1)
         if has.isolated:
             site.forwarders.reserved[forwarders] = True
         self.granted[j] = has

@@ -177,7 +177,7 @@ def admit_replay_job(
 
 
 @compile_jit_function
-def occupy_replay_layer(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> None:
+def count_replay_job(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> None:
     """Tells a layer of a job that comes (1) or goes (-1): `share` (places,) of the time it keeps each busy."""
     for i in range(len(places)):
         jobs[places[i]] += sign

@@ -18,38 +18,38 @@ from fairlead.decide.sim.replay.solo_time import sum_solo_time
 HOUR_S = 3600.0
 
 
-def compute_slowdown(replayed: ReplayResult) -> F64:
+def measure_slowdown(replayed: ReplayResult) -> F64:
     """Seconds of I/O over those alone with the best grant (J,): rho of Bandet, Boito and Pallez 2024; 1 for a job
     without I/O, NaN for one that had not ended."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(replayed.alone_s == 0, 1.0, replayed.io_s / replayed.alone_s))
 
 
-def compute_granted_slowdown(replayed: ReplayResult) -> F64:
-    """Of `compute_slowdown`, what the grant costs alone (rho_io) (J,); the rest is contention and faults."""
+def measure_granted_slowdown(replayed: ReplayResult) -> F64:
+    """Of `measure_slowdown`, what the grant costs alone (rho_io) (J,); the rest is contention and faults."""
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(replayed.alone_s == 0, 1.0, replayed.granted_s / replayed.alone_s)
     return np.asarray(part)
 
 
-def compute_computing_seconds(jobs: Jobs) -> F64:
+def measure_computing_seconds(jobs: Jobs) -> F64:
     """Seconds each job (J,) computes."""
     return sum_solo_time(jobs, jobs.compute_s) + jobs.tail_s
 
 
-def compute_stretch(jobs: Jobs, replayed: ReplayResult) -> F64:
+def measure_stretch(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Run time over run time alone with the best grant (J,)."""
-    alone = compute_computing_seconds(jobs) + replayed.alone_s
+    alone = measure_computing_seconds(jobs) + replayed.alone_s
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(alone == 0, 1.0, (replayed.end_s - jobs.start_s) / alone))
 
 
-def compute_waiting_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
+def measure_waiting_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Core-hours each job's cores wait in I/O (J,)."""
     return np.asarray(replayed.io_s * jobs.cores / HOUR_S)
 
 
-def compute_lost_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
+def measure_lost_core_hours(jobs: Jobs, replayed: ReplayResult) -> F64:
     """Core-hours each job's cores wait in I/O beyond what they would alone with the best grant (J,)."""
     return np.asarray((replayed.io_s - replayed.alone_s) * jobs.cores / HOUR_S)
 
@@ -76,7 +76,7 @@ def summarise_replay(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_
     """The jobs of the mask `among` (J,) (None: all) in one row."""
     chosen = np.ones(len(jobs), np.bool_) if among is None else among
     ended = chosen & ~np.isnan(replayed.end_s)
-    rho = compute_slowdown(replayed)[ended]
+    rho = measure_slowdown(replayed)[ended]
     none = float("nan")
     return Summary(
         jobs=int(chosen.sum()),
@@ -84,15 +84,15 @@ def summarise_replay(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_
         mean=float(rho.mean()) if len(rho) else none,
         median=float(np.median(rho)) if len(rho) else none,
         p90=float(np.percentile(rho, 90)) if len(rho) else none,
-        granted=float(compute_granted_slowdown(replayed)[ended].mean()) if len(rho) else none,
-        stretch=float(compute_stretch(jobs, replayed)[ended].mean()) if len(rho) else none,
-        waiting_core_hours=float(compute_waiting_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
-        lost_core_hours=float(compute_lost_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
+        granted=float(measure_granted_slowdown(replayed)[ended].mean()) if len(rho) else none,
+        stretch=float(measure_stretch(jobs, replayed)[ended].mean()) if len(rho) else none,
+        waiting_core_hours=float(measure_waiting_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
+        lost_core_hours=float(measure_lost_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
         fairness=measure_cycle_fairness(1.0 / rho) if len(rho) else none,
     )
 
 
-def summarise_replay_by_class(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
+def measure_replay_classes(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
     """A row for each class of jobs, rising; `classes` (J,) is `jobs.behaviour`, `jobs.basis`, or any other."""
     return {int(c): summarise_replay(jobs, replayed, classes == c) for c in np.unique(classes)}
 
@@ -111,7 +111,7 @@ class Change:
     paid_core_hours: float
 
 
-def compute_replay_change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
+def measure_replay_change(jobs: Jobs, before: ReplayResult, after: ReplayResult, *, within: float = 0.01) -> Change:
     """What `after` changes for the jobs of `before`."""
     both = ~np.isnan(before.end_s) & ~np.isnan(after.end_s)
     was, now = before.io_s[both], after.io_s[both]

@@ -1,6 +1,6 @@
 """Jobs of an experiment that are replayed: read from a file or a lake, once a process; and pieces of it, for workers.
 
-Not here: what a row says (`fairlead.decide.sim.experiments.replays`), reading a past (`fairlead.decide.whatif`).
+Not here: what a row says (`sim.experiments.experiment_replay`), reading a past (`fairlead.decide.whatif`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from fairlead.core.errors import ConfigError, FairleadError
 from fairlead.core.model.site import Site
 from fairlead.decide.sim.experiments.cases import Row
+from fairlead.decide.sim.experiments.experiment_replay import Source, build_replay_row, read_replay_trace
 from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.pieces import Piece
 from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, parse_replay_moment
-from fairlead.decide.sim.experiments.replays import Source, build_replay_row, read_replay_trace
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.workloads.history import build_history_jobs, build_history_phases, drop_unsound_history
 from fairlead.decide.sim.workloads.history_curves import learn_curves
 from fairlead.decide.whatif.past_jobs import read_past_jobs
-from fairlead.decide.whatif.past_replays import OnLayer, build_recorded_replay, replay_past
+from fairlead.decide.whatif.past_replay import OnLayer, build_recorded_replay, replay_past
 from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.diagnosing.site_file import read_site_file_facts
 from fairlead.explain.questions.span import Span
@@ -113,9 +113,9 @@ def _past(workload: OwnPast) -> Source:
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")
 
     def play(name: str, seed: int) -> ReplayResult:
-        from fairlead.decide.policy_registry import find_path_policy
+        from fairlead.decide.registered_policies import find_registered_path_policy
 
-        policy = rest if name == AS_IT_WAS else find_path_policy(name)
+        policy = rest if name == AS_IT_WAS else find_registered_path_policy(name)
         if name != AS_IT_WAS and layer != "both":
             policy = OnLayer(policy, rest, layer)
         return replay_past(name, name, policy, past, fit.row, fit.runs, history, site, seed=seed).replayed

@@ -112,7 +112,7 @@ def run_trace_experiment(
 
 
 @contextmanager
-def open_crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
+def open_experiment_crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
     """Who works: processes of this machine, or Dask's: `local`, or a scheduler's address."""
     if dask is None:
         with start_processes(jobs or count_processors()) as found:

@@ -1,6 +1,6 @@
 """Sizes of requests: bandwidth against operations a second, and the share of jobs below a size.
 
-Beacon (Yang et al., ACM TOS 2023, section 7). Not here: drawing (`web.diagnosis.charts.draw_scatter`).
+Beacon (Yang et al., ACM TOS 2023, section 7). Not here: drawing (`web.diagnosis.charts.draw_scatter_chart`).
 """
 
 from __future__ import annotations

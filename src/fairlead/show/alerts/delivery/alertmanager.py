@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from fairlead.show.alerts.alert_messages import Message, build_alert_link, shorten_message_text
+from fairlead.show.alerts.alert_settings import AlertApi, Alerts, read_alert_secret
 from fairlead.show.alerts.alert_subject import Concern
 from fairlead.show.alerts.delivery.courier import Post
-from fairlead.show.alerts.messages import Message, build_link, shorten_text
-from fairlead.show.alerts.settings import AlertApi, Alerts, read_secret
 
 PATH = "/api/v2/alerts"
 _AT_ONCE = 500
@@ -28,7 +28,7 @@ class ByAlertApi:
     def __init__(self, route: AlertApi, alerts: Alerts) -> None:
         self._route = route
         self._alerts = alerts
-        self._post = Post(route.url.rstrip("/") + PATH, route.ca, read_secret(route.token_file), route.timeout_s)
+        self._post = Post(route.url.rstrip("/") + PATH, route.ca, read_alert_secret(route.token_file), route.timeout_s)
 
     @property
     def refresh_s(self) -> float:
@@ -74,28 +74,28 @@ class ByAlertApi:
             **self._route.labels,
         }
         # Severity is no label: one that rises would make another alert of the same.
-        advice = "\n".join(f"{one.audience}: {shorten_text(one.text, 1000)}" for one in concern.advice)
+        advice = "\n".join(f"{one.audience}: {shorten_message_text(one.text, 1000)}" for one in concern.advice)
         notes = {
-            "summary": shorten_text(concern.title, _LONGEST_LABEL),
+            "summary": shorten_message_text(concern.title, _LONGEST_LABEL),
             "severity": severity,
-            "description": "\n".join(shorten_text(text, 1000) for text in concern.evidence)[:_LONGEST_TEXT],
+            "description": "\n".join(shorten_message_text(text, 1000) for text in concern.evidence)[:_LONGEST_TEXT],
             "advice": advice[:_LONGEST_TEXT],
-            "explain": f"fairlead finding show {shorten_text(concern.id, 100)}",
+            "explain": f"fairlead finding show {shorten_message_text(concern.id, 100)}",
         }
         found: dict[str, Any] = {
-            "labels": {name: shorten_text(text, _LONGEST_LABEL) for name, text in labels.items() if text},
+            "labels": {name: shorten_message_text(text, _LONGEST_LABEL) for name, text in labels.items() if text},
             "annotations": {name: text for name, text in notes.items() if text},
             "startsAt": _time(min(concern.from_ns, end_ns)),
             "endsAt": _time(end_ns),
         }
-        address = build_link(self._alerts, concern)
+        address = build_alert_link(self._alerts, concern)
         return found | ({"generatorURL": address} if address else {})
 
 
 def _plain(message: Message, route: AlertApi, now_ns: int) -> dict[str, Any]:
     return {
         "labels": {"alertname": "fairlead.test", **route.labels},
-        "annotations": {"summary": shorten_text(message.subject, _LONGEST_LABEL)},
+        "annotations": {"summary": shorten_message_text(message.subject, _LONGEST_LABEL)},
         "startsAt": _time(now_ns),
         "endsAt": _time(now_ns + 300 * 10**9),
     }

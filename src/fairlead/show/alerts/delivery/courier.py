@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fairlead.core.access.redirects import NoRedirect
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
-from fairlead.show.alerts.messages import Message
+from fairlead.show.alerts.alert_messages import Message
 
 _MOST_ANSWER = 2000
 _TRY_AGAIN = (408, 425, 429)
@@ -30,7 +30,7 @@ class Courier(Protocol):
         ...
 
 
-def build_tls_context(ca: str) -> ssl.SSLContext:
+def build_courier_tls(ca: str) -> ssl.SSLContext:
     """What certificates are checked with: those in `ca` (PEM), or the system's. TLS 1.2 at least: receivers are not
     ours. Raises ConfigError."""
     try:
@@ -50,7 +50,7 @@ class Post:
         self._timeout_s = timeout_s
         handlers: list[urllib.request.BaseHandler] = [NoRedirect(), urllib.request.ProxyHandler({})]
         if url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=build_tls_context(ca)))
+            handlers.append(urllib.request.HTTPSHandler(context=build_courier_tls(ca)))
         self._opener = urllib.request.build_opener(*handlers)
 
     def post(self, body: bytes, headers: Mapping[str, str] = {}) -> None:

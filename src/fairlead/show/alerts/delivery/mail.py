@@ -15,9 +15,9 @@ from email.utils import format_datetime
 
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.core.safe_text import escape_text
-from fairlead.show.alerts.delivery.courier import build_tls_context
-from fairlead.show.alerts.messages import Message
-from fairlead.show.alerts.settings import ADDRESS, Mail, read_secret
+from fairlead.show.alerts.alert_messages import Message
+from fairlead.show.alerts.alert_settings import ADDRESS, Mail, read_alert_secret
+from fairlead.show.alerts.delivery.courier import build_courier_tls
 
 _PORTS = {"starttls": 25, "none": 25, "tls": 465}
 
@@ -27,8 +27,8 @@ class ByMail:
 
     def __init__(self, route: Mail) -> None:
         self._route = route
-        self._password = read_secret(route.password_file)
-        self._context = None if route.security == "none" else build_tls_context(route.ca)
+        self._password = read_alert_secret(route.password_file)
+        self._context = None if route.security == "none" else build_courier_tls(route.ca)
 
     def deliver(self, message: Message, recipient: str, now_ns: int) -> None:
         """As `Courier` has it. One transaction for all recipients: those the server refuses while it takes others are

@@ -11,9 +11,9 @@ import hmac
 
 import msgspec
 
+from fairlead.show.alerts.alert_messages import Message
+from fairlead.show.alerts.alert_settings import Alerts, Webhook, read_alert_secret
 from fairlead.show.alerts.delivery.courier import Post
-from fairlead.show.alerts.messages import Message
-from fairlead.show.alerts.settings import Alerts, Webhook, read_secret
 
 
 class ToWebhook:
@@ -21,8 +21,8 @@ class ToWebhook:
 
     def __init__(self, route: Webhook, alerts: Alerts) -> None:
         self._alerts = alerts
-        self._secret = read_secret(route.hmac_file).encode()
-        self._post = Post(route.url, route.ca, read_secret(route.token_file), route.timeout_s)
+        self._secret = read_alert_secret(route.hmac_file).encode()
+        self._post = Post(route.url, route.ca, read_alert_secret(route.token_file), route.timeout_s)
 
     def deliver(self, message: Message, recipient: str, now_ns: int) -> None:  # noqa: ARG002
         """As `Courier` has it; there are no other recipients."""
@@ -30,10 +30,10 @@ class ToWebhook:
         time = str(now_ns // 10**9)
         headers = {"X-Fairlead-Delivery": message.id, "X-Fairlead-Time": time}
         if self._secret:
-            headers["X-Fairlead-Signature"] = "sha256=" + compute_signature(self._secret, time, body)
+            headers["X-Fairlead-Signature"] = "sha256=" + sign_webhook_body(self._secret, time, body)
         self._post.post(body, headers)
 
 
-def compute_signature(key: bytes, time: str, body: bytes) -> str:
+def sign_webhook_body(key: bytes, time: str, body: bytes) -> str:
     """What a receiver has to compute and compare, in hexadecimal."""
     return hmac.digest(key, time.encode() + b"." + body, "sha256").hex()

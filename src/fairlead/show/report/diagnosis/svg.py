@@ -109,7 +109,7 @@ class Axis:
     high: float | None = None
 
 
-def get_colour(name: str) -> str:
+def get_svg_colour(name: str) -> str:
     """A colour by its name as a value of a presentation attribute. Raises KeyError for a name that is none."""
     return f"var(--{name}, {COLOURS[name]})"
 
@@ -119,7 +119,7 @@ def escape_svg_text(value: object) -> str:
     return html.escape(escape_text(str(value)))
 
 
-def shorten_middle(value: object, letters: int) -> str:
+def shorten_svg_middle(value: object, letters: int) -> str:
     """At most `letters` letters, the middle left out; not escaped yet."""
     text = escape_text(str(value))
     if len(text) <= letters:
@@ -128,12 +128,12 @@ def shorten_middle(value: object, letters: int) -> str:
     return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
 
 
-def format_coordinate(value: float) -> str:
+def to_svg(value: float) -> str:
     """A coordinate, to a hundredth."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def format_value(value: float | None, kind: Kind, *, span: float = 0.0) -> str:
+def format_svg_value(value: float | None, kind: Kind, *, span: float = 0.0) -> str:
     """A value as people write it; a dash when it is not known. `span`: of a time axis, ns."""
     if value is None or not math.isfinite(value):
         return "—"
@@ -186,7 +186,7 @@ class Scale:
         if self.bare:
             return []
         span = self.high - self.low
-        return [(at, format_value(at, self.axis.kind, span=span)) for at in self._round(most)]
+        return [(at, format_svg_value(at, self.axis.kind, span=span)) for at in self._round(most)]
 
     def _round(self, most: int) -> list[float]:
         if self.axis.log:
@@ -214,7 +214,9 @@ def _step(span: float, kind: Kind, most: int) -> float:
     return scale * next(k * power for k in (1, 2, 5, 10) if k * power >= rough * (1 - 1e-9))
 
 
-def build_scale(values: Iterable[float | None], axis: Axis, start: float, stop: float, *, zero: bool = False) -> Scale:
+def build_svg_scale(
+    values: Iterable[float | None], axis: Axis, start: float, stop: float, *, zero: bool = False
+) -> Scale:
     """A scale that holds all known values (and zero, where `zero`); values that are not finite do not count, and on a
     logarithmic axis those that are not above zero."""
     known = [v for v in values if v is not None and math.isfinite(v) and (v > 0 or not axis.log)]
@@ -234,72 +236,64 @@ def build_scale(values: Iterable[float | None], axis: Axis, start: float, stop: 
     return Scale(axis, float(low), float(high), start, stop, bare)
 
 
-def draw_label(
+def draw_svg_label(
     x: float, y: float, text: object, *, anchor: str = "start", size: float = 11, fill: str = "muted"
 ) -> str:
     """One line of text; `text` is escaped here."""
     return (
-        f'<text x="{format_coordinate(x)}" y="{format_coordinate(y)}"'
-        f' text-anchor="{anchor}" font-size="{format_coordinate(size)}" '
-        f'fill="{get_colour(fill)}">{escape_svg_text(text)}</text>'
+        f'<text x="{to_svg(x)}" y="{to_svg(y)}"'
+        f' text-anchor="{anchor}" font-size="{to_svg(size)}" '
+        f'fill="{get_svg_colour(fill)}">{escape_svg_text(text)}</text>'
     )
 
 
-def draw_frame(x: Scale, y: Scale) -> str:
+def draw_svg_frame(x: Scale, y: Scale) -> str:
     """Grid, ticks and names of both axes. `y` runs upwards: its `start` is the lower edge."""
     parts = []
     for value, text in y.list_ticks(5):
-        at = format_coordinate(y.at(value))
-        parts.append(
-            f'<path d="M{format_coordinate(x.start)} {at}H{format_coordinate(x.stop)}" stroke="{get_colour("grid")}"/>'
-        )
-        parts.append(draw_label(x.start - 6, y.at(value) + 4, text, anchor="end"))
-    parts.append(draw_x_axis(x, y.start))
+        at = to_svg(y.at(value))
+        parts.append(f'<path d="M{to_svg(x.start)} {at}H{to_svg(x.stop)}" stroke="{get_svg_colour("grid")}"/>')
+        parts.append(draw_svg_label(x.start - 6, y.at(value) + 4, text, anchor="end"))
+    parts.append(draw_svg_x_axis(x, y.start))
     if y.axis.label:
-        parts.append(draw_label(4, y.stop - 14, y.axis.label, fill="faint"))
+        parts.append(draw_svg_label(4, y.stop - 14, y.axis.label, fill="faint"))
     return "".join(parts)
 
 
-def draw_x_axis(x: Scale, at: float) -> str:
+def draw_svg_x_axis(x: Scale, at: float) -> str:
     """The axis of x alone, `at` pixels down: line, ticks, name."""
-    parts = [
-        (
-            f'<path d="M{format_coordinate(x.start)} {format_coordinate(at)}H{format_coordinate(x.stop)}"'
-            f' stroke="{get_colour("axis")}"/>'
-        )
-    ]
+    parts = [(f'<path d="M{to_svg(x.start)} {to_svg(at)}H{to_svg(x.stop)}" stroke="{get_svg_colour("axis")}"/>')]
     for value, text in x.list_ticks(max(2, int((x.stop - x.start) / 90))):
+        parts.append(f'<path d="M{to_svg(x.at(value))} {to_svg(at)}v4" stroke="{get_svg_colour("axis")}"/>')
         parts.append(
-            f'<path d="M{format_coordinate(x.at(value))} {format_coordinate(at)}v4" stroke="{get_colour("axis")}"/>'
+            draw_svg_label(x.at(value), at + 16, text, anchor="end" if x.at(value) > x.stop - 16 else "middle")
         )
-        parts.append(draw_label(x.at(value), at + 16, text, anchor="end" if x.at(value) > x.stop - 16 else "middle"))
     if x.axis.label:
-        parts.append(draw_label(x.stop, at + 31, x.axis.label, anchor="end", fill="faint"))
+        parts.append(draw_svg_label(x.stop, at + 31, x.axis.label, anchor="end", fill="faint"))
     return "".join(parts)
 
 
-def draw_legend(names: Sequence[tuple[str, str]], x: float, y: float, width: float) -> str:
+def draw_svg_legend(names: Sequence[tuple[str, str]], x: float, y: float, width: float) -> str:
     """Names beside patches of their colours, on one line as far as they fit. Items are (name, colour)."""
     parts, at = [], x
     for name, shade in names:
-        shown = shorten_middle(name, 32)
+        shown = shorten_svg_middle(name, 32)
         if at + 20 + 6.2 * len(shown) > x + width and at > x:
             break
         parts.append(
-            f'<rect x="{format_coordinate(at)}" y="{format_coordinate(y - 9)}"'
-            f' width="10" height="10" rx="2" fill="{get_colour(shade)}"/>'
+            f'<rect x="{to_svg(at)}" y="{to_svg(y - 9)}" width="10" height="10" rx="2" fill="{get_svg_colour(shade)}"/>'
         )
-        parts.append(draw_label(at + 14, y, shown))
+        parts.append(draw_svg_label(at + 14, y, shown))
         at += 30 + 6.2 * len(shown)
     return "".join(parts)
 
 
-def build_drawing(width: float, height: float, title: str, desc: str, body: str, *, definitions: str = "") -> str:
+def build_svg_drawing(width: float, height: float, title: str, desc: str, body: str, *, definitions: str = "") -> str:
     """The whole `<svg>`: named and described for those who cannot see it. Ids come from what is drawn."""
     mark = blake2b(f"{title}\0{desc}\0{body}".encode("utf-8", "backslashreplace"), digest_size=5).hexdigest()
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="img" aria-labelledby="t{mark} d{mark}" '
-        f'viewBox="0 0 {format_coordinate(width)} {format_coordinate(height)}" width="100%" font-family="{_FONT}" '
+        f'viewBox="0 0 {to_svg(width)} {to_svg(height)}" width="100%" font-family="{_FONT}" '
         f'shape-rendering="geometricPrecision"><title id="t{mark}">{escape_svg_text(title)}</title>'
         f'<desc id="d{mark}">{escape_svg_text(desc)}</desc>{definitions}{body}</svg>'
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.show.report import single_file
+from fairlead.show.report import page_file
 
 SCRIPTS = ("format", "dom", "time", "panels", "heatmap", "bars", "files", "findings", "compare", "page")
 """The page's scripts, in the order they are joined into one function scope."""
@@ -32,18 +32,18 @@ def render_job_page(data: Mapping[str, Any]) -> str:
     script, style = _script(), _text("report.css")
     slots = {
         "title": _title(verdict),
-        "policy": single_file.build_content_policy(script, style),
+        "policy": page_file.build_page_policy(script, style),
         "style": style,
         "script": script,
-        "data": embed_json(data),
+        "data": embed_job_page_json(data),
         "plain": _plain_verdict(verdict),
     }
-    return single_file.fill_template(_text("template.html"), slots)
+    return page_file.fill_page_template(_text("template.html"), slots)
 
 
-def embed_json(data: Mapping[str, Any]) -> str:
+def embed_job_page_json(data: Mapping[str, Any]) -> str:
     """`data` as JSON that is inert inside a script element, whatever its strings hold. NaN and infinity become null."""
-    return single_file.embed_json(_compact(data))
+    return page_file.embed_page_json(_compact(data))
 
 
 def _compact(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _compact_charts(charts: Any) -> Any:
 def _file_columns(table: Mapping[str, Any]) -> dict[str, Any]:
     """The file table with its column names written once instead of in every row."""
     rows = [
-        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=single_file.convert_numpy)
+        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=page_file.convert_page_numpy)
         for row in table.get("rows") or []
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -106,12 +106,12 @@ def _rounded(values: Any, digits: int | None = None) -> Any:
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
-    built = msgspec.to_builtins(value, enc_hook=single_file.convert_numpy)
+    built = msgspec.to_builtins(value, enc_hook=page_file.convert_page_numpy)
     return built if isinstance(built, dict) else {}
 
 
 def _escaped(value: Any) -> str:
-    return html.escape(single_file.make_readable(str(value)))
+    return html.escape(page_file.make_page_readable(str(value)))
 
 
 def _title(verdict: Mapping[str, Any]) -> str:
@@ -139,4 +139,4 @@ def _text(name: str) -> str:
 
 @cache
 def _script() -> str:
-    return single_file.join_scripts([_text(f"scripts/{name}.js") for name in SCRIPTS])
+    return page_file.join_page_scripts([_text(f"scripts/{name}.js") for name in SCRIPTS])

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.show.report import single_file
+from fairlead.show.report import page_file
 
 SHARED = ("format", "dom")
 """Scripts of the report's page that this one begins with."""
@@ -27,20 +27,20 @@ def render_path_page(data: Mapping[str, Any]) -> str:
     (`analysis.path_charts`), and where known `saw` (by job what the application counted), `played` (what was injected
     and is declared), `about` (title and lead) and `missing`.
     """
-    judgement = msgspec.to_builtins(data.get("judgement") or {}, enc_hook=single_file.convert_numpy)
+    judgement = msgspec.to_builtins(data.get("judgement") or {}, enc_hook=page_file.convert_page_numpy)
     script, style = _script(), _style()
     slots = {
-        "title": f"{html.escape(single_file.make_readable(build_headline(judgement)))} – fairlead",
-        "policy": single_file.build_content_policy(script, style),
+        "title": f"{html.escape(page_file.make_page_readable(_build_headline(judgement)))} – fairlead",
+        "policy": page_file.build_page_policy(script, style),
         "style": style,
         "script": script,
-        "data": single_file.embed_json({**data, "headline": build_headline(judgement)}),
+        "data": page_file.embed_page_json({**data, "headline": _build_headline(judgement)}),
         "plain": _plain(judgement),
     }
-    return single_file.fill_template(_shared("template.html"), slots)
+    return page_file.fill_page_template(_shared("template.html"), slots)
 
 
-def build_headline(judgement: Mapping[str, Any]) -> str:
+def _build_headline(judgement: Mapping[str, Any]) -> str:
     """The verdicts in one line."""
     titles = [str(one["title"]) for one in judgement.get("verdicts") or []]
     return "; ".join(titles) if titles else "Nobody is accused"
@@ -48,14 +48,14 @@ def build_headline(judgement: Mapping[str, Any]) -> str:
 
 def _plain(judgement: Mapping[str, Any]) -> str:
     """The verdicts for a reader whose browser runs no scripts."""
-    lines = [f"<h1>{html.escape(single_file.make_readable(build_headline(judgement)))}</h1>"]
+    lines = [f"<h1>{html.escape(page_file.make_page_readable(_build_headline(judgement)))}</h1>"]
     for one in judgement.get("verdicts") or []:
         said = "".join(
-            f"<li>{html.escape(single_file.make_readable(str(text)))}</li>" for text in one.get("evidence") or []
+            f"<li>{html.escape(page_file.make_page_readable(str(text)))}</li>" for text in one.get("evidence") or []
         )
-        lines.append(f"<h2>{html.escape(single_file.make_readable(str(one['title'])))}</h2><ul>{said}</ul>")
+        lines.append(f"<h2>{html.escape(page_file.make_page_readable(str(one['title'])))}</h2><ul>{said}</ul>")
     if judgement.get("nobody"):
-        lines.append(f"<p>{html.escape(single_file.make_readable(str(judgement['nobody'])))}</p>")
+        lines.append(f"<p>{html.escape(page_file.make_page_readable(str(judgement['nobody'])))}</p>")
     return "".join(lines)
 
 
@@ -75,4 +75,4 @@ def _style() -> str:
 @cache
 def _script() -> str:
     shared = [_shared(f"scripts/{name}.js") for name in SHARED]
-    return single_file.join_scripts([*shared, *(_text(f"scripts/{name}.js") for name in SCRIPTS)])
+    return page_file.join_page_scripts([*shared, *(_text(f"scripts/{name}.js") for name in SCRIPTS)])

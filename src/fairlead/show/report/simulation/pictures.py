@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from fairlead.decide.sim.experiments.results import FigureData, Panel
 from fairlead.decide.sim.experiments.summary import Course, Point
 from fairlead.show.report.diagnosis import svg
-from fairlead.show.report.diagnosis.charts import Lane, Stretch, draw_bars, draw_gantt
+from fairlead.show.report.diagnosis.charts import Lane, Stretch, draw_bar_chart, draw_gantt_chart
 from fairlead.show.report.diagnosis.svg import (
     Axis,
     Scale,
-    draw_label,
+    draw_svg_label,
     escape_svg_text,
-    format_coordinate,
-    format_value,
-    get_colour,
+    format_svg_value,
+    get_svg_colour,
+    to_svg,
 )
 
 COLOURS = ("read", "write", "good", "slow", "meta", "mixed", "ink", "faint")
@@ -46,11 +46,11 @@ def draw_picture(drawn: FigureData, *, title: str = "") -> str:
             curves: {"direct" if n == 0 else f"{n} resource{'s' * (n > 1)}": float(many) for n, many in row.items()}
             for curves, row in drawn.counts.items()
         }
-        return draw_bars(groups, title=name, kind="count", colours={"direct": "faint"})
-    return _panels(drawn, name) if has_title(drawn) else _single(drawn, name)
+        return draw_bar_chart(groups, title=name, kind="count", colours={"direct": "faint"})
+    return _panels(drawn, name) if has_picture_title(drawn) else _single(drawn, name)
 
 
-def has_title(drawn: FigureData) -> bool:
+def has_picture_title(drawn: FigureData) -> bool:
     """Whether the picture shows its title itself."""
     return any(len(line.points) > 1 for panel in drawn.panels for line in panel.lines)
 
@@ -71,7 +71,7 @@ def _single(drawn: FigureData, name: str) -> str:
         for text, line in zip(panel.labels, panel.lines, strict=True):
             said = text if len(drawn.panels) == 1 else f"{text}, {panel.applications} {panel.of}"
             groups[said] = {drawn.axis: line.points[0].mean if line.points else None}
-    return draw_bars(groups, title=name, kind=_kind(drawn))
+    return draw_bar_chart(groups, title=name, kind=_kind(drawn))
 
 
 def _panels(drawn: FigureData, name: str) -> str:
@@ -87,13 +87,13 @@ def _panels(drawn: FigureData, name: str) -> str:
     kind = _kind(drawn)
     across_axis, up_axis = Axis("load(π_sys)", low=0.0), Axis(drawn.axis, kind, log=log)
     highest = max((_at(p) for p in points), default=1.0)
-    parts, said = [draw_label(_LEFT, 13, drawn.title, size=13, fill="ink"), legend], []
+    parts, said = [draw_svg_label(_LEFT, 13, drawn.title, size=13, fill="ink"), legend], []
     for place, panel in enumerate(drawn.panels):
         left = _LEFT + place * (wide + _GAP)
-        across = svg.build_scale([0.0, highest], across_axis, left, left + wide)
-        up = svg.build_scale(known, up_axis, top + _HIGH, top, zero=not log)
+        across = svg.build_svg_scale([0.0, highest], across_axis, left, left + wide)
+        up = svg.build_svg_scale(known, up_axis, top + _HIGH, top, zero=not log)
         parts.append(_frame(across, up))
-        parts.append(draw_label(left, top - 8, f"{panel.applications} {panel.of}: {drawn.axis}", fill="ink"))
+        parts.append(draw_svg_label(left, top - 8, f"{panel.applications} {panel.of}: {drawn.axis}", fill="ink"))
         styles = _styles(panel)
         parts += [_band(line, shade, across, up) for line, (shade, *_) in zip(panel.lines, styles, strict=True)]
         parts += [
@@ -102,9 +102,9 @@ def _panels(drawn: FigureData, name: str) -> str:
         ]
         said.append(_said(panel, drawn, kind))
         if not known:
-            parts.append(draw_label(left + wide / 2, top + _HIGH / 2, "no data", anchor="middle", fill="faint"))
+            parts.append(draw_svg_label(left + wide / 2, top + _HIGH / 2, "no data", anchor="middle", fill="faint"))
     desc = "Simulated. Lines: means over sets; bands: 10th to 90th percentile. " + " ".join(said)
-    return svg.build_drawing(width, top + _HIGH + _BOTTOM, name, desc, "".join(parts))
+    return svg.build_svg_drawing(width, top + _HIGH + _BOTTOM, name, desc, "".join(parts))
 
 
 def _styles(panel: Panel) -> list[tuple[str, str, str]]:
@@ -122,13 +122,12 @@ def _styles(panel: Panel) -> list[tuple[str, str, str]]:
 def _frame(across: Scale, up: Scale) -> str:
     parts = []
     for value, text in _ticks(up):
-        at = format_coordinate(up.at(value))
+        at = to_svg(up.at(value))
         parts.append(
-            f'<path d="M{format_coordinate(across.start)} {at}H{format_coordinate(across.stop)}"'
-            f' stroke="{get_colour("grid")}"/>'
+            f'<path d="M{to_svg(across.start)} {at}H{to_svg(across.stop)}" stroke="{get_svg_colour("grid")}"/>'
         )
-        parts.append(draw_label(across.start - 6, up.at(value) + 4, text, anchor="end"))
-    return "".join([*parts, svg.draw_x_axis(across, up.start)])
+        parts.append(draw_svg_label(across.start - 6, up.at(value) + 4, text, anchor="end"))
+    return "".join([*parts, svg.draw_svg_x_axis(across, up.start)])
 
 
 def _ticks(up: Scale) -> list[tuple[float, str]]:
@@ -158,8 +157,8 @@ def _band(line: Course, shade: str, across: Scale, up: Scale) -> str:
         lower = [(across.at(_at(p)), up.at(p.low)) for p in reversed(run) if p.low is not None]
         if len(upper) < 2:
             continue
-        path = "L".join(f"{format_coordinate(a)} {format_coordinate(b)}" for a, b in [*upper, *lower])
-        parts.append(f'<path d="M{path}Z" fill="{get_colour(shade)}" fill-opacity="0.09"/>')
+        path = "L".join(f"{to_svg(a)} {to_svg(b)}" for a, b in [*upper, *lower])
+        parts.append(f'<path d="M{path}Z" fill="{get_svg_colour(shade)}" fill-opacity="0.09"/>')
     return "".join(parts)
 
 
@@ -169,9 +168,9 @@ def _line(line: Course, text: str, style: tuple[str, str, str], across: Scale, u
     for run in _runs(line.points):
         at = [(across.at(_at(p)), up.at(p.mean)) for p in run if p.mean is not None]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        path = "L".join(f"{format_coordinate(a)} {format_coordinate(b)}" for a, b in at)
+        path = "L".join(f"{to_svg(a)} {to_svg(b)}" for a, b in at)
         parts.append(
-            f'<path d="M{path}" fill="none" stroke="{get_colour(shade)}" stroke-width="1.8" '
+            f'<path d="M{path}" fill="none" stroke="{get_svg_colour(shade)}" stroke-width="1.8" '
             f'stroke-linejoin="round"{dashed}/>'
         )
         for point, (a, b) in zip(run, at, strict=True):
@@ -188,14 +187,13 @@ def _mark(mark: str, x: float, y: float, shade: str) -> str:
         "down": "M0 3.4L3.2 -2.4H-3.2z",
         "diamond": "M0 -3.6L3.2 0L0 3.6L-3.2 0z",
     }
-    place = f'transform="translate({format_coordinate(x)} {format_coordinate(y)})"'
+    place = f'transform="translate({to_svg(x)} {to_svg(y)})"'
     if mark == "circle":
-        return f'<circle cx="{format_coordinate(x)}" cy="{format_coordinate(y)}" r="2.7" fill="{get_colour(shade)}"/>'
+        return f'<circle cx="{to_svg(x)}" cy="{to_svg(y)}" r="2.7" fill="{get_svg_colour(shade)}"/>'
     if mark == "cross":
-        return (
-            f'<path {place} d="M-2.7 -2.7L2.7 2.7M-2.7 2.7L2.7 -2.7" stroke="{get_colour(shade)}" stroke-width="1.6"/>'
-        )
-    return f'<path {place} d="{paths[mark]}" fill="{get_colour(shade)}"/>'
+        stroke = f'stroke="{get_svg_colour(shade)}" stroke-width="1.6"'
+        return f'<path {place} d="M-2.7 -2.7L2.7 2.7M-2.7 2.7L2.7 -2.7" {stroke}/>'
+    return f'<path {place} d="{paths[mark]}" fill="{get_svg_colour(shade)}"/>'
 
 
 def _legend(labels: Sequence[str], styles: Sequence[tuple[str, str, str]], width: float) -> tuple[str, int]:
@@ -208,9 +206,9 @@ def _legend(labels: Sequence[str], styles: Sequence[tuple[str, str, str]], width
         y = 14 + (row + 1) * _LEGEND
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(
-            f'<path d="M{format_coordinate(at)} {format_coordinate(y - 4)}h24"'
-            f' stroke="{get_colour(shade)}" stroke-width="1.8"{dashed}/>'
-            f"{_mark(mark, at + 12, y - 4, shade)}{draw_label(at + 29, y, text, fill='ink')}"
+            f'<path d="M{to_svg(at)} {to_svg(y - 4)}h24"'
+            f' stroke="{get_svg_colour(shade)}" stroke-width="1.8"{dashed}/>'
+            f"{_mark(mark, at + 12, y - 4, shade)}{draw_svg_label(at + 29, y, text, fill='ink')}"
         )
         at += long
     return "".join(parts), row + 1 if labels else 0
@@ -225,12 +223,12 @@ def _said(panel: Panel, drawn: FigureData, kind: svg.Kind) -> str:
             said.append(f"{text} no data")
             continue
         first, last = known[0], known[-1]
-        ends = [f"{format_value(p.mean, kind)} at load {_at(p):.2f}" for p in (first, last)]
+        ends = [f"{format_svg_value(p.mean, kind)} at load {_at(p):.2f}" for p in (first, last)]
         said.append(f"{text} {ends[0]}" + (f", {ends[1]}" if last is not first else ""))
     return f"{panel.applications} {panel.of}, {drawn.axis}: {'; '.join(said)}."
 
 
-def draw_run(
+def draw_run_picture(
     names: Sequence[str], rows: Sequence[tuple[int, float, float, float]], until_s: float, *, title: str
 ) -> str:
     """A small run as lanes: by application its I/O from begin to end. `rows`: application, begin, end, seconds it takes
@@ -245,4 +243,4 @@ def draw_run(
         if stop > quiet + 1e-9:
             lanes[application].append(Stretch(quiet, stop, "waiting for others", "slow", told))
     drawn = [Lane(name, tuple(stretches)) for name, stretches in zip(names, lanes, strict=True)]
-    return draw_gantt(drawn, title=title, x=Axis("simulated time", "seconds", low=0.0, high=until_s))
+    return draw_gantt_chart(drawn, title=title, x=Axis("simulated time", "seconds", low=0.0, high=until_s))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policy_registry import find_policy
+from fairlead.decide.registered_policies import find_registered_policy
 from fairlead.decide.sim.experiments.cases import (
     build_case,
     build_case_stream,
@@ -25,15 +25,15 @@ from fairlead.decide.sim.runs import stored_results as kept
 from fairlead.decide.sim.runs.run_experiments import read_experiment_file
 from fairlead.decide.sim.runs.summary import build_experiments_summary
 from fairlead.show.report.diagnosis.svg import build_svg_file
-from fairlead.show.report.simulation.pictures import LANES, draw_picture, draw_run, has_title
-from fairlead.show.report.simulation.simulation_page import build_paper_page, build_simulation_page
+from fairlead.show.report.simulation.pictures import LANES, draw_picture, draw_run_picture, has_picture_title
+from fairlead.show.report.simulation.simulation_page import build_paper_simulation_page, build_simulation_page
 from fairlead.store.lake import Lake
 
 ROUNDS = 3
 """A run is drawn as long as so many of its longest rounds take."""
 
 
-def plot_result(result: str, root: Path, folder: Path) -> list[Path]:
+def plot_simulation_result(result: str, root: Path, folder: Path) -> list[Path]:
     """Draws a result by its name, the study, or a spec's file: page, then pictures. Raises UsageError, LakeError."""
     if not (root / "lake.toml").is_file():
         raise UsageError("nothing was simulated here", where=str(root), remedy="name the lake of a run: --lake DIR")
@@ -45,7 +45,7 @@ def plot_result(result: str, root: Path, folder: Path) -> list[Path]:
         return _write(folder, "The scheduling study, simulated", lake, experiments, concluding=True)
     found = kept.find_stored_result(lake, result)
     if isinstance(found, PaperReport):
-        return _save(folder, {"index.html": build_paper_page(found)})
+        return _save(folder, {"index.html": build_paper_simulation_page(found)})
     return _write(folder, found.title or found.name, lake, [found], concluding=False)
 
 
@@ -65,7 +65,9 @@ def _write(folder: Path, title: str, lake: Lake, experiments: Sequence[Experimen
     files: dict[str, str] = {}
     for told, experiment in zip(answer.experiments, experiments, strict=True):
         name = f"{told.name}-study" if told.window == "study" else told.name
-        made = [("" if has_title(one) else one.title, draw_picture(one, title=told.name)) for one in told.pictures]
+        made = [
+            ("" if has_picture_title(one) else one.title, draw_picture(one, title=told.name)) for one in told.pictures
+        ]
         made += list(_runs(experiment))
         drawn.append(made)
         stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).lstrip(".")[:100]
@@ -83,7 +85,7 @@ def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
     one = prepare_case_set(case, len(names), None, 0)
     phases = np.diff(one.cycles.first_phase)
     for name in experiment.chosen:
-        decision = find_policy(name).decide(
+        decision = find_registered_policy(name).decide(
             one.known["exact"], one.pool, build_case_stream(case.seed, len(names), None, 0, name)
         )
         outcome, _, _ = simulate_case_decision(case, one, decision, (case.seed, len(names), 0, 0), logged=True)
@@ -92,7 +94,7 @@ def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
         until_s = float(min(case.window.until_s, ROUNDS * rounds))
         rows = [(int(a), float(b), float(e), float(alone[int(a)])) for a, _, b, e in outcome.log]
         title = f"I/O of one set under {name}, simulated"
-        yield title, draw_run(names, rows, until_s, title=title)
+        yield title, draw_run_picture(names, rows, until_s, title=title)
 
 
 def _save(folder: Path, files: dict[str, str]) -> list[Path]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from fairlead.explain.questions.answers_whatif import Scenario, WhatIf
 from fairlead.show.report.diagnosis.svg import (
     Axis,
-    build_drawing,
-    build_scale,
-    draw_label,
-    draw_x_axis,
+    build_svg_drawing,
+    build_svg_scale,
+    draw_svg_label,
+    draw_svg_x_axis,
     escape_svg_text,
-    format_coordinate,
-    get_colour,
-    shorten_middle,
+    get_svg_colour,
+    shorten_svg_middle,
+    to_svg,
 )
 
 _Row = tuple[str, Sequence[tuple[float, str]], str]
@@ -58,7 +58,7 @@ def draw_measured_and_replayed(answer: WhatIf) -> str:
 
 
 def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, desc: str) -> str:
-    across = build_scale(
+    across = build_svg_scale(
         [sum(value for value, _ in pieces) for _, pieces, _ in rows],
         Axis("core-hours", "count"),
         _LEFT,
@@ -68,27 +68,25 @@ def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, de
     body, top = [], 30.0
     at = _LEFT
     for name, shade in names:
-        body.append(
-            f'<rect x="{format_coordinate(at)}" y="5" width="10" height="10" rx="2" fill="{get_colour(shade)}"/>'
-        )
-        body.append(draw_label(at + 14, 14, name))
+        body.append(f'<rect x="{to_svg(at)}" y="5" width="10" height="10" rx="2" fill="{get_svg_colour(shade)}"/>')
+        body.append(draw_svg_label(at + 14, 14, name))
         at += 30 + 6.6 * len(name)
     for i, (name, pieces, text) in enumerate(rows):
         y, x = top + i * _ROW, across.start
-        body.append(draw_label(_LEFT - 10, y + 16, shorten_middle(name, 33), anchor="end", fill="ink", size=12))
+        body.append(draw_svg_label(_LEFT - 10, y + 16, shorten_svg_middle(name, 33), anchor="end", fill="ink", size=12))
         for value, shade in pieces:
             wide = across.at(max(value, 0.0)) - across.start
             body.append(
-                f'<rect x="{format_coordinate(x)}" y="{format_coordinate(y + 3)}"'
-                f' width="{format_coordinate(wide)}" height="20" rx="2" '
-                f'fill="{get_colour(shade)}"><title>{escape_svg_text(name)}:'
+                f'<rect x="{to_svg(x)}" y="{to_svg(y + 3)}"'
+                f' width="{to_svg(wide)}" height="20" rx="2" '
+                f'fill="{get_svg_colour(shade)}"><title>{escape_svg_text(name)}:'
                 f" {escape_svg_text(_hours(value))}</title></rect>"
             )
             x += wide
-        body.append(draw_label(x + 6, y + 17, text, fill="ink", size=12))
+        body.append(draw_svg_label(x + 6, y + 17, text, fill="ink", size=12))
     bottom = top + len(rows) * _ROW + 4
-    body.append(draw_x_axis(across, bottom))
-    return build_drawing(_WIDTH, bottom + 38, title, desc, "".join(body))
+    body.append(draw_svg_x_axis(across, bottom))
+    return build_svg_drawing(_WIDTH, bottom + 38, title, desc, "".join(body))
 
 
 def _hours(value: float) -> str:

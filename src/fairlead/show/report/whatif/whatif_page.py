@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fairlead.core.model import unit_formats
 from fairlead.explain.questions.answers_whatif import ChangedCost, Check, DroppedLine, HeldOut, Sides, WhatIf
 from fairlead.show.report.diagnosis import html_parts
-from fairlead.show.report.diagnosis.html_parts import Cell, build_box, escape_text
+from fairlead.show.report.diagnosis.html_parts import Cell, build_html_box, escape_html_text
 from fairlead.show.report.whatif.drawings import draw_before_and_after, draw_measured_and_replayed
 
 BASES = {
@@ -24,20 +24,20 @@ def build_whatif_page(answer: WhatIf) -> str:
     """The answer as a page."""
     style = "ok" if answer.best is not None and (answer.scenarios[answer.best].saved_share or 0) > 0.005 else "info"
     span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
-    body = html_parts.build_head(
-        "simulated", style, answer.headline, [span, format_replayed_jobs(answer), format_trust(answer)]
+    body = html_parts.build_html_head(
+        "simulated", style, answer.headline, [span, format_whatif_jobs(answer), format_whatif_trust(answer)]
     )
-    body += build_box("Before and after", _picture(draw_before_and_after(answer.scenarios)) + _scenarios(answer))
-    body += build_box("How far to trust this", _checks(answer))
+    body += build_html_box("Before and after", _picture(draw_before_and_after(answer.scenarios)) + _scenarios(answer))
+    body += build_html_box("How far to trust this", _checks(answer))
     for number in _shown(answer):
         one = answer.scenarios[number]
-        body += build_box(f"Who wins and who loses with {one.name}", "".join(_sides(side) for side in one.sides))
-    body += build_box("What the curves rest on", _confidence(answer))
-    body += build_box("What was left out", _dropped(answer))
-    body += build_box("The machine replayed", _layers(answer))
-    body += build_box("Not known", html_parts.build_list(answer.missing))
-    body += f'<p class="quiet">{escape_text(HOW)}</p>'
-    return html_parts.build_page(answer.headline, body)
+        body += build_html_box(f"Who wins and who loses with {one.name}", "".join(_sides(side) for side in one.sides))
+    body += build_html_box("What the curves rest on", _confidence(answer))
+    body += build_html_box("What was left out", _dropped(answer))
+    body += build_html_box("The machine replayed", _layers(answer))
+    body += build_html_box("Not known", html_parts.build_html_list(answer.missing))
+    body += f'<p class="quiet">{escape_html_text(HOW)}</p>'
+    return html_parts.build_html_page(answer.headline, body)
 
 
 SHOWN = 2
@@ -48,7 +48,7 @@ HOW = (
 )
 
 
-def format_replayed_jobs(answer: WhatIf) -> str:
+def format_whatif_jobs(answer: WhatIf) -> str:
     """What was replayed, in one line."""
     line = f"{answer.jobs:,} jobs with I/O replayed, {answer.core_hours:,.0f} core-hours"
     line += f"; {answer.quiet_jobs:,} without any" if answer.quiet_jobs else ""
@@ -57,13 +57,13 @@ def format_replayed_jobs(answer: WhatIf) -> str:
     return line + (f"; {left:,} left out" if left else "")
 
 
-def format_trust(answer: WhatIf) -> str:
+def format_whatif_trust(answer: WhatIf) -> str:
     """What the checks say, in one line."""
     check = answer.checks[0] if answer.checks else None
     if check is None or check.error_p50 is None or check.total_error is None:
         return "not checked: nothing measured could be compared"
     line = (
-        f"replay of what was active: {format_signed_share(check.total_error)}"
+        f"replay of what was active: {format_whatif_share(check.total_error)}"
         f" core-hours in I/O against what was measured"
     )
     line += f", half of the jobs within {unit_formats.format_percent(check.error_p50)}"
@@ -73,14 +73,14 @@ def format_trust(answer: WhatIf) -> str:
     return line
 
 
-def format_signed_share(share: float | None) -> str:
+def format_whatif_share(share: float | None) -> str:
     """`+8 %`, `-3 %`; a dash where not known."""
     if share is None:
         return unit_formats.ABSENT
     return f"{'+' if share >= 0 else '-'}{unit_formats.format_percent(abs(share))}"
 
 
-def format_core_hours(value: float | None) -> str:
+def format_whatif_core_hours(value: float | None) -> str:
     """Core-hours."""
     if value is None:
         return unit_formats.ABSENT
@@ -110,29 +110,31 @@ def _scenarios(answer: WhatIf) -> str:
     ]
     rows: list[list[Cell]] = []
     for one in answer.scenarios:
-        worth = [escape_text("—" if one.saved_money is None else f"{one.saved_money:,.2f}")] if money else []
+        worth = [escape_html_text("—" if one.saved_money is None else f"{one.saved_money:,.2f}")] if money else []
         rows.append(
             [
-                escape_text(one.name),
-                escape_text(one.forwarders or unit_formats.ABSENT),
-                escape_text(one.targets),
-                escape_text(format_core_hours(one.io_core_hours)),
-                escape_text(format_core_hours(one.avoidable_core_hours)),
-                escape_text(format_core_hours(one.saved_core_hours)),
-                escape_text(format_signed_share(one.saved_share)),
+                escape_html_text(one.name),
+                escape_html_text(one.forwarders or unit_formats.ABSENT),
+                escape_html_text(one.targets),
+                escape_html_text(format_whatif_core_hours(one.io_core_hours)),
+                escape_html_text(format_whatif_core_hours(one.avoidable_core_hours)),
+                escape_html_text(format_whatif_core_hours(one.saved_core_hours)),
+                escape_html_text(format_whatif_share(one.saved_share)),
                 *worth,
-                escape_text(format_slowdown(one.mean_slowdown)),
-                escape_text(format_slowdown(one.p90_slowdown)),
-                escape_text(unit_formats.format_percent(one.busiest_forwarder)),
+                escape_html_text(format_whatif_slowdown(one.mean_slowdown)),
+                escape_html_text(format_whatif_slowdown(one.p90_slowdown)),
+                escape_html_text(unit_formats.format_percent(one.busiest_forwarder)),
             ]
         )
     note = (
         "Core-hours that cores wait while I/O goes on; avoidable: beyond what each job needs alone with the best grant."
     )
-    return html_parts.build_table(headings, rows, this=answer.best) + f'<p class="quiet">{escape_text(note)}</p>'
+    return (
+        html_parts.build_html_table(headings, rows, this=answer.best) + f'<p class="quiet">{escape_html_text(note)}</p>'
+    )
 
 
-def format_slowdown(value: float | None) -> str:
+def format_whatif_slowdown(value: float | None) -> str:
     """`1.57`."""
     return unit_formats.ABSENT if value is None else f"{value:.2f}"
 
@@ -142,26 +144,28 @@ def _sides(side: Sides) -> str:
     if side.won is not None:
         count = f"{side.won:,} win, {side.lost or 0:,} lose, {side.same or 0:,} stay within 5 %"
     title = {"job": "Jobs", "user": "Users", "program": "Programs"}.get(side.kind, side.kind)
-    inner = f'<h3>{escape_text(title)}</h3><p class="quiet">{escape_text(count)}</p>'
+    inner = f'<h3>{escape_html_text(title)}</h3><p class="quiet">{escape_html_text(count)}</p>'
     return inner + _moved("wins", side.kind, side.winners) + _moved("loses", side.kind, side.losers)
 
 
 def _moved(word: str, kind: str, rows: Sequence[ChangedCost]) -> str:
     lines: list[list[Cell]] = [
         [
-            escape_text(word),
-            escape_text(one.name),
-            escape_text(one.user or ""),
-            escape_text(f"{one.jobs:,}"),
-            escape_text(format_core_hours(one.before_core_hours)),
-            escape_text(format_core_hours(one.after_core_hours)),
-            escape_text(format_core_hours(one.saved_core_hours)),
-            escape_text(f"{unit_formats.format_duration(one.before_s)} → {unit_formats.format_duration(one.after_s)}"),
+            escape_html_text(word),
+            escape_html_text(one.name),
+            escape_html_text(one.user or ""),
+            escape_html_text(f"{one.jobs:,}"),
+            escape_html_text(format_whatif_core_hours(one.before_core_hours)),
+            escape_html_text(format_whatif_core_hours(one.after_core_hours)),
+            escape_html_text(format_whatif_core_hours(one.saved_core_hours)),
+            escape_html_text(
+                f"{unit_formats.format_duration(one.before_s)} → {unit_formats.format_duration(one.after_s)}"
+            ),
         ]
         for one in rows
     ]
     headings = ["", kind, "user" if kind != "user" else "", ">jobs", ">before", ">after", ">saved", ">time in I/O"]
-    return html_parts.build_table(headings, lines)
+    return html_parts.build_html_table(headings, lines)
 
 
 def _checks(answer: WhatIf) -> str:
@@ -170,7 +174,7 @@ def _checks(answer: WhatIf) -> str:
     if held is not None:
         rows.append(_check("a change of the map, foreseen", held.check))
     inner = _picture(draw_measured_and_replayed(answer))
-    inner += html_parts.build_table(
+    inner += html_parts.build_html_table(
         [
             "",
             ">jobs compared",
@@ -184,7 +188,7 @@ def _checks(answer: WhatIf) -> str:
         ],
         rows,
     )
-    return inner + (f"<p>{escape_text(format_held_out(held))}</p>" if held is not None else "")
+    return inner + (f"<p>{escape_html_text(format_whatif_held_out(held))}</p>" if held is not None else "")
 
 
 def _picture(drawn: str) -> str:
@@ -194,52 +198,52 @@ def _picture(drawn: str) -> str:
 
 def _check(name: str, one: Check) -> list[Cell]:
     return [
-        escape_text(name),
-        escape_text(f"{one.compared:,} of {one.jobs:,}"),
-        escape_text(format_core_hours(one.measured_core_hours)),
-        escape_text(format_core_hours(one.replayed_core_hours)),
-        escape_text(format_signed_share(one.total_error)),
-        escape_text(format_signed_share(None if one.bias is None else one.bias - 1.0)),
-        escape_text(unit_formats.format_percent(one.error_p50)),
-        escape_text(unit_formats.format_percent(one.error_p90)),
-        escape_text(unit_formats.format_percent(one.run_time_error_p50)),
+        escape_html_text(name),
+        escape_html_text(f"{one.compared:,} of {one.jobs:,}"),
+        escape_html_text(format_whatif_core_hours(one.measured_core_hours)),
+        escape_html_text(format_whatif_core_hours(one.replayed_core_hours)),
+        escape_html_text(format_whatif_share(one.total_error)),
+        escape_html_text(format_whatif_share(None if one.bias is None else one.bias - 1.0)),
+        escape_html_text(unit_formats.format_percent(one.error_p50)),
+        escape_html_text(unit_formats.format_percent(one.error_p90)),
+        escape_html_text(unit_formats.format_percent(one.run_time_error_p50)),
     ]
 
 
-def format_held_out(held: HeldOut) -> str:
+def format_whatif_held_out(held: HeldOut) -> str:
     """What was foreseen, in words."""
     one = held.check
     return (
         f"At {unit_formats.format_time(held.at_ns)} {held.nodes_changed:,} of {held.nodes:,} nodes got another "
-        f"forwarder. From the {held.learnt:,} jobs before it alone, {format_core_hours(one.replayed_core_hours)}"
+        f"forwarder. From the {held.learnt:,} jobs before it alone, {format_whatif_core_hours(one.replayed_core_hours)}"
         f" core-hours in I/O were "
-        f"foreseen for the {one.jobs:,} jobs after it; {format_core_hours(one.measured_core_hours)} were"
+        f"foreseen for the {one.jobs:,} jobs after it; {format_whatif_core_hours(one.measured_core_hours)} were"
         f" measured. Under the old "
-        f"map it would have been {format_core_hours(held.as_before_core_hours)}."
+        f"map it would have been {format_whatif_core_hours(held.as_before_core_hours)}."
     )
 
 
 def _confidence(answer: WhatIf) -> str:
     rows: list[list[Cell]] = [
         [
-            escape_text(BASES.get(one.basis, (one.basis, ""))[0]),
-            escape_text(f"{one.jobs:,}"),
-            escape_text(unit_formats.format_percent(one.job_share)),
-            escape_text(unit_formats.format_percent(one.volume_share)),
-            escape_text(BASES.get(one.basis, ("", ""))[1]),
+            escape_html_text(BASES.get(one.basis, (one.basis, ""))[0]),
+            escape_html_text(f"{one.jobs:,}"),
+            escape_html_text(unit_formats.format_percent(one.job_share)),
+            escape_html_text(unit_formats.format_percent(one.volume_share)),
+            escape_html_text(BASES.get(one.basis, ("", ""))[1]),
         ]
         for one in answer.confidence
     ]
-    return html_parts.build_table(["basis", ">jobs", ">of jobs", ">of bytes", ""], rows)
+    return html_parts.build_html_table(["basis", ">jobs", ">of jobs", ">of bytes", ""], rows)
 
 
 def _dropped(answer: WhatIf) -> str:
-    return html_parts.build_list(
-        [format_dropped(one) for one in answer.dropped] or ["nothing: every row could be used"]
+    return html_parts.build_html_list(
+        [format_whatif_dropped(one) for one in answer.dropped] or ["nothing: every row could be used"]
     )
 
 
-def format_dropped(one: DroppedLine) -> str:
+def format_whatif_dropped(one: DroppedLine) -> str:
     """What was left out and why."""
     return f"{one.count:,} {one.of.removesuffix('s') if one.count == 1 else one.of}: {one.why}"
 
@@ -252,5 +256,12 @@ def _layers(answer: WhatIf) -> str:
             if one.unit == "bytes/s"
             else f"{unit_formats.format_count(one.peak)}/s"
         )
-        rows.append([escape_text(one.kind), escape_text(f"{one.count:,}"), escape_text(rate), escape_text(one.basis)])
-    return html_parts.build_table(["layer", ">components", ">one can do", "known because"], rows)
+        rows.append(
+            [
+                escape_html_text(one.kind),
+                escape_html_text(f"{one.count:,}"),
+                escape_html_text(rate),
+                escape_html_text(one.basis),
+            ]
+        )
+    return html_parts.build_html_table(["layer", ">components", ">one can do", "known because"], rows)

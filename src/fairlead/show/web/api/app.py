@@ -1,7 +1,7 @@
 """The API as an ASGI application: every question under its path, once or followed, and what describes them all.
 
 Everything it answers itself is of `questions.question_catalog`. Not here: listening and TLS (the server), the answers
-(`list_question_operations`), who asks (`identity`, `signin`).
+(`list_openapi_operations`), who asks (`identity`, `signin`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from fairlead.explain.questions.question_catalog import (
 from fairlead.show.web.api import openapi
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
-from fairlead.show.web.api.live import Board, parse_interval
+from fairlead.show.web.api.live_stream import Board, parse_live_interval
 from fairlead.show.web.api.settings import ApiSettings
 from fairlead.show.web.guard.response_sending import Outgoing
-from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_scope
+from fairlead.show.web.identity import READ, Door, Person, RefusedError, require_identity_scope
 from fairlead.show.web.token_authentication import TokenDoor
 
 ROOT = "/api/v1"
@@ -52,7 +52,7 @@ Followed = Callable[[Person, str], bytes]
 RefusedError."""
 
 
-def build_application(
+def build_api_app(
     asking: Asking,
     settings: ApiSettings,
     *,
@@ -68,7 +68,7 @@ def build_application(
     first, the first outermost; `followed`: what can be followed besides questions, by the first word of its path."""
     asking.longest_ns = min(asking.longest_ns, settings.longest_days * _DAY_NS)
     api = _Api(asking, settings, clock, door or TokenDoor(settings.key, clock), followed or {})
-    document = _ENCODE.encode(openapi.build_openapi_document(list_operations(described), ROOT))
+    document = _ENCODE.encode(openapi.build_openapi_document(list_api_operations(described), ROOT))
 
     async def told(request: Request) -> Response:
         return _kept(request, document, 3600)
@@ -98,9 +98,9 @@ def build_application(
     return Starlette(routes=routes, middleware=[*guards, Middleware(Outgoing), compress], exception_handlers=answers)  # type: ignore[arg-type]
 
 
-def list_operations(described: Sequence[Operation] = ()) -> list[Operation]:
+def list_api_operations(described: Sequence[Operation] = ()) -> list[Operation]:
     """Every operation there is: questions, what follows them, and those of others."""
-    return [*openapi.list_question_operations(), openapi.FOLLOWING, PING, DOCUMENT, *described]
+    return [*openapi.list_openapi_operations(), openapi.FOLLOWING, PING, DOCUMENT, *described]
 
 
 class _Api:
@@ -139,7 +139,7 @@ class _Api:
 
     def _reader(self, request: Request) -> Person:
         person = self._door.identify_person(request)
-        require_scope(person, READ)
+        require_identity_scope(person, READ)
         return person
 
     async def follow(self, request: Request) -> Response:
@@ -148,7 +148,7 @@ class _Api:
             raise RefusedError(405, "not with this method", "GET", {"allow": "GET"})
         person = self._reader(request)
         words = _words(request)
-        every_s = parse_interval(words.pop("every", None))
+        every_s = parse_live_interval(words.pop("every", None))
         path = str(request.path_params["path"])
         first, _, rest = path.partition("/")
         if first in self._followed:
@@ -220,20 +220,20 @@ def _kept(request: Request, body: bytes, seconds: int) -> Response:
 
 
 async def _nothing(request: Request) -> Response:  # noqa: ARG001
-    return build_refusal(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists what can be asked"))
+    return build_api_refusal(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists what can be asked"))
 
 
 async def _of_refusal(request: Request, refusal: RefusedError) -> Response:  # noqa: ARG001
-    return build_refusal(refusal)
+    return build_api_refusal(refusal)
 
 
 async def _of_starlette(request: Request, error: HTTPException) -> Response:  # noqa: ARG001
     headers = dict(error.headers or {})
     what = {405: "not with this method", 404: "there is no such page"}.get(error.status_code, str(error.detail))
-    return build_refusal(RefusedError(error.status_code, what, headers=headers))
+    return build_api_refusal(RefusedError(error.status_code, what, headers=headers))
 
 
-def build_refusal(refusal: RefusedError) -> Response:
+def build_api_refusal(refusal: RefusedError) -> Response:
     """A refusal as every endpoint sends it."""
     document = {"error": refusal.what, "remedy": refusal.remedy}
     return _json(document, refusal.status, {"cache-control": "no-store", **refusal.headers})

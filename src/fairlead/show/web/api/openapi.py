@@ -42,7 +42,7 @@ _EVENT = {
 _REF = "#/components/schemas/{name}"
 
 
-def list_question_operations() -> list[Operation]:
+def list_openapi_operations() -> list[Operation]:
     """Every question as an operation, and the same followed live."""
     found = [
         Operation(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from fairlead.show.web.settings import Web, parse_networks
+from fairlead.show.web.web_settings import Web, parse_web_networks
 
 SECURE_COOKIE, PLAIN_COOKIE = "__Host-fairlead", "fairlead"
 UNIX = "unix"
@@ -45,7 +45,7 @@ class Places:
     """Made once of the settings."""
 
     def __init__(self, web: Web) -> None:
-        self._networks = parse_networks(web.proxies)
+        self._networks = parse_web_networks(web.proxies)
         self._unix = UNIX in web.proxies
         self._origin = web.origin.rstrip("/").lower()
         self._host = urlsplit(self._origin).netloc
@@ -56,7 +56,7 @@ class Places:
         peer = client[0] if client and client[0] else UNIX
         by_proxy = self._is_proxy(peer)
         address = self._forwarded(scope) or peer if by_proxy else peer
-        host = (find_header(scope, b"host") or "").lower()
+        host = (find_client_header(scope, b"host") or "").lower()
         at_origin = not self._origin or host == self._host or (by_proxy and peer == UNIX)
         scheme = scope.get("scheme", "http")
         secure = scheme == "https" or (
@@ -76,7 +76,7 @@ class Places:
     def _forwarded(self, scope: Scope) -> str:
         """The last address of X-Forwarded-For that is no proxy of ours: what stands before it anybody may have
         written."""
-        for value in reversed(list_header_values(scope, b"x-forwarded-for")):
+        for value in reversed(list_client_headers(scope, b"x-forwarded-for")):
             for text in reversed(value.split(",")):
                 found = _parsed(text.strip())
                 if found is None:
@@ -86,21 +86,21 @@ class Places:
         return ""
 
 
-def list_header_values(scope: Scope, name: bytes) -> list[str]:
+def list_client_headers(scope: Scope, name: bytes) -> list[str]:
     """All values of a header."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-def find_header(scope: Scope, name: bytes) -> str | None:
+def find_client_header(scope: Scope, name: bytes) -> str | None:
     """The value of a header; None where it is absent or given twice."""
-    found = list_header_values(scope, name)
+    found = list_client_headers(scope, name)
     return found[0] if len(found) == 1 else None
 
 
-def find_cookie(scope: Scope, name: str) -> str | None:
+def find_client_cookie(scope: Scope, name: str) -> str | None:
     """The value of a cookie; None where it is absent, or given with several values (one of them is somebody else's)."""
     found = set()
-    for line in list_header_values(scope, b"cookie"):
+    for line in list_client_headers(scope, b"cookie"):
         for part in line.split(";"):
             key, equals, value = part.strip().partition("=")
             if equals and key == name:
@@ -108,7 +108,7 @@ def find_cookie(scope: Scope, name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def map_to_limited_network(address: str) -> str:
+def map_client_to_network(address: str) -> str:
     """What limits count an address as: of IPv6 the network of 64 bits, in which a client takes any it likes."""
     found = _parsed(address)
     if isinstance(found, ipaddress.IPv6Address):

@@ -11,7 +11,13 @@ from hashlib import blake2b
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairlead.show.web.guard.client_address import Place, Places, find_cookie, find_header, list_header_values
+from fairlead.show.web.guard.client_address import (
+    Place,
+    Places,
+    find_client_cookie,
+    find_client_header,
+    list_client_headers,
+)
 from fairlead.show.web.guard.error_response import send_error
 
 HEADER = b"x-csrf-token"
@@ -20,12 +26,12 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _REMEDY = "open the page anew; a program sends Authorization: Bearer TOKEN"
 
 
-def derive_session_token(secret: str) -> str:
+def derive_csrf_token(secret: str) -> str:
     """The word a page sends with what it changes, made of the session's cookie; it does not tell the cookie."""
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=20, person=b"fairlead-csrf").hexdigest()
 
 
-def derive_portal_token(key: bytes, name: str) -> str:
+def derive_portal_csrf_token(key: bytes, name: str) -> str:
     """The same for somebody a portal names."""
     return blake2b(
         name.encode("utf-8", "surrogateescape"), key=key[:64], digest_size=20, person=b"csrf-portal"
@@ -52,17 +58,17 @@ class NoForgery:
         place = self._places.of(scope)
         if not _from_here(scope, place):
             return "the request was made by another site's page"
-        if list_header_values(scope, b"authorization"):
+        if list_client_headers(scope, b"authorization"):
             return ""
-        name = find_header(scope, self._portal) if self._portal and place.by_proxy else None
+        name = find_client_header(scope, self._portal) if self._portal and place.by_proxy else None
         if name is not None:
-            expected = derive_portal_token(self._key, name)
+            expected = derive_portal_csrf_token(self._key, name)
         else:
-            secret = find_cookie(scope, place.cookie)
+            secret = find_client_cookie(scope, place.cookie)
             if secret is None or (scope["path"] == SIGN_IN and scope["method"] == "POST"):
                 return ""
-            expected = derive_session_token(secret)
-        told = find_header(scope, HEADER) or ""
+            expected = derive_csrf_token(secret)
+        told = find_client_header(scope, HEADER) or ""
         if not hmac.compare_digest(told.encode("latin-1", "replace"), expected.encode()):
             return "the page's word (X-CSRF-Token) is missing or not this session's"
         return ""
@@ -70,8 +76,8 @@ class NoForgery:
 
 def _from_here(scope: Scope, place: Place) -> bool:
     """Whether the browser, if it is one, says that a page of this origin asks."""
-    site = list_header_values(scope, b"sec-fetch-site")
+    site = list_client_headers(scope, b"sec-fetch-site")
     if site and site != ["same-origin"] and site != ["none"]:
         return False
-    origin = list_header_values(scope, b"origin")
+    origin = list_client_headers(scope, b"origin")
     return not origin or (len(origin) == 1 and origin[0].lower() == place.origin)

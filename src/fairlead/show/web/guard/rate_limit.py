@@ -11,7 +11,13 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.core.clock import monotonic_s
-from fairlead.show.web.guard.client_address import UNIX, Places, find_cookie, list_header_values, map_to_limited_network
+from fairlead.show.web.guard.client_address import (
+    UNIX,
+    Places,
+    find_client_cookie,
+    list_client_headers,
+    map_client_to_network,
+)
 from fairlead.show.web.guard.error_response import send_error
 
 _MOST = 20_000
@@ -52,8 +58,8 @@ class Budget:
         """One request."""
         if scope["type"] == "http":
             place = self._places.of(scope)
-            wait_s = 0.0 if place.address == UNIX else self._address.wait_s(map_to_limited_network(place.address))
-            held = list_header_values(scope, b"authorization") or find_cookie(scope, place.cookie)
+            wait_s = 0.0 if place.address == UNIX else self._address.wait_s(map_client_to_network(place.address))
+            held = list_client_headers(scope, b"authorization") or find_client_cookie(scope, place.cookie)
             if not wait_s and held:
                 wait_s = self._each.wait_s(hash(tuple(held)))
             if wait_s:

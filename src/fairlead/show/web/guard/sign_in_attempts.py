@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fairlead.core.clock import monotonic_s
-from fairlead.show.web.guard.client_address import map_to_limited_network
+from fairlead.show.web.guard.client_address import map_client_to_network
 
 FREE = {"both": 5, "name": 30, "address": 60}
 """So many may fail before one waits."""
@@ -72,5 +72,5 @@ class Attempts:
 
 def _keys(name: str, address: str) -> list[tuple[str, str, str]]:
     # A directory takes a name in any case and width: each of them is the same try.
-    name, address = unicodedata.normalize("NFKC", name).casefold().strip(" "), map_to_limited_network(address)
+    name, address = unicodedata.normalize("NFKC", name).casefold().strip(" "), map_client_to_network(address)
     return [("both", name, address), ("name", name, ""), ("address", "", address)]

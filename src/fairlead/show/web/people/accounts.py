@@ -34,7 +34,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     signed_in_ns: int | None
 
 
-def check_name(name: str) -> str:
+def check_account_name(name: str) -> str:
     """The name as it is kept. Raises UsageError for what can be none: it must be the one jobs are known by."""
     text = unicodedata.normalize("NFC", name)
     if not _NAME.fullmatch(text):
@@ -42,7 +42,7 @@ def check_name(name: str) -> str:
     return text
 
 
-def check_projects(projects: Sequence[str]) -> tuple[str, ...]:
+def _check_projects(projects: Sequence[str]) -> tuple[str, ...]:
     """Projects without repeats. Raises UsageError for what can be none."""
     kept = tuple(dict.fromkeys(projects))
     if len(kept) > _MOST_PROJECTS or any(not p.strip() or len(p) > 128 or not p.isprintable() for p in kept):
@@ -61,12 +61,12 @@ def find_account(store: Store, name: str) -> Account | None:
     return _account(found[0]) if found else None
 
 
-def is_sign_in_impossible(store: Store) -> bool:
+def has_no_usable_account(store: Store) -> bool:
     """Whether there is no account yet that is of elsewhere or has a password: only a welcome key lets in."""
     return not store.rows("SELECT 1 FROM account WHERE password IS NOT NULL OR way <> 'local' LIMIT 1")
 
 
-def find_password_hash(store: Store, name: str) -> str | None:
+def find_account_password_hash(store: Store, name: str) -> str | None:
     """The hash of a local account's password; None where there is none to compare with."""
     found = store.rows("SELECT password FROM account WHERE name = ? AND way = 'local'", (name,))
     return found[0][0] if found else None
@@ -83,7 +83,7 @@ def add_account(
     subject: str = "",
 ) -> Account:
     """A new account; `password` is a hash. Raises UsageError, ConflictError when the name is taken."""
-    row = (check_name(name), _proper_role(role), way, subject, password, _listed(projects), store.now)
+    row = (check_account_name(name), _proper_role(role), way, subject, password, _listed(projects), store.now)
     with store.change():
         done = store.execute("INSERT OR IGNORE INTO account VALUES (?, ?, ?, ?, ?, ?, 0, ?, NULL)", row)
         if not done:
@@ -117,17 +117,17 @@ def change_account(
             store.execute("UPDATE account SET projects = ? WHERE name = ?", (_listed(projects), name))
         if way is not None and way != before.way:  # the next to come that way under this name is who it is
             store.execute("UPDATE account SET way = ?, subject = '', password = NULL WHERE name = ?", (way, name))
-            end_all(store, name)
+            _end_all(store, name)
         if disabled is not None:
             store.execute("UPDATE account SET disabled = ? WHERE name = ?", (int(disabled), name))
             if disabled:
-                end_all(store, name)
+                _end_all(store, name)
         if before.role == "admin" and not before.disabled:
             _one_administrator_left(store)
         return get_account(store, name)
 
 
-def set_password(store: Store, name: str, password: str, *, keep: bytes | None = None) -> None:
+def set_account_password(store: Store, name: str, password: str, *, keep: bytes | None = None) -> None:
     """Gives a local account the password of this hash; ends its welcome keys, and its sessions but the one of the hash
     `keep`."""
     with store.change():
@@ -138,7 +138,7 @@ def set_password(store: Store, name: str, password: str, *, keep: bytes | None =
         store.execute("DELETE FROM welcome WHERE account = ?", (name,))
 
 
-def rehash_password(store: Store, name: str, old: str, new: str) -> None:
+def rehash_account_password(store: Store, name: str, old: str, new: str) -> None:
     """The same password by newer parameters, unless it was changed meanwhile."""
     with store.change():
         store.execute("UPDATE account SET password = ? WHERE name = ? AND password = ?", (new, name, old))
@@ -166,7 +166,7 @@ def admit_account(
     """The account of somebody the directory, the provider or the portal vouches for, made when it is the first time.
     `role` and `projects` where groups say them. Raises UsageError for a name that can be none, ConflictError when it is
     somebody else's."""
-    name = check_name(name)
+    name = check_account_name(name)
     with store.change():
         found = find_account(store, name)
         if found is None:
@@ -184,7 +184,7 @@ def admit_account(
         return get_account(store, name)
 
 
-def end_all(store: Store, name: str) -> None:
+def _end_all(store: Store, name: str) -> None:
     """Ends sessions, tokens, links and welcome keys of an account."""
     with store.change():
         for table in ("session", "token", "link", "welcome"):
@@ -203,10 +203,10 @@ def _proper_role(role: str) -> str:
 
 
 def _listed(projects: Sequence[str]) -> str:
-    return msgspec.json.encode(check_projects(projects)).decode()
+    return msgspec.json.encode(_check_projects(projects)).decode()
 
 
-def parse_projects(text: str) -> tuple[str, ...]:
+def parse_account_projects(text: str) -> tuple[str, ...]:
     """Projects as the file keeps them."""
     return msgspec.json.decode(text, type=tuple[str, ...])
 
@@ -218,7 +218,7 @@ def _account(row: tuple[Any, ...]) -> Account:
         way=row[2],
         subject=row[3],
         has_password=bool(row[4]),
-        projects=parse_projects(row[5]),
+        projects=parse_account_projects(row[5]),
         disabled=bool(row[6]),
         made_ns=row[7],
         signed_in_ns=row[8],

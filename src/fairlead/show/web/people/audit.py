@@ -26,7 +26,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     done: bool
 
 
-def write_entry(
+def write_audit_entry(
     store: Store,
     who: str,
     act: str,
@@ -51,7 +51,7 @@ def write_entry(
                 store.execute("DELETE FROM audit WHERE at_ns < ?", (store.now - keep_ns,))
 
 
-def list_entries(
+def list_audit_entries(
     store: Store, *, before: int | None = None, limit: int = 100, who: str = "", act: str = ""
 ) -> list[Entry]:
     """The latest first, those before a number where one is given."""

@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.explain.questions.lake_queries import Run
 from fairlead.show.web.identity import Role
-from fairlead.show.web.people.accounts import add_account, find_account, parse_projects
+from fairlead.show.web.people.accounts import add_account, find_account, parse_account_projects
 from fairlead.show.web.people.store import ConflictError, Store
 
 TOKEN, LINK, SESSION, WELCOME = "fla_", "flk_", "fls_", "flw_"
@@ -68,7 +68,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     seen_ns: int | None
 
 
-def hash_secret(secret: str) -> bytes:
+def hash_credential_secret(secret: str) -> bytes:
     """What is kept of a secret."""
     return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=32, person=b"fairlead").digest()
 
@@ -77,23 +77,24 @@ def _new(kind: str) -> str:
     return kind + secrets.token_urlsafe(32)
 
 
-def begin_session(store: Store, name: str, how: str) -> str:
+def begin_credential_session(store: Store, name: str, how: str) -> str:
     """Lets an account in; returns what its browser keeps. Sessions beyond the most there may be end, oldest first."""
     secret = _new(SESSION)
     with store.change():
         _purge(store, "session", name)
         store.execute(
-            "INSERT INTO session VALUES (?, ?, ?, ?, ?)", (hash_secret(secret), name, how, store.now, store.now)
+            "INSERT INTO session VALUES (?, ?, ?, ?, ?)",
+            (hash_credential_secret(secret), name, how, store.now, store.now),
         )
         store.execute("UPDATE account SET signed_in_ns = ? WHERE name = ?", (store.now, name))
     return secret
 
 
-def find_session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> CredentialHolder | None:
+def find_credential_session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> CredentialHolder | None:
     """Whose session it is; None for one that is unknown, over, or of an account that is disabled."""
     if not secret.startswith(SESSION):
         return None
-    key = hash_secret(secret)
+    key = hash_credential_secret(secret)
     found = store.rows(
         "SELECT a.name, a.role, a.projects, s.begun_ns, s.seen_ns, s.how FROM session s JOIN account a"
         " ON a.name = s.account WHERE s.hash = ? AND a.disabled = 0",
@@ -109,7 +110,7 @@ def find_session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) ->
         hash=key,
         name=name,
         role=role,
-        projects=parse_projects(projects),
+        projects=parse_account_projects(projects),
         begun_ns=begun,
         expires_ns=expires,
         seen_ns=seen,
@@ -117,19 +118,19 @@ def find_session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) ->
     )
 
 
-def record_use(store: Store, table: str, key: bytes) -> None:
+def record_credential_use(store: Store, table: str, key: bytes) -> None:
     """Writes down that it was used now. `table`: session, token or link."""
     with store.change():
         store.execute(f"UPDATE {table} SET seen_ns = ? WHERE hash = ?", (store.now, key))  # noqa: S608
 
 
-def end_session(store: Store, key: bytes) -> None:
+def end_credential_session(store: Store, key: bytes) -> None:
     """Ends it."""
     with store.change():
         store.execute("DELETE FROM session WHERE hash = ?", (key,))
 
 
-def remove_expired(store: Store, *, idle_ns: int, longest_ns: int) -> None:
+def remove_expired_credentials(store: Store, *, idle_ns: int, longest_ns: int) -> None:
     """Removes what is over."""
     with store.change():
         now = store.now
@@ -157,7 +158,9 @@ def _room(store: Store, table: str, name: str) -> None:
 # API tokens
 
 
-def make_token(store: Store, name: str, *, title: str, scopes: tuple[str, ...], lasts_ns: int) -> tuple[str, Token]:
+def create_token_credential(
+    store: Store, name: str, *, title: str, scopes: tuple[str, ...], lasts_ns: int
+) -> tuple[str, Token]:
     """A token of an account: the secret, told once, and what is kept. Raises ConflictError when there are too many."""
     secret, key = _new(TOKEN), secrets.token_hex(6)
     with store.change():
@@ -168,14 +171,14 @@ def make_token(store: Store, name: str, *, title: str, scopes: tuple[str, ...], 
         )
         store.execute(
             "INSERT INTO token VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-            (hash_secret(secret), key, name, title, ",".join(scopes), now, made.expires_ns),
+            (hash_credential_secret(secret), key, name, title, ",".join(scopes), now, made.expires_ns),
         )
     return secret, made
 
 
-def find_token(store: Store, secret: str) -> CredentialHolder | None:
+def find_token_credential(store: Store, secret: str) -> CredentialHolder | None:
     """Whose API token it is; None for one that is unknown, over, or of an account that is disabled."""
-    key = hash_secret(secret)
+    key = hash_credential_secret(secret)
     found = store.rows(
         "SELECT a.name, a.role, a.projects, t.made_ns, t.expires_ns, t.seen_ns, t.id, t.scopes FROM token t"
         " JOIN account a ON a.name = t.account WHERE t.hash = ? AND a.disabled = 0",
@@ -188,7 +191,7 @@ def find_token(store: Store, secret: str) -> CredentialHolder | None:
         hash=key,
         name=name,
         role=role,
-        projects=parse_projects(projects),
+        projects=parse_account_projects(projects),
         begun_ns=made,
         expires_ns=expires,
         seen_ns=seen,
@@ -197,7 +200,7 @@ def find_token(store: Store, secret: str) -> CredentialHolder | None:
     )
 
 
-def list_tokens(store: Store, name: str | None) -> list[Token]:
+def list_token_credentials(store: Store, name: str | None) -> list[Token]:
     """Those of an account, or of all, latest first."""
     found = store.rows(
         "SELECT id, account, title, scopes, made_ns, expires_ns, seen_ns FROM token WHERE expires_ns > ?"
@@ -208,7 +211,7 @@ def list_tokens(store: Store, name: str | None) -> list[Token]:
     return [Token(**{**dict(zip(names, row, strict=True)), "scopes": tuple(row[3].split(","))}) for row in found]
 
 
-def end_token(store: Store, number: str, name: str | None) -> str | None:
+def end_token_credential(store: Store, number: str, name: str | None) -> str | None:
     """Ends a token (of this account only, where one is named); whose it was, None where there is none."""
     return _end(store, "token", number, name)
 
@@ -216,7 +219,7 @@ def end_token(store: Store, number: str, name: str | None) -> str | None:
 # Share links
 
 
-def make_link(
+def create_link_credential(
     store: Store, name: str, run: Run, lasts_ns: int, *, user: str | None = None, project: str | None = None
 ) -> tuple[str, Link]:
     """A link to one run (of this user and project): the secret, told once, and what is kept. Raises ConflictError when
@@ -238,7 +241,7 @@ def make_link(
         store.execute(
             "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)",
             (
-                hash_secret(secret),
+                hash_credential_secret(secret),
                 key,
                 name,
                 run.cluster,
@@ -253,9 +256,9 @@ def make_link(
     return secret, made
 
 
-def find_link(store: Store, secret: str) -> CredentialHolder | None:
+def find_link_credential(store: Store, secret: str) -> CredentialHolder | None:
     """What a link shows, and who made it; None for one that is unknown, over, or of an account that is disabled."""
-    key = hash_secret(secret)
+    key = hash_credential_secret(secret)
     found = store.rows(
         "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns, a.projects,"
         " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0",
@@ -268,7 +271,7 @@ def find_link(store: Store, secret: str) -> CredentialHolder | None:
         hash=key,
         name=name,
         role=role,
-        projects=parse_projects(projects),
+        projects=parse_account_projects(projects),
         begun_ns=made,
         expires_ns=expires,
         seen_ns=seen,
@@ -279,7 +282,7 @@ def find_link(store: Store, secret: str) -> CredentialHolder | None:
     )
 
 
-def list_links(store: Store, name: str | None) -> list[Link]:
+def list_link_credentials(store: Store, name: str | None) -> list[Link]:
     """Those of an account, or of all, latest first."""
     found = store.rows(
         "SELECT id, account, cluster, job, start_ns, made_ns, expires_ns, seen_ns FROM link WHERE expires_ns > ?"
@@ -290,7 +293,7 @@ def list_links(store: Store, name: str | None) -> list[Link]:
     return [Link(**dict(zip(names, row, strict=True))) for row in found]
 
 
-def end_link(store: Store, number: str, name: str | None) -> str | None:
+def end_link_credential(store: Store, number: str, name: str | None) -> str | None:
     """Ends a link (of this account only, where one is named); whose it was, None where there is none."""
     return _end(store, "link", number, name)
 
@@ -307,23 +310,25 @@ def _end(store: Store, table: str, number: str, name: str | None) -> str | None:
         return str(found[0][0])
 
 
-def make_welcome(store: Store, name: str) -> str:
+def create_welcome_credential(store: Store, name: str) -> str:
     """A key good for one sign-in as this account within the hour; an earlier one of it ends."""
     secret = _new(WELCOME)
     with store.change():
         store.execute("DELETE FROM welcome WHERE account = ? OR expires_ns <= ?", (name, store.now))
-        store.execute("INSERT INTO welcome VALUES (?, ?, ?)", (hash_secret(secret), name, store.now + WELCOME_NS))
+        store.execute(
+            "INSERT INTO welcome VALUES (?, ?, ?)", (hash_credential_secret(secret), name, store.now + WELCOME_NS)
+        )
     return secret
 
 
-def use_welcome(store: Store, secret: str) -> str | None:
+def use_welcome_credential(store: Store, secret: str) -> str | None:
     """The account a key is for, made as an administrator's where it is not there yet; the key is used up by it. None
     for one that is unknown, over or of an account that is disabled."""
     with store.change():
-        found = store.rows("SELECT account, expires_ns FROM welcome WHERE hash = ?", (hash_secret(secret),))
+        found = store.rows("SELECT account, expires_ns FROM welcome WHERE hash = ?", (hash_credential_secret(secret),))
         if not found:
             return None
-        store.execute("DELETE FROM welcome WHERE hash = ?", (hash_secret(secret),))
+        store.execute("DELETE FROM welcome WHERE hash = ?", (hash_credential_secret(secret),))
         name, expires = found[0]
         if store.now >= expires:
             return None

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.visibility import is_job_visible
-from fairlead.show.web.guard.client_address import find_cookie, list_header_values
+from fairlead.show.web.guard.client_address import find_client_cookie, list_client_headers
 from fairlead.show.web.identity import ACT, ADMIN, READ, SCOPES, Person, RefusedError, Role
 from fairlead.show.web.people import credentials
 from fairlead.show.web.people.credentials import LINK, TOKEN, TOUCH_NS, CredentialHolder
@@ -42,7 +42,7 @@ class FrontDoor:
             raise RefusedError(503, "accounts cannot be read now", "try again later") from None
 
     def _person(self, request: Request) -> Person:
-        told = list_header_values(request.scope, b"authorization")
+        told = list_client_headers(request.scope, b"authorization")
         if told:
             kind, _, secret = told[0].partition(" ")
             secret = secret.strip()
@@ -73,17 +73,19 @@ class FrontDoor:
 
     def session(self, request: Request) -> CredentialHolder | None:
         """The session this request's cookie belongs to."""
-        secret = find_cookie(request.scope, self._office.places.of(request.scope).cookie)
+        secret = find_client_cookie(request.scope, self._office.places.of(request.scope).cookie)
         if secret is None or len(secret) > _LONGEST:
             return None
         office = self._office
-        held = credentials.find_session(office.reading, secret, idle_ns=office.idle_ns, longest_ns=office.longest_ns)
+        held = credentials.find_credential_session(
+            office.reading, secret, idle_ns=office.idle_ns, longest_ns=office.longest_ns
+        )
         if held is not None:
             self._touch("session", held)
         return held
 
     def _by_token(self, secret: str) -> Person:
-        held = credentials.find_token(self._office.reading, secret)
+        held = credentials.find_token_credential(self._office.reading, secret)
         if held is None:
             raise RefusedError(401, "no such API token", _OVER, _CHALLENGE)
         self._touch("token", held)
@@ -95,7 +97,7 @@ class FrontDoor:
         )
 
     def _by_link(self, secret: str) -> Person:
-        held = credentials.find_link(self._office.reading, secret)
+        held = credentials.find_link_credential(self._office.reading, secret)
         if held is None or not _still_shown(held):
             raise RefusedError(401, "this link shows nothing", "it may be over: ask who sent it for another one", {})
         self._touch("link", held)
@@ -113,7 +115,7 @@ class FrontDoor:
         if len(self._touched) > 10_000:
             self._touched.clear()
         self._touched[key] = now
-        self._office.later(lambda store: credentials.record_use(store, table, key))
+        self._office.later(lambda store: credentials.record_credential_use(store, table, key))
 
 
 def _still_shown(held: CredentialHolder) -> bool:

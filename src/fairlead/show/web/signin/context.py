@@ -21,7 +21,7 @@ from fairlead.show.web.guard.sign_in_attempts import Attempts
 from fairlead.show.web.people import audit
 from fairlead.show.web.people.passwords import Passwords
 from fairlead.show.web.people.store import Store
-from fairlead.show.web.settings import Web
+from fairlead.show.web.web_settings import Web
 
 _LOG = logging.getLogger("fairlead.people")
 _HOUR_NS = 3600 * 10**9
@@ -69,9 +69,9 @@ class Office:
             self._written += 1
             with self._writing.change():
                 if self._written % _HOUSEKEEPING == 1:
-                    from fairlead.show.web.people.credentials import remove_expired
+                    from fairlead.show.web.people.credentials import remove_expired_credentials
 
-                    remove_expired(self._writing, idle_ns=self.idle_ns, longest_ns=self.longest_ns)
+                    remove_expired_credentials(self._writing, idle_ns=self.idle_ns, longest_ns=self.longest_ns)
                 return work(self._writing)
         except sqlite3.Error as fault:
             raise LakeError(f"cannot be written: {fault}", where=str(self._writing.path), remedy="make room") from fault
@@ -91,7 +91,7 @@ class Office:
         """What writes a line of the audit log: for the same transaction as the change it tells of."""
         address = self.places.of(request.scope).address
         keep_ns = int(self.web.audit_days * 24 * _HOUR_NS)
-        return lambda store: audit.write_entry(
+        return lambda store: audit.write_audit_entry(
             store, who, act, what, how=how, address=address, done=done, keep_ns=keep_ns
         )
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from fairlead.show.web.identity import Role
 from fairlead.show.web.people.accounts import ROLES
-from fairlead.show.web.settings import Mapping
+from fairlead.show.web.web_settings import Mapping
 
 _LONGEST = 128
 
 
-def map_role(mapping: Mapping, groups: Iterable[str]) -> Role | None:
+def map_group_role(mapping: Mapping, groups: Iterable[str]) -> Role | None:
     """The highest role of these groups; `user` when none has one; None where the settings leave roles to accounts."""
     if not mapping.roles:
         return None
@@ -19,7 +19,7 @@ def map_role(mapping: Mapping, groups: Iterable[str]) -> Role | None:
     return max(held, key=ROLES.index, default="user")
 
 
-def map_projects(mapping: Mapping, groups: Iterable[str]) -> tuple[str, ...] | None:
+def map_group_projects(mapping: Mapping, groups: Iterable[str]) -> tuple[str, ...] | None:
     """Projects of these groups, by name; None where the settings leave them to accounts."""
     if not mapping.projects and not mapping.project_prefix:
         return None
@@ -33,7 +33,7 @@ def map_projects(mapping: Mapping, groups: Iterable[str]) -> tuple[str, ...] | N
     return tuple(sorted(name for name in found if name.strip() and name.isprintable() and len(name) <= _LONGEST))
 
 
-def name_of(mapping: Mapping, name: str) -> str:
+def strip_group_domain(mapping: Mapping, name: str) -> str:
     """The name without the site's domain."""
     begin, at, domain = name.rpartition("@")
     return begin if at and begin and mapping.domain and domain.lower() == mapping.domain.lower() else name

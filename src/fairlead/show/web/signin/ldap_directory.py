@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead.core.errors import MissingDependencyError
-from fairlead.show.web.settings import Ldap, read_secret
+from fairlead.show.web.web_settings import Ldap, read_web_secret
 
 if TYPE_CHECKING:
     from ldap3 import Connection, Server
@@ -40,9 +40,9 @@ class Directory:
     """The directory of the settings. Raises ConfigError, MissingDependencyError."""
 
     def __init__(self, ldap: Ldap) -> None:
-        import_ldap3()
+        _import_ldap3()
         self._ldap = ldap
-        self._password = read_secret(ldap.bind_password_file, "web.ldap.bind_password_file") if ldap.bind else ""
+        self._password = read_web_secret(ldap.bind_password_file, "web.ldap.bind_password_file") if ldap.bind else ""
         self._server = _server(ldap)
 
     def check(self, name: str, password: str) -> DirectoryEntry | None:
@@ -138,7 +138,7 @@ class Directory:
         return DirectoryEntry(names[0], tuple(groups))
 
 
-def import_ldap3() -> None:
+def _import_ldap3() -> None:
     """Imports ldap3, which complains about what it is made of. Raises MissingDependencyError."""
     try:
         with warnings.catch_warnings():

@@ -19,8 +19,8 @@ import msgspec
 
 from fairlead.core.clock import monotonic_s
 from fairlead.core.errors import MissingDependencyError
-from fairlead.show.web.settings import Oidc, read_secret
 from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, check_id_token
+from fairlead.show.web.web_settings import Oidc, read_web_secret
 
 if TYPE_CHECKING:
     from httpx import AsyncClient, Response
@@ -73,7 +73,7 @@ class Provider:
         self._oidc, self._key, self._wall = oidc, key, wall
         self.back = f"{origin.rstrip('/')}/api/v1/signin/oidc/callback"
         self._secret = (
-            read_secret(oidc.client_secret_file, "web.oidc.client_secret_file") if oidc.client_secret_file else ""
+            read_web_secret(oidc.client_secret_file, "web.oidc.client_secret_file") if oidc.client_secret_file else ""
         )
         self._tls = ssl.create_default_context(cafile=oidc.ca or None)
         self._metadata: tuple[float, Metadata] | None = None

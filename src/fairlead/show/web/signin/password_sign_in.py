@@ -13,12 +13,18 @@ from starlette.requests import Request
 
 from fairlead.core.errors import UsageError
 from fairlead.show.web.identity import RefusedError
-from fairlead.show.web.people.accounts import Account, admit_account, find_account, find_password_hash, rehash_password
-from fairlead.show.web.people.credentials import use_welcome
+from fairlead.show.web.people.accounts import (
+    Account,
+    admit_account,
+    find_account,
+    find_account_password_hash,
+    rehash_account_password,
+)
+from fairlead.show.web.people.credentials import use_welcome_credential
 from fairlead.show.web.people.passwords import LONGEST
 from fairlead.show.web.people.store import ConflictError, Store
 from fairlead.show.web.signin.context import Office
-from fairlead.show.web.signin.group_roles import map_projects, map_role, name_of
+from fairlead.show.web.signin.group_roles import map_group_projects, map_group_role, strip_group_domain
 from fairlead.show.web.signin.ldap_directory import Directory, DirectoryError
 from fairlead.show.web.signin.request_bodies import SignIn
 
@@ -60,12 +66,18 @@ class Ways:
         return found
 
     def _kept_name(self, asked: SignIn) -> str:
-        return name_of(self._office.web.ldap, asked.name) if self._directory and asked.way == "ldap" else asked.name
+        return (
+            strip_group_domain(self._office.web.ldap, asked.name)
+            if self._directory and asked.way == "ldap"
+            else asked.name
+        )
 
     async def confirm_password(self, request: Request, name: str, password: str) -> None:
         """Checks the password of somebody who is signed in, before it is changed. Raises RefusedError."""
         await self._begin(request, name)
-        good, _ = await self._office.passwords.checking(find_password_hash(self._office.reading, name), password)
+        good, _ = await self._office.passwords.checking(
+            find_account_password_hash(self._office.reading, name), password
+        )
         if not good:
             await self._failed(request, name, "change password")
             raise RefusedError(403, "the old password is wrong", "try again")
@@ -88,12 +100,12 @@ class Ways:
         ways = [asked.way] if asked.way else [there.way] if there is not None else ["ldap", "local"]
         if "ldap" in ways and self._directory is not None:
             return await self._by_directory(request, asked.name, asked.password)
-        kept = find_password_hash(office.reading, name) if "local" in ways and office.web.local else None
+        kept = find_account_password_hash(office.reading, name) if "local" in ways and office.web.local else None
         good, newer = await office.passwords.checking(kept, asked.password)
         if not good or there is None or kept is None:
             return None
         if newer is not None:
-            await office.write(lambda store: rehash_password(store, name, kept, newer))
+            await office.write(lambda store: rehash_account_password(store, name, kept, newer))
         return find_account(office.reading, name)
 
     async def _by_directory(self, request: Request, name: str, password: str) -> Account | None:
@@ -101,17 +113,19 @@ class Ways:
         office, mapping = self._office, self._office.web.ldap
         try:
             found = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._directory.check, name_of(mapping, name), password
+                self._threads, self._directory.check, strip_group_domain(mapping, name), password
             )
         except DirectoryError:
             await office.note(request, "", "sign in", "the directory does not answer", how="ldap", done=False)
             raise RefusedError(503, "the directory does not answer", "try again later", {"retry-after": "5"}) from None
         if found is None:
             return None
-        role, projects = map_role(mapping, found.groups), map_projects(mapping, found.groups)
+        role, projects = map_group_role(mapping, found.groups), map_group_projects(mapping, found.groups)
         try:
             return await office.write(
-                lambda store: admit_account(store, name_of(mapping, found.name), "ldap", role=role, projects=projects)
+                lambda store: admit_account(
+                    store, strip_group_domain(mapping, found.name), "ldap", role=role, projects=projects
+                )
             )
         except UsageError as error:
             await office.note(request, found.name, "sign in", error.what, how="ldap", done=False)
@@ -123,7 +137,7 @@ class Ways:
         await self._begin(request, stranger)
 
         def use(store: Store) -> Account | None:
-            name = use_welcome(store, key) if len(key) <= 256 else None
+            name = use_welcome_credential(store, key) if len(key) <= 256 else None
             return find_account(store, name) if name is not None else None
 
         try:

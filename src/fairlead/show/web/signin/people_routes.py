@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from fairlead.explain.questions.job_accounts import read_run_accounts
 from fairlead.explain.questions.lake_queries import Run, Sight, Tables
 from fairlead.explain.questions.visibility import is_job_visible
-from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, require_scope
+from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, require_identity_scope
 from fairlead.show.web.people import accounts, audit, credentials
 from fairlead.show.web.people.accounts import Account
 from fairlead.show.web.people.passwords import check_password
@@ -30,11 +30,11 @@ from fairlead.show.web.signin.request_bodies import (
     NewAccount,
     NewLink,
     NewToken,
-    check_parameters,
-    handle_refusals,
-    parse_number,
+    check_request_parameters,
+    handle_request_refusals,
+    parse_request_number,
     read_body,
-    send_json,
+    send_json_body,
 )
 from fairlead.show.web.signin.session_routes import ROOT
 
@@ -55,14 +55,14 @@ class PeopleRoutes:
     def routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
-            Route(f"{ROOT}/links", handle_refusals(self.links), methods=["GET", "POST"]),
-            Route(f"{ROOT}/links/{{id}}", handle_refusals(self.end), methods=["DELETE"], name="link"),
-            Route(f"{ROOT}/tokens", handle_refusals(self.tokens), methods=["GET", "POST"]),
-            Route(f"{ROOT}/tokens/{{id}}", handle_refusals(self.end), methods=["DELETE"], name="token"),
-            Route(f"{ROOT}/accounts", handle_refusals(self.accounts), methods=["GET", "POST"]),
-            Route(f"{ROOT}/accounts/{{name}}", handle_refusals(self.account), methods=["PATCH", "DELETE"]),
-            Route(f"{ROOT}/accounts/{{name}}/welcome", handle_refusals(self.welcome), methods=["POST"]),
-            Route(f"{ROOT}/audit", handle_refusals(self.handle_audit), methods=["GET"]),
+            Route(f"{ROOT}/links", handle_request_refusals(self.links), methods=["GET", "POST"]),
+            Route(f"{ROOT}/links/{{id}}", handle_request_refusals(self.end), methods=["DELETE"], name="link"),
+            Route(f"{ROOT}/tokens", handle_request_refusals(self.tokens), methods=["GET", "POST"]),
+            Route(f"{ROOT}/tokens/{{id}}", handle_request_refusals(self.end), methods=["DELETE"], name="token"),
+            Route(f"{ROOT}/accounts", handle_request_refusals(self.accounts), methods=["GET", "POST"]),
+            Route(f"{ROOT}/accounts/{{name}}", handle_request_refusals(self.account), methods=["PATCH", "DELETE"]),
+            Route(f"{ROOT}/accounts/{{name}}/welcome", handle_request_refusals(self.welcome), methods=["POST"]),
+            Route(f"{ROOT}/audit", handle_request_refusals(self.handle_audit), methods=["GET"]),
         ]
 
     # Links
@@ -72,12 +72,12 @@ class PeopleRoutes:
         person = self._door.identify_person(request)
         if request.method == "POST":
             return await self._make_link(request, person)
-        found = credentials.list_links(self._office.reading, await self._whose(request, person))
-        return send_json(told.Links(links=[self._dated(one) for one in found]))
+        found = credentials.list_link_credentials(self._office.reading, await self._whose(request, person))
+        return send_json_body(told.Links(links=[self._dated(one) for one in found]))
 
     async def _make_link(self, request: Request, person: Person) -> Response:
-        check_parameters(request)
-        require_scope(person, ACT)
+        check_request_parameters(request)
+        require_identity_scope(person, ACT)
         await self._own(person, "share")
         asked = await read_body(request, NewLink)
         lasts_ns = _lasting(asked.days, self._office.web.link_days, "web.link_days")
@@ -90,7 +90,7 @@ class PeopleRoutes:
         line = self._office.line(request, person.name, "make link", _called(run), how=person.how)
 
         def work(store: Store) -> tuple[str, credentials.Link]:
-            made = credentials.make_link(store, person.name, run, lasts_ns, user=user, project=project)
+            made = credentials.create_link_credential(store, person.name, run, lasts_ns, user=user, project=project)
             line(store)
             return made
 
@@ -104,7 +104,7 @@ class PeopleRoutes:
             start_ns=made.start_ns,
             expires_ns=self._office.course.shown(made.expires_ns),
         )
-        return send_json(one, 201)
+        return send_json_body(one, 201)
 
     # Tokens
 
@@ -113,11 +113,11 @@ class PeopleRoutes:
         person = self._door.identify_person(request)
         if request.method == "POST":
             return await self._make_token(request, person)
-        found = credentials.list_tokens(self._office.reading, await self._whose(request, person))
-        return send_json(told.Tokens(tokens=[self._dated(one) for one in found]))
+        found = credentials.list_token_credentials(self._office.reading, await self._whose(request, person))
+        return send_json_body(told.Tokens(tokens=[self._dated(one) for one in found]))
 
     async def _make_token(self, request: Request, person: Person) -> Response:
-        check_parameters(request)
+        check_request_parameters(request)
         if person.how not in ("session", "header"):  # one that leaked must not live on as another
             raise RefusedError(403, "tokens are made by who is signed in", "sign in")
         await self._own(person, "hold tokens")
@@ -132,7 +132,7 @@ class PeopleRoutes:
         line = self._office.line(request, person.name, "make token", ", ".join(scopes), how=person.how)
 
         def work(store: Store) -> tuple[str, credentials.Token]:
-            made = credentials.make_token(
+            made = credentials.create_token_credential(
                 store, person.name, title=asked.title.strip(), scopes=scopes, lasts_ns=lasts_ns
             )
             line(store)
@@ -146,20 +146,20 @@ class PeopleRoutes:
             scopes=made.scopes,
             expires_ns=self._office.course.shown(made.expires_ns),
         )
-        return send_json(one, 201)
+        return send_json_body(one, 201)
 
     async def end(self, request: Request) -> Response:
         """Ends a link or a token: one's own, or anybody's for administrators."""
-        check_parameters(request)
+        check_request_parameters(request)
         person = self._door.identify_person(request)
         key = str(request.path_params["id"])
         what = "link" if "/links/" in request.url.path else "token"
         if person.only is not None:
             raise RefusedError(403, "a link only shows", "sign in")
         if person.how == "token":
-            require_scope(person, ACT)
+            require_identity_scope(person, ACT)
         name = None if ADMIN in person.scopes else person.name
-        ending = credentials.end_link if what == "link" else credentials.end_token
+        ending = credentials.end_link_credential if what == "link" else credentials.end_token_credential
 
         def work(store: Store) -> str | None:
             owner = ending(store, key, name)
@@ -169,11 +169,11 @@ class PeopleRoutes:
 
         if await self._office.write(work) is None:
             raise RefusedError(404, f"there is no such {what} of yours", f"GET {ROOT}/{what}s lists them")
-        return send_json(told.CredentialEnd(id=key))
+        return send_json_body(told.CredentialEnd(id=key))
 
     async def _whose(self, request: Request, person: Person) -> str | None:
         """Whose are listed: one's own, None for everybody's."""
-        check_parameters(request, "all")
+        check_request_parameters(request, "all")
         if person.only is not None:
             raise RefusedError(403, "a link only shows", "sign in")
         if request.query_params.get("all") not in ("1", "true"):
@@ -195,15 +195,15 @@ class PeopleRoutes:
 
     async def accounts(self, request: Request) -> Response:
         """All accounts; makes one."""
-        check_parameters(request)
+        check_request_parameters(request)
         person = self._door.identify_person(request)
         if request.method == "GET":
             await self._administrator(request, person, "list accounts")
             found = accounts.list_accounts(self._office.reading)
-            return send_json(told.Accounts(accounts=[self._shown(one) for one in found]))
+            return send_json_body(told.Accounts(accounts=[self._shown(one) for one in found]))
         await self._administrator(request, person, "add account")
         asked = await read_body(request, NewAccount)
-        name = accounts.check_name(asked.name)
+        name = accounts.check_account_name(asked.name)
         kept = await self._hashed(asked.password, name, asked.way)
         line = self._office.line(request, person.name, "add account", f"{name}: {asked.role}", how=person.how)
 
@@ -214,11 +214,11 @@ class PeopleRoutes:
             line(store)
             return made
 
-        return send_json(self._shown(await self._office.write(work)), 201)
+        return send_json_body(self._shown(await self._office.write(work)), 201)
 
     async def account(self, request: Request) -> Response:
         """Changes or removes one."""
-        check_parameters(request)
+        check_request_parameters(request)
         person = self._door.identify_person(request)
         name = str(request.path_params["name"])[:200]
         act = "remove account" if request.method == "DELETE" else "change account"
@@ -231,7 +231,7 @@ class PeopleRoutes:
                 line(store)
 
             await self._office.write(leave)
-            return send_json(told.AccountRemoval(name=name))
+            return send_json_body(told.AccountRemoval(name=name))
         asked = await read_body(request, Changes)
         before = accounts.get_account(self._office.reading, name)
         kept = await self._hashed(asked.password, name, asked.way or before.way)
@@ -244,15 +244,15 @@ class PeopleRoutes:
                 store, name, role=asked.role, projects=asked.projects, disabled=asked.disabled, way=asked.way
             )
             if kept is not None:
-                accounts.set_password(store, name, kept)
+                accounts.set_account_password(store, name, kept)
             line(store)
             return accounts.get_account(store, name)
 
-        return send_json(self._shown(await self._office.write(work)))
+        return send_json_body(self._shown(await self._office.write(work)))
 
     async def welcome(self, request: Request) -> Response:
         """An address that lets somebody in once, to choose a password."""
-        check_parameters(request)
+        check_request_parameters(request)
         person = self._door.identify_person(request)
         name = str(request.path_params["name"])[:200]
         await self._administrator(request, person, "welcome", name)
@@ -266,32 +266,32 @@ class PeopleRoutes:
         def work(store: Store) -> str:
             accounts.get_account(store, name)  # a key of an account that is not there makes an administrator
             line(store)
-            return credentials.make_welcome(store, name)
+            return credentials.create_welcome_credential(store, name)
 
         secret = await self._office.write(work)
         expires = self._office.course.wall() + credentials.WELCOME_NS
-        return send_json(told.Welcome(name=name, url=f"/welcome#{secret}", expires_ns=expires), 201)
+        return send_json_body(told.Welcome(name=name, url=f"/welcome#{secret}", expires_ns=expires), 201)
 
     async def handle_audit(self, request: Request) -> Response:
         """The audit log, latest first; `before` pages on."""
-        check_parameters(request, "before", "limit", "who", "act")
+        check_request_parameters(request, "before", "limit", "who", "act")
         person = self._door.identify_person(request)
         await self._administrator(request, person, "read audit log")
-        limit = parse_number(request, "limit", 100, 1, _PAGE) or 100
-        found = audit.list_entries(
+        limit = parse_request_number(request, "limit", 100, 1, _PAGE) or 100
+        found = audit.list_audit_entries(
             self._office.reading,
-            before=parse_number(request, "before", None, 1, 2**62),
+            before=parse_request_number(request, "before", None, 1, 2**62),
             limit=limit,
             who=request.query_params.get("who", "")[:200],
             act=request.query_params.get("act", "")[:200],
         )
         following = found[-1].number if len(found) == limit else None
-        return send_json(told.AuditPage(entries=found, next=following))
+        return send_json_body(told.AuditPage(entries=found, next=following))
 
     async def _administrator(self, request: Request, person: Person, act: str, what: str = "") -> None:
         """Raises RefusedError 403, and writes down that it was tried."""
         try:
-            require_scope(person, ADMIN)
+            require_identity_scope(person, ADMIN)
         except RefusedError:
             now = self._office.course.now()
             if len(self._refused) > _PAGE:

@@ -97,7 +97,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
         raise RefusedError(400, f"the body is not as it should be: {error}", "see the API's description") from None
 
 
-def parse_number(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
+def parse_request_number(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
     """A whole number of the query string. Raises RefusedError 400."""
     text = request.query_params.get(name)
     if text is None:
@@ -107,41 +107,41 @@ def parse_number(request: Request, name: str, default: int | None, least: int, m
     return int(text)
 
 
-def check_parameters(request: Request, *names: str) -> None:
+def check_request_parameters(request: Request, *names: str) -> None:
     """Raises RefusedError 400 for parameters that are not known or given twice."""
     for name in request.query_params:
         if name not in names or len(request.query_params.getlist(name)) > 1:
             raise RefusedError(400, f"the parameter {name[:100]!r} is unknown or given twice", ", ".join(names))
 
 
-def send_json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def send_json_body(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A document as JSON that is kept nowhere."""
     content = msgspec.json.encode(escape_undecodable_text(document))
     return Response(content, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
 
 
-def handle_refusals(endpoint: Endpoint) -> Endpoint:
+def handle_request_refusals(endpoint: Endpoint) -> Endpoint:
     """The endpoint, with everything that is refused as an error document."""
 
     async def guarded(request: Request) -> Response:
         try:
             return await endpoint(request)
         except RefusedError as refusal:
-            return build_refusal(refusal)
+            return _build_refusal(refusal)
         except (NobodyError, ConflictError, UsageError) as error:
             status = 404 if isinstance(error, NobodyError) else 409 if isinstance(error, ConflictError) else 400
-            return build_refusal(RefusedError(status, error.what, error.remedy or ""))
+            return _build_refusal(RefusedError(status, error.what, error.remedy or ""))
         except CrowdedError:
-            return build_refusal(RefusedError(429, "too many sign in just now", "try again", {"retry-after": "2"}))
+            return _build_refusal(RefusedError(429, "too many sign in just now", "try again", {"retry-after": "2"}))
         except ClientDisconnect:
             return Response(status_code=400)
         except (FairleadError, sqlite3.Error) as error:
             _LOG.warning("%s", error)
-            return build_refusal(RefusedError(503, "this cannot be done now", "try again later", {"retry-after": "5"}))
+            return _build_refusal(RefusedError(503, "this cannot be done now", "try again later", {"retry-after": "5"}))
 
     return guarded
 
 
-def build_refusal(refusal: RefusedError) -> Response:
+def _build_refusal(refusal: RefusedError) -> Response:
     """An error document."""
-    return send_json({"error": refusal.what, "remedy": refusal.remedy}, refusal.status, refusal.headers)
+    return send_json_body({"error": refusal.what, "remedy": refusal.remedy}, refusal.status, refusal.headers)

@@ -10,11 +10,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 import fairlead
-from fairlead.show.web.guard.client_address import Place, find_cookie, find_header
-from fairlead.show.web.guard.csrf import derive_portal_token, derive_session_token
+from fairlead.show.web.guard.client_address import Place, find_client_cookie, find_client_header
+from fairlead.show.web.guard.csrf import derive_csrf_token, derive_portal_csrf_token
 from fairlead.show.web.identity import Person, RefusedError
-from fairlead.show.web.people.accounts import Account, get_account, is_sign_in_impossible, set_password
-from fairlead.show.web.people.credentials import begin_session, end_session, hash_secret
+from fairlead.show.web.people.accounts import Account, get_account, has_no_usable_account, set_account_password
+from fairlead.show.web.people.credentials import (
+    begin_credential_session,
+    end_credential_session,
+    hash_credential_secret,
+)
 from fairlead.show.web.people.passwords import check_password
 from fairlead.show.web.people.store import Store
 from fairlead.show.web.signin.authenticate import SCOPES_OF, FrontDoor
@@ -23,10 +27,10 @@ from fairlead.show.web.signin.password_sign_in import Ways as LetIn
 from fairlead.show.web.signin.request_bodies import (
     NewPassword,
     SignIn,
-    check_parameters,
-    handle_refusals,
+    check_request_parameters,
+    handle_request_refusals,
     read_body,
-    send_json,
+    send_json_body,
 )
 from fairlead.show.web.signin.responses import PasswordChange, RunShown, Session, SignedOut, Ways, WayTold
 
@@ -42,14 +46,14 @@ class SessionRoutes:
     def routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
-            Route(f"{ROOT}/signin", handle_refusals(self.handle_offered), methods=["GET"]),
-            Route(f"{ROOT}/session", handle_refusals(self.session), methods=["GET", "POST", "DELETE"]),
-            Route(f"{ROOT}/session/password", handle_refusals(self.password), methods=["POST"]),
+            Route(f"{ROOT}/signin", handle_request_refusals(self.handle_offered), methods=["GET"]),
+            Route(f"{ROOT}/session", handle_request_refusals(self.session), methods=["GET", "POST", "DELETE"]),
+            Route(f"{ROOT}/session/password", handle_request_refusals(self.password), methods=["POST"]),
         ]
 
     async def handle_offered(self, request: Request) -> Response:
         """How one can sign in; anybody may ask."""
-        check_parameters(request)
+        check_request_parameters(request)
         web = self._office.web
         ways: list[WayTold] = []
         if web.header.name:
@@ -60,28 +64,28 @@ class SessionRoutes:
             ways.append(WayTold(kind="ldap", title=web.ldap.title))
         if web.local:
             ways.append(WayTold(kind="local", title="Account of this server"))
-        return send_json(
+        return send_json_body(
             Ways(
                 ways=ways,
                 simulated=web.simulated,
                 version=fairlead.__version__,
-                first_run=is_sign_in_impossible(self._office.reading),
+                first_run=has_no_usable_account(self._office.reading),
             )
         )
 
     async def session(self, request: Request) -> Response:
         """Who is signed in; signs in; signs out."""
-        check_parameters(request)
+        check_request_parameters(request)
         if request.method == "POST":
             return await self._sign_in(request)
         if request.method == "DELETE":
             return await self._sign_out(request)
-        return send_json(self._told(request, self._door.identify_person(request)))
+        return send_json_body(self._told(request, self._door.identify_person(request)))
 
     async def _sign_in(self, request: Request) -> Response:
         asked = await read_body(request, SignIn)
         found = await self._ways.admit_person(request, asked)
-        secret = await begin(self._office, request, found, "welcome" if asked.welcome else found.way)
+        secret = await begin_session_route(self._office, request, found, "welcome" if asked.welcome else found.way)
         place = self._office.places.of(request.scope)
         expires_ns = self._office.course.wall() + min(self._office.idle_ns, self._office.longest_ns)
         told = Session(
@@ -90,13 +94,15 @@ class SessionRoutes:
             projects=found.projects,
             scopes=SCOPES_OF[found.role],
             how="session",
-            csrf=derive_session_token(secret),
+            csrf=derive_csrf_token(secret),
             expires_ns=expires_ns,
             has_password=found.has_password,
             way=found.way,
             simulated=self._office.web.simulated,
         )
-        return send_json(told, headers={"set-cookie": build_session_cookie(place, secret, self._office.longest_ns)})
+        return send_json_body(
+            told, headers={"set-cookie": build_session_cookie(place, secret, self._office.longest_ns)}
+        )
 
     async def _sign_out(self, request: Request) -> Response:
         held = self._door.session(request)
@@ -105,21 +111,23 @@ class SessionRoutes:
             line = self._office.line(request, held.name, "sign out", how=held.how)
 
             def work(store: Store) -> None:
-                end_session(store, held.hash)
+                end_credential_session(store, held.hash)
                 line(store)
 
             await self._office.write(work)
-        headers = {"set-cookie": build_expired_cookie(place.cookie, place), "clear-site-data": '"cache"'}
-        return send_json(SignedOut(signed_out=held is not None), headers=headers)
+        headers = {"set-cookie": build_expired_session_cookie(place.cookie, place), "clear-site-data": '"cache"'}
+        return send_json_body(SignedOut(signed_out=held is not None), headers=headers)
 
     def _told(self, request: Request, person: Person) -> Session:
         held = self._door.session(request) if person.how == "session" else None
         word = None
         if held is not None:
-            word = derive_session_token(find_cookie(request.scope, self._office.places.of(request.scope).cookie) or "")
+            word = derive_csrf_token(
+                find_client_cookie(request.scope, self._office.places.of(request.scope).cookie) or ""
+            )
         elif person.how == "header":
-            named = find_header(request.scope, self._office.web.header.name.lower().encode()) or ""
-            word = derive_portal_token(self._office.key, named)
+            named = find_client_header(request.scope, self._office.web.header.name.lower().encode()) or ""
+            word = derive_portal_csrf_token(self._office.key, named)
         run = person.only
         found = get_account(self._office.reading, held.name) if held is not None else None
         return Session(
@@ -153,23 +161,23 @@ class SessionRoutes:
         line = self._office.line(request, held.name, "change password")
 
         def work(store: Store) -> None:
-            set_password(store, held.name, kept, keep=held.hash)
+            set_account_password(store, held.name, kept, keep=held.hash)
             line(store)
 
         await self._office.write(work)
-        return send_json(PasswordChange())
+        return send_json_body(PasswordChange())
 
 
-async def begin(office: Office, request: Request, found: Account, how: str) -> str:
+async def begin_session_route(office: Office, request: Request, found: Account, how: str) -> str:
     """A new session: never one whose id was known before. What the browser showed until now ends."""
-    before = find_cookie(request.scope, office.places.of(request.scope).cookie)
+    before = find_client_cookie(request.scope, office.places.of(request.scope).cookie)
     line = office.line(request, found.name, "sign in", how=how)
 
     def work(store: Store) -> str:
         if before is not None:
-            end_session(store, hash_secret(before))
+            end_credential_session(store, hash_credential_secret(before))
         line(store)
-        return begin_session(store, found.name, how)
+        return begin_credential_session(store, found.name, how)
 
     return await office.write(work)
 
@@ -180,7 +188,7 @@ def build_session_cookie(place: Place, secret: str, lasts_ns: int) -> str:
     return f"{place.cookie}={secret}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{_secure(place)}"
 
 
-def build_expired_cookie(name: str, place: Place) -> str:
+def build_expired_session_cookie(name: str, place: Place) -> str:
     """The header that makes it forget one."""
     return f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{_secure(place)}"
 

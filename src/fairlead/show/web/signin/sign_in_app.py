@@ -17,7 +17,6 @@ from fairlead.show.web.guard.csrf import NoForgery
 from fairlead.show.web.guard.headers import SafeHeaders
 from fairlead.show.web.guard.rate_limit import Budget
 from fairlead.show.web.identity import Door
-from fairlead.show.web.settings import Web
 from fairlead.show.web.signin.authenticate import FrontDoor
 from fairlead.show.web.signin.context import Office
 from fairlead.show.web.signin.password_sign_in import Ways
@@ -26,6 +25,7 @@ from fairlead.show.web.signin.responses import OPERATIONS, SIGN_ON
 from fairlead.show.web.signin.session_routes import SessionRoutes
 from fairlead.show.web.signin.single_sign_on import SingleSignOn
 from fairlead.show.web.token_authentication import TokenDoor
+from fairlead.show.web.web_settings import Web
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Entrance:
     """Writes what waits and lets go of the file: for tests; a process may just end."""
 
 
-def build_entrance(state: Path, web: Web, key: bytes, lake: Tables, *, wall: Callable[[], int] = now_ns) -> Entrance:
+def build_sign_in_app(state: Path, web: Web, key: bytes, lake: Tables, *, wall: Callable[[], int] = now_ns) -> Entrance:
     """The entrance of a server whose state is in this folder; `key` is the one tokens are made with. Raises
     ConfigError, LakeError, MissingDependencyError."""
     tokens = TokenDoor(key, wall)

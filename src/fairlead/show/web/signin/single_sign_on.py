@@ -18,15 +18,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import UsageError
-from fairlead.show.web.guard.client_address import Place, find_cookie
+from fairlead.show.web.guard.client_address import Place, find_client_cookie
 from fairlead.show.web.identity import RefusedError
 from fairlead.show.web.people.accounts import admit_account
 from fairlead.show.web.signin.context import Office
-from fairlead.show.web.signin.group_roles import map_projects, map_role, name_of
+from fairlead.show.web.signin.group_roles import map_group_projects, map_group_role, strip_group_domain
 from fairlead.show.web.signin.id_token import ForgedError
 from fairlead.show.web.signin.openid_provider import Provider, ProviderError
-from fairlead.show.web.signin.request_bodies import handle_refusals
-from fairlead.show.web.signin.session_routes import ROOT, begin, build_expired_cookie, build_session_cookie
+from fairlead.show.web.signin.request_bodies import handle_request_refusals
+from fairlead.show.web.signin.session_routes import (
+    ROOT,
+    begin_session_route,
+    build_expired_session_cookie,
+    build_session_cookie,
+)
 
 _LOG = logging.getLogger("fairlead.people")
 PATH = f"{ROOT}/signin/oidc"
@@ -46,8 +51,8 @@ class SingleSignOn:
     def routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
-            Route(PATH, handle_refusals(self.leave), methods=["GET"]),
-            Route(f"{PATH}/callback", handle_refusals(self.come_back), methods=["GET"]),
+            Route(PATH, handle_request_refusals(self.leave), methods=["GET"]),
+            Route(f"{PATH}/callback", handle_request_refusals(self.come_back), methods=["GET"]),
         ]
 
     async def leave(self, request: Request) -> Response:
@@ -56,7 +61,7 @@ class SingleSignOn:
         if not place.private or not place.at_origin:
             raise RefusedError(403, "signing in begins at the server's own address", self._office.web.origin)
         begun = self._office.course.now() // 10**9
-        target = clean_next_path(request.query_params.get("next", "/"))
+        target = clean_sign_on_path(request.query_params.get("next", "/"))
         kept = f"{secrets.token_urlsafe(32)}.{begun}.{quote(target, safe='')}"
         try:
             address = await self._provider.address(kept)
@@ -74,7 +79,7 @@ class SingleSignOn:
     async def come_back(self, request: Request) -> Response:
         """From the provider. A refusal ends at the page to sign in, with a word of why."""
         place = self._office.places.of(request.scope)
-        kept = self._opened(find_cookie(request.scope, _name(place)))
+        kept = self._opened(find_client_cookie(request.scope, _name(place)))
         # Who began nothing here (a page elsewhere may make browsers come) does not keep out those who did.
         stranger = f"\0oidc {'nobody ' if kept is None else ''}{place.address}"
         if self._office.attempts.begin(stranger, place.address) > 0:
@@ -90,12 +95,12 @@ class SingleSignOn:
             return await self._back(request, place, "provider", str(fault))
         except UsageError as fault:
             return await self._back(request, place, "account", fault.what)
-        target = clean_next_path(unquote(kept.split(".", 2)[2]))
+        target = clean_sign_on_path(unquote(kept.split(".", 2)[2]))
         answer = RedirectResponse(target, 303, {"cache-control": "no-store"})
         answer.raw_headers.append(
             (b"set-cookie", build_session_cookie(place, secret, self._office.longest_ns).encode())
         )
-        answer.raw_headers.append((b"set-cookie", build_expired_cookie(_name(place), place).encode()))
+        answer.raw_headers.append((b"set-cookie", build_expired_session_cookie(_name(place), place).encode()))
         return answer
 
     async def _let_in(self, request: Request, kept: str) -> str:
@@ -110,21 +115,21 @@ class SingleSignOn:
             self._used.popitem(last=False)
         who = await self._provider.verify_return(kept, words)
         mapping = self._office.web.oidc
-        role, projects = map_role(mapping, who.groups), map_projects(mapping, who.groups)
+        role, projects = map_group_role(mapping, who.groups), map_group_projects(mapping, who.groups)
         subject = f"{mapping.issuer} {who.subject}"
         found = await self._office.write(
             lambda store: admit_account(
-                store, name_of(mapping, who.name), "oidc", subject=subject, role=role, projects=projects
+                store, strip_group_domain(mapping, who.name), "oidc", subject=subject, role=role, projects=projects
             )
         )
         if found.disabled:
             raise UsageError("the account is disabled")
-        return await begin(self._office, request, found, "oidc")
+        return await begin_session_route(self._office, request, found, "oidc")
 
     async def _back(self, request: Request, place: Place, why: str, told: str) -> Response:
         _LOG.warning("sign-in by the OpenID provider: %s", told)
         await self._office.note(request, "", "sign in", told, how="oidc", done=False)
-        headers = {"set-cookie": build_expired_cookie(_name(place), place), "cache-control": "no-store"}
+        headers = {"set-cookie": build_expired_session_cookie(_name(place), place), "cache-control": "no-store"}
         return RedirectResponse(f"/signin?refused={why}", 303, headers)
 
     def _seal(self, kept: str) -> str:
@@ -142,7 +147,7 @@ def _name(place: Place) -> str:
     return f"{place.cookie}-oidc"
 
 
-def clean_next_path(target: str) -> str:
+def clean_sign_on_path(target: str) -> str:
     """A path of these pages; `/` for what would lead elsewhere."""
     fine = (
         target.startswith("/")

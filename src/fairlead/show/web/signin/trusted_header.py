@@ -7,12 +7,12 @@ import hmac
 from starlette.requests import Request
 
 from fairlead.core.errors import UsageError
-from fairlead.show.web.guard.client_address import Places, list_header_values
+from fairlead.show.web.guard.client_address import Places, list_client_headers
 from fairlead.show.web.identity import RefusedError, Role
-from fairlead.show.web.people.accounts import admit_account, check_name, find_account
-from fairlead.show.web.settings import read_secret
+from fairlead.show.web.people.accounts import admit_account, check_account_name, find_account
 from fairlead.show.web.signin.context import Office
-from fairlead.show.web.signin.group_roles import map_projects, map_role, name_of
+from fairlead.show.web.signin.group_roles import map_group_projects, map_group_role, strip_group_domain
+from fairlead.show.web.web_settings import read_web_secret
 
 _MOST_BYTES = 16384
 _AGAIN_NS = 60 * 10**9
@@ -28,33 +28,33 @@ class Portal:
         self._name = self._header.name.lower().encode()
         self._groups = self._header.groups.lower().encode()
         file = self._header.secret_file
-        self._secret = read_secret(file, "web.header.secret_file").encode() if file else b""
+        self._secret = read_web_secret(file, "web.header.secret_file").encode() if file else b""
         self._written: dict[str, tuple[int, Role | None, tuple[str, ...] | None]] = {}
 
     def names(self, request: Request) -> tuple[str, Role, tuple[str, ...]] | None:
         """Name, role and projects of who the portal says asks; None where no portal of ours says anything. Raises
         RefusedError."""
-        told = list_header_values(request.scope, self._name) if self._name else []
+        told = list_client_headers(request.scope, self._name) if self._name else []
         if not told:
             return None
         place = self._places.of(request.scope)
         if not place.by_proxy:
             return None  # anybody may write a header
         if self._secret:
-            proof = list_header_values(request.scope, SECRET)
+            proof = list_client_headers(request.scope, SECRET)
             if len(proof) != 1 or not hmac.compare_digest(proof[0].encode("latin-1"), self._secret):
                 raise RefusedError(403, "the portal did not send its secret", "see web.header.secret_file")
         if not place.at_origin:
             raise RefusedError(403, "the portal was asked under another address", "see web.origin")
-        groups = ",".join(list_header_values(request.scope, self._groups)) if self._groups else ""
+        groups = ",".join(list_client_headers(request.scope, self._groups)) if self._groups else ""
         if len(told) != 1 or len(told[0]) + len(groups) > _MOST_BYTES:
             raise RefusedError(403, "the portal names nobody clearly", "it must replace what its clients send")
         held = [_text(group).strip() for group in groups.split(",") if group.strip()]
         try:
-            name = check_name(name_of(self._header, _text(told[0]).strip()))
+            name = check_account_name(strip_group_domain(self._header, _text(told[0]).strip()))
         except UsageError as error:
             raise RefusedError(403, error.what, error.remedy or "") from None
-        return name, *self._account(name, map_role(self._header, held), map_projects(self._header, held))
+        return name, *self._account(name, map_group_role(self._header, held), map_group_projects(self._header, held))
 
     def _account(self, name: str, role: Role | None, projects: tuple[str, ...] | None) -> tuple[Role, tuple[str, ...]]:
         """What the account adds; it is made, or brought up to date, where it is not as the portal says."""

@@ -22,10 +22,10 @@ from fairlead.decide.sim.experiments.replay_spec import Swf, Table
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.replay.replay import replay_jobs
 from fairlead.decide.sim.replay.replay_measures import (
-    compute_granted_slowdown,
-    compute_slowdown,
-    compute_stretch,
-    compute_waiting_core_hours,
+    measure_granted_slowdown,
+    measure_slowdown,
+    measure_stretch,
+    measure_waiting_core_hours,
 )
 from fairlead.decide.sim.workloads import swf, tables
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
@@ -71,9 +71,9 @@ def read_replay_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...],
 
 
 def _policy(name: str) -> PathPolicy:
-    from fairlead.decide.policy_registry import find_path_policy
+    from fairlead.decide.registered_policies import find_registered_path_policy
 
-    return find_path_policy(name)
+    return find_registered_path_policy(name)
 
 
 def _select_first(jobs: Jobs, until_s: float) -> Jobs:
@@ -98,7 +98,7 @@ def build_replay_row(case: Case, number: int, policy: str, jobs: Jobs, machine: 
     load(pi_sys) is not defined for jobs that come and go: it is not known."""
     ended = ~np.isnan(found.end_s)
     busy = ended & (found.alone_s > 0)
-    rho, granted = compute_slowdown(found)[busy], compute_granted_slowdown(found)[busy]
+    rho, granted = measure_slowdown(found)[busy], measure_granted_slowdown(found)[busy]
     at = np.percentile(rho, (10, 50, 90)) if len(rho) else np.full(3, np.nan)
     span_s = float(found.end_s[ended].max() - jobs.start_s[0]) if ended.any() else 0.0
     waits_s = float((found.io_s * jobs.nodes)[ended].sum())
@@ -124,10 +124,10 @@ def build_replay_row(case: Case, number: int, policy: str, jobs: Jobs, machine: 
         granted_mean=_mean(granted),
         contention_mean=_mean(rho - granted),
         idle=waits_s / (span_s * machine.nodes) if span_s > 0 else None,
-        core_hours_lost=float(compute_waiting_core_hours(jobs, found)[ended].sum()) if ended.any() else None,
+        core_hours_lost=float(measure_waiting_core_hours(jobs, found)[ended].sum()) if ended.any() else None,
         occupancy_mean=_mean(layer),
         spread=float(layer.max() - layer.min()) if len(layer) else None,
-        stretch_mean=_mean(compute_stretch(jobs, found)[busy]),
+        stretch_mean=_mean(measure_stretch(jobs, found)[busy]),
         fairness=drop_nan(measure_cycle_fairness(1.0 / rho)),
         resources_mean=_mean(counts[busy].astype(np.float64)),
         class_slowdown=[_mean(rho[behaviour == b]) for b in range(len(BEHAVIOURS))],

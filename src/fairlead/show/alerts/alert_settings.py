@@ -157,7 +157,7 @@ class Alerts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rules: list[AlertRule] = []
 
 
-def check_alerts(alerts: Alerts) -> Alerts:
+def check_alert_settings(alerts: Alerts) -> Alerts:
     """`alerts`, when routes exist, addresses are such, and nobody is sent secrets in the clear. Raises ConfigError with
     the path of the setting. No file is read."""
     for name, route in alerts.routes.items():
@@ -168,7 +168,7 @@ def check_alerts(alerts: Alerts) -> Alerts:
         if isinstance(route, Mail):
             _check_mail(route, where)
         else:
-            check_url(route.url, f"{where}.url", clear=route.clear)
+            _check_url(route.url, f"{where}.url", clear=route.clear)
     for n, rule in enumerate(alerts.rules):
         where = f"alerts.rules[{n}]"
         if not rule.to:
@@ -212,7 +212,7 @@ def _check_mail(route: Mail, where: str) -> None:
         raise ConfigError(f"{route.port} is no port", where=f"{where}.port")
 
 
-def check_url(url: str, where: str, *, clear: bool) -> None:
+def _check_url(url: str, where: str, *, clear: bool) -> None:
     """Refuses what is no address, names a login, or would go to another machine in the clear. Raises ConfigError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
@@ -223,7 +223,7 @@ def check_url(url: str, where: str, *, clear: bool) -> None:
         raise ConfigError("goes in the clear to another machine", where=where, remedy="https:, or clear = true")
 
 
-def read_secret(file: str) -> str:
+def read_alert_secret(file: str) -> str:
     """The first line of a file that only its owner can read; empty for no file. Raises ConfigError, never with what is
     in it."""
     if not file:

@@ -15,8 +15,8 @@ import msgspec
 
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.core.safe_text import escape_text, escape_text_within
+from fairlead.show.alerts.alert_settings import Alerts
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.state import Batch, Notice
 
 MESSAGE_SCHEMA = "fairlead.alert/1"
@@ -62,7 +62,7 @@ def _plain(alerts: Alerts, notice: Notice, concern: Concern) -> dict[str, Any]:
         "level": notice.level,
         "alert_rule": notice.rule,
         "alert_severity": notice.severity,
-        "link": build_link(alerts, concern),
+        "link": build_alert_link(alerts, concern),
         **escape_text_within(msgspec.to_builtins(concern)),
     }
     for one, advice in zip(found["advice"], concern.advice, strict=True):
@@ -71,7 +71,7 @@ def _plain(alerts: Alerts, notice: Notice, concern: Concern) -> dict[str, Any]:
     return found
 
 
-def build_message(batch: Batch, alerts: Alerts) -> Message:
+def build_alert_message(batch: Batch, alerts: Alerts) -> Message:
     """The message of a batch."""
     first = batch.notices[0]
     if first.kind == "digest":
@@ -115,7 +115,7 @@ def _subject(pairs: Sequence[tuple[Notice, Concern]], untold: int, *, personal: 
     state = "over" if notice.kind == "resolved" else notice.severity
     count = len(pairs) + untold
     head = f"[fairlead] {state}: {title}" if count == 1 else f"[fairlead] {count} alerts, first {state}: {title}"
-    return shorten_text(head, _SUBJECT_CHARACTERS)
+    return shorten_message_text(head, _SUBJECT_CHARACTERS)
 
 
 def _personal_title(concern: Concern) -> str:
@@ -131,8 +131,8 @@ def _block(alerts: Alerts, notice: Notice, concern: Concern, *, personal: bool) 
         lines.append("  A later look did not bear it out.")
     elif notice.level:
         lines.append(f"  It lasts: step {notice.level} of escalation.")
-    until = "now" if concern.lasting and concern.to_ns is None else format_time(concern.to_ns)
-    lines.append(f"  from {format_time(concern.from_ns)} to {until}; sure to {concern.confidence * 100:.0f} %")
+    until = "now" if concern.lasting and concern.to_ns is None else format_message_time(concern.to_ns)
+    lines.append(f"  from {format_message_time(concern.from_ns)} to {until}; sure to {concern.confidence * 100:.0f} %")
     if concern.cost_s is not None:
         lines.append(f"  cost {concern.cost_s:.0f} s of the job's time")
     if not personal:
@@ -145,26 +145,26 @@ def _block(alerts: Alerts, notice: Notice, concern: Concern, *, personal: bool) 
             lines.append(f"  -> {advice.audience}: {advice.text}")
             lines += [f"       {line}" for line in (advice.code or "").splitlines()]
     lines.append(f"  fairlead job explain {concern.job}" if personal else f"  fairlead finding show {concern.id}")
-    address = build_link(alerts, concern)
+    address = build_alert_link(alerts, concern)
     if address:
         lines.append(f"  {address}")
-    return "\n".join(shorten_text(line, _LINE_CHARACTERS) for line in lines)
+    return "\n".join(shorten_message_text(line, _LINE_CHARACTERS) for line in lines)
 
 
-def build_link(alerts: Alerts, concern: Concern) -> str:
+def build_alert_link(alerts: Alerts, concern: Concern) -> str:
     """Address of the page about it; empty where the site has none."""
     safe = "".join(character for character in concern.id if character.isascii() and character.isalnum())
     return alerts.link.replace("{id}", safe)
 
 
-def format_time(ns: int | None) -> str:
+def format_message_time(ns: int | None) -> str:
     """A time for people, UTC."""
     if ns is None:
         return "?"
     return datetime.fromtimestamp(ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def shorten_text(text: str, most: int) -> str:
+def shorten_message_text(text: str, most: int) -> str:
     """`text` on one harmless line of at most so many characters."""
     line = escape_text(text)
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -26,7 +26,7 @@ from fairlead.explain.questions.question_catalog import parse_question_parameter
 from fairlead.show.web.api.answers import Answering
 from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.api.settings import ApiSettings
-from fairlead.show.web.identity import READ, Door, RefusedError, require_scope
+from fairlead.show.web.identity import READ, Door, RefusedError, require_identity_scope
 
 ROOT = "/api/v1"
 COLUMNS = (
@@ -94,14 +94,16 @@ OPERATIONS = (
 )
 
 
-def build_export_routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]) -> list[BaseRoute]:
+def build_job_export_routes(
+    asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]
+) -> list[BaseRoute]:
     """The routes. What is exported is what this reader may see of the job; one export is made at a time."""
     answering = Answering(asking, msgspec.structs.replace(settings, at_once=1, warm=False), clock)
 
     def serving(kind: str, media: str, made: Callable[[Why, JobTimeline], str]) -> Route:
         async def endpoint(request: Request) -> Response:
             person = door.identify_person(request)
-            require_scope(person, READ)
+            require_identity_scope(person, READ)
             name, asked = str(request.path_params["name"]), _asked(request)
             if len(name) > 256:
                 raise RefusedError(400, "the name is too long")
@@ -122,17 +124,20 @@ def build_export_routes(asking: Asking, settings: ApiSettings, door: Door, clock
 
         return Route(f"{ROOT}/jobs/{{name}}/export.{kind}", _refusing(endpoint), methods=["GET"], name=f"export_{kind}")
 
-    return [serving("csv", "text/csv; charset=utf-8", to_csv), serving("html", "text/html; charset=utf-8", to_html)]
+    return [
+        serving("csv", "text/csv; charset=utf-8", export_job_as_csv),
+        serving("html", "text/html; charset=utf-8", _to_html),
+    ]
 
 
 def _refusing(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    from fairlead.show.web.api.app import build_refusal
+    from fairlead.show.web.api.app import build_api_refusal
 
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
         except RefusedError as refusal:
-            return build_refusal(refusal)
+            return build_api_refusal(refusal)
 
     return answer
 
@@ -156,7 +161,7 @@ def _named(job_id: str, kind: str) -> dict[str, str]:
     return {"content-disposition": f"attachment; {name}"}
 
 
-def to_csv(why: Why, timeline: JobTimeline) -> str:
+def export_job_as_csv(why: Why, timeline: JobTimeline) -> str:
     """Points of every layer, then the phases. Empty cells are not known. No cell begins a formula of a spreadsheet."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\r\n")
@@ -225,13 +230,13 @@ def _safe(row: dict[str, object]) -> dict[str, object]:
     }
 
 
-def to_html(why: Why, timeline: JobTimeline) -> str:
+def _to_html(why: Why, timeline: JobTimeline) -> str:
     """The page of the diagnosis, with every layer of the job over the same time."""
-    from fairlead.show.report.diagnosis.diagnosis_pages import build_why_page
+    from fairlead.show.report.diagnosis.diagnosis_pages import build_job_diagnosis_page
 
     marked = [(one.start_ns, one.end_ns) for one in timeline.phases if (one.abnormal or 0) >= 0.5][:200]
     lanes = [course for lane in timeline.lanes for course in _courses(timeline, lane, marked)]
-    return build_why_page(replace(why, courses=[*lanes, *why.courses]))
+    return build_job_diagnosis_page(replace(why, courses=[*lanes, *why.courses]))
 
 
 def _courses(timeline: JobTimeline, lane: Lane, marked: list[tuple[int, int]]) -> list[Course]:

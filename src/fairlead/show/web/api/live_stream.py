@@ -115,7 +115,7 @@ class Board:
                         now = self._door.identify_person(request)
                         changed = (now.sight, now.role, now.scopes) != (person.sight, person.role, person.scopes)
                     except RefusedError as refusal:
-                        yield b"event: refused\ndata: %s\n\n" % build_error_event(refusal)
+                        yield b"event: refused\ndata: %s\n\n" % _build_error_event(refusal)
                         return
                     if changed:
                         return
@@ -158,14 +158,14 @@ class Board:
                     self._tell(topic, ("answer", data))
             except RefusedError as refusal:
                 if refusal.status not in (429, 503):  # it will not get better
-                    self._tell(topic, ("refused", build_error_event(refusal)))
+                    self._tell(topic, ("refused", _build_error_event(refusal)))
                     with suppress(KeyError):
                         if self._topics[key] is topic:
                             del self._topics[key]
                     return
             except Exception:  # noqa: BLE001  (a defect: whoever follows is told, the server goes on)
                 _LOG.exception("what is followed ended by a defect of fairlead")
-                self._tell(topic, ("refused", build_error_event(RefusedError(500, "a defect of the server"))))
+                self._tell(topic, ("refused", _build_error_event(RefusedError(500, "a defect of the server"))))
                 return
             await asyncio.sleep(max(topic.every_s - (loop.time() - begun_s), 0.05))
 
@@ -176,12 +176,12 @@ class Board:
         topic.changed = asyncio.Event()
 
 
-def build_error_event(refusal: RefusedError) -> bytes:
+def _build_error_event(refusal: RefusedError) -> bytes:
     """A refusal as an event's data."""
     return msgspec.json.encode({"status": refusal.status, "error": refusal.what, "remedy": refusal.remedy})
 
 
-def parse_interval(text: str | None) -> float:
+def parse_live_interval(text: str | None) -> float:
     """Seconds between two looks. Raises RefusedError 400."""
     try:
         every_s = float(text or 2.0)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from fairlead.core.model.finding import SEVERITIES
+from fairlead.show.alerts.alert_settings import AlertRule, Alerts
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.settings import AlertRule, Alerts
 from fairlead.show.alerts.state import Subscription
 
 _NS_PER_H = 3600 * 10**9
@@ -31,12 +31,12 @@ class Delivery:
     severity: str
 
 
-def choose_worse(one: str, other: str) -> str:
+def _choose_worse(one: str, other: str) -> str:
     """The worse of two severities."""
     return min(one, other, key=SEVERITIES.index)
 
 
-def fits_rule(rule: AlertRule, concern: Concern) -> bool:
+def matches_alert_rule(rule: AlertRule, concern: Concern) -> bool:
     """Whether a concern is one the rule is about; its duration aside. What is not known fits no pattern."""
     named = (
         (rule.rules, [concern.rule]),
@@ -58,7 +58,7 @@ def _any(patterns: Sequence[str], values: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(value, pattern) for value in values for pattern in patterns)
 
 
-def find_escalation_level(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
+def find_alert_escalation(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
     """The step of escalation it has reached (0: none yet); None: it has not lasted long enough to be told at all. What
     does not last is told at once. Beacon's site mails at 96 h, and at once for a large job (TOS 2023, section 6.2)."""
     if not concern.lasting:
@@ -70,25 +70,25 @@ def find_escalation_level(rule: AlertRule, concern: Concern, now_ns: int) -> int
     return level if level or large or lasted_h >= rule.wait_h else None
 
 
-def list_wanted_notices(
+def list_alert_notices(
     alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int
 ) -> Iterator[Delivery]:
     """Everything that should have been told of a concern by now; of several steps the highest that was reached."""
     for rule in alerts.rules:
-        level = find_escalation_level(rule, concern, now_ns) if fits_rule(rule, concern) else None
+        level = find_alert_escalation(rule, concern, now_ns) if matches_alert_rule(rule, concern) else None
         if level is None:
             continue
         step = sorted(rule.escalate, key=lambda one: one.after_h)[level - 1] if level else None
-        severity = choose_worse(step.severity, concern.severity) if step else concern.severity
+        severity = _choose_worse(step.severity, concern.severity) if step else concern.severity
         for route in dict.fromkeys(step.to or rule.to if step else rule.to):
             yield Delivery(rule, route, "", level, severity)
-    if alerts.subscriptions and fits_rule(_SUBSCRIBED, concern):
+    if alerts.subscriptions and matches_alert_rule(_SUBSCRIBED, concern):
         for one in subscriptions:
-            if is_subscribed(one, concern):
+            if _is_subscribed(one, concern):
                 yield Delivery(_SUBSCRIBED, alerts.subscriptions, one.address, 0, concern.severity)
 
 
-def is_subscribed(one: Subscription, concern: Concern) -> bool:
+def _is_subscribed(one: Subscription, concern: Concern) -> bool:
     """Whether a subscription is to this: a job of its owner; never one whose owner is not known."""
     if concern.job is None:
         return False

@@ -18,7 +18,7 @@ from fairlead.show.alerts import (
     subscription_routes as subscribing,
 )
 from fairlead.show.alerts.acknowledgement_routes import Noted
-from fairlead.show.alerts.settings import Alerts
+from fairlead.show.alerts.alert_settings import Alerts
 from fairlead.show.alerts.state import State
 from fairlead.show.web.identity import Door
 
@@ -37,7 +37,7 @@ def build_alert_routes(
     ]
 
 
-def read_acknowledged_ids(folder: Path) -> Callable[[], list[str]]:
+def read_acknowledged_alert_ids(folder: Path) -> Callable[[], list[str]]:
     """What tells the ids of all that is acknowledged, from the state in `folder`."""
 
     def ids() -> list[str]:

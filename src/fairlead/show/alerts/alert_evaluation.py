@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fairlead.show.alerts.alert_rules import SUBSCRIPTION, Delivery, list_alert_notices
+from fairlead.show.alerts.alert_settings import Alerts
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.rules import SUBSCRIPTION, Delivery, list_wanted_notices
-from fairlead.show.alerts.settings import Alerts
 from fairlead.show.alerts.silences import find_silence
 from fairlead.show.alerts.state import Notice, State
 
@@ -29,7 +29,7 @@ class Look:
     held: int
 
 
-def evaluate_concerns(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int) -> Look:
+def evaluate_alert_concerns(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int) -> Look:
     """Takes `concerns` (new, or changed) and adds the notices that are due at `now_ns`."""
     with state.change():
         state.keep(concerns)
@@ -51,7 +51,7 @@ def evaluate_concerns(state: State, alerts: Alerts, concerns: Sequence[Concern],
             if concern.id in acknowledged or find_silence(concern, silences, now_ns):
                 quiet += 1
                 continue
-            for one in list_wanted_notices(alerts, subscriptions, concern, now_ns):
+            for one in list_alert_notices(alerts, subscriptions, concern, now_ns):
                 if any(_same(one, notice) for notice in told):
                     continue
                 if one.level == 0 and _held(state, one, concern, now_ns):

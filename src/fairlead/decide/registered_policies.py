@@ -71,7 +71,7 @@ PATH_POLICIES: dict[str, str] = {
     "dfra": "fairlead.decide.policies.paths.dfra:Dfra",
     "aiot": "fairlead.decide.policies.paths.aiot:Aiot",
 }
-"""The path of an arriving job. Any other name `find_path_policy` takes is an allocation policy, on both layers."""
+"""The path of an arriving job. Any other name is that of an allocation policy, on both layers."""
 
 PREDICTORS: dict[str, str] = {
     "last-run": "fairlead.decide.policies.next_run.simple:LastRun",
@@ -82,35 +82,35 @@ PREDICTORS: dict[str, str] = {
 """What the next run of a job is expected to be like."""
 
 
-def list_placement_policies() -> list[str]:
+def list_registered_placements() -> list[str]:
     """Names of all placements: built-ins, then entry points of `fairlead.placements`."""
     return [*PLACEMENTS, *sorted(find_extensions("fairlead.placements").keys() - PLACEMENTS.keys())]
 
 
-def find_placement_policy(name: str) -> Callable[[int], Placement]:
+def find_registered_placement(name: str) -> Callable[[int], Placement]:
     """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
     target = PLACEMENTS.get(name)
     return load_extension_object(target) if target else find_extension_maker("fairlead.placements", name)  # type: ignore[return-value]
 
 
-def list_request_policies() -> list[str]:
+def list_registered_orders() -> list[str]:
     """Names of all orders of requests: built-ins, then entry points of `fairlead.request_orders`."""
     return [*REQUEST_ORDERS, *sorted(find_extensions("fairlead.request_orders").keys() - REQUEST_ORDERS.keys())]
 
 
-def find_request_policy(name: str) -> Callable[[str, int], Order]:
+def find_registered_order(name: str) -> Callable[[str, int], Order]:
     """What makes the order of that name from the text after it and a seed. Raises KeyError for an unknown name."""
     target = REQUEST_ORDERS.get(name)
     return load_extension_object(target) if target else find_extension_maker("fairlead.request_orders", name)  # type: ignore[return-value]
 
 
-def list_policies() -> list[str]:
+def list_registered_policies() -> list[str]:
     """Joint policies, then ALLOCATION+PLACEMENT pairs, then entry points of `fairlead.policies`."""
     pairs = [f"{allocation}+{placing}" for allocation in ALLOCATIONS for placing in PLACINGS]
     return [*JOINT_POLICIES, *pairs, *sorted(find_extensions("fairlead.policies").keys() - JOINT_POLICIES.keys())]
 
 
-def find_policy(name: str) -> Policy:
+def find_registered_policy(name: str) -> Policy:
     """The policy of that name: `joint`, a pair as `tcpu+greedy-clairvoyant`, or a plug-in. KeyError for another."""
     from fairlead.decide.policies.allocation.contract import Pair
 
@@ -122,12 +122,12 @@ def find_policy(name: str) -> Policy:
     return make_extension("fairlead.policies", name)  # type: ignore[no-any-return]
 
 
-def list_path_policies() -> list[str]:
-    """Built-in path policies, then entry points of `fairlead.path_policies`; `list_policies` are taken as well."""
+def list_registered_path_policies() -> list[str]:
+    """Built-in path policies, then entry points of `fairlead.path_policies`. Any other policy is valid as well."""
     return [*PATH_POLICIES, *sorted(find_extensions("fairlead.path_policies").keys() - PATH_POLICIES.keys())]
 
 
-def find_path_policy(name: str) -> PathPolicy:
+def find_registered_path_policy(name: str) -> PathPolicy:
     """The path policy of that name; an allocation policy's name gives it on both layers. KeyError for another."""
     if name in PATH_POLICIES:
         return load_extension_object(PATH_POLICIES[name])()  # type: ignore[operator, no-any-return]
@@ -135,7 +135,7 @@ def find_path_policy(name: str) -> PathPolicy:
         return make_extension("fairlead.path_policies", name)  # type: ignore[no-any-return]
     from fairlead.decide.policies.paths.path_from_allocation import PathFromAllocation
 
-    return PathFromAllocation(find_policy(name))
+    return PathFromAllocation(find_registered_policy(name))
 
 
 def _list_predictors() -> list[str]:
@@ -143,7 +143,7 @@ def _list_predictors() -> list[str]:
     return [*PREDICTORS, *sorted(find_extensions("fairlead.predictors").keys() - PREDICTORS.keys())]
 
 
-def build_predictor_policy(name: str) -> Predictor:
+def build_registered_predictor(name: str) -> Predictor:
     """A fresh predictor of that name, which has seen nothing. Raises KeyError for an unknown name."""
     target = PREDICTORS.get(name)
     return load_extension_object(target)() if target else make_extension("fairlead.predictors", name)  # type: ignore[operator, no-any-return]

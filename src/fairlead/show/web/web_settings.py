@@ -143,7 +143,7 @@ class Web(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     header: Header = Header()
 
 
-def check_web(web: Web) -> None:
+def check_web_settings(web: Web) -> None:
     """What the kinds alone do not say. Raises ConfigError."""
     if web.origin:
         parts = urlsplit(web.origin)
@@ -151,7 +151,7 @@ def check_web(web: Web) -> None:
             raise ConfigError(f"no origin: {web.origin!r}", where="web.origin", remedy="write https://HOST[:PORT]")
         if parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise ConfigError("passwords would travel unencrypted", where="web.origin", remedy="write https://...")
-    parse_networks(web.proxies)
+    parse_web_networks(web.proxies)
     if web.hash_memory_bytes < 8 << 20 or web.hash_passes < 1:
         raise ConfigError("too little to keep passwords", where="web.hash_memory_bytes", remedy="8 MiB and 1 at least")
     if not 0 < web.idle_h <= web.longest_h:
@@ -211,7 +211,7 @@ def _oidc(web: Web) -> None:
         raise ConfigError("openid is missing", where="web.oidc.scopes", remedy='["openid", ...]')
 
 
-def parse_networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+def parse_web_networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     """The networks among `web.proxies`. Raises ConfigError for what is none."""
     found = []
     for text in texts:
@@ -226,7 +226,7 @@ def parse_networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddre
     return found
 
 
-def read_secret(file: str, where: str) -> str:
+def read_web_secret(file: str, where: str) -> str:
     """The one line of a file of a secret, which only its owner may read. Raises ConfigError."""
     path = Path(file)
     try:
