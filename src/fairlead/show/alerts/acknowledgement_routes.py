@@ -157,7 +157,7 @@ def _incidents(lake: Tables, column: str, name: str) -> list[Incident]:
 def record_acknowledgement(
     state: State, lake: Tables, name: str, note: Note, person: Person, now_ns: int
 ) -> list[Acknowledgement]:
-    """Writes down that `person` has taken it on. Raises RefusedError 400, 404, 409."""
+    """Write down that `person` has taken it on. Raises RefusedError 400, 404, 409."""
     text = note.text.strip()
     if not text or len(text) > LONGEST:
         raise RefusedError(400, f"text: 1 to {LONGEST} characters", "say what is being done")
