@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows
 from fairlead.core.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, build_table_batch
 from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake

@@ -26,8 +26,8 @@ from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_
 from fairlead.see.sources.darshan import DarshanSource
 from fairlead.see.sources.darshan.container import read_container_header
 from fairlead.see.sources.darshan.regions import LogFile
+from fairlead.store.days_and_tiers import compute_days
 from fairlead.store.part_files import write_part_files
-from fairlead.store.stored_tables import compute_days
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

@@ -25,8 +25,8 @@ from fairlead.core.compression.node_groups import merge_node_groups, split_node_
 from fairlead.core.compression.operation_runs import merge_operation_runs
 from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, build_table_batch, build_table_word_column
 from fairlead.see.sources.darshan import DarshanSource
+from fairlead.store.days_and_tiers import compute_days
 from fairlead.store.part_files import write_part_files
-from fairlead.store.stored_tables import compute_days
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import FILE_COUNTERS, FILES, LAYOUTS, OPS, TABLES, build_table_batch
-from fairlead.store import stored_tables
+from fairlead.store import days_and_tiers, stored_tables
 from lake_rows import DAY_NS, ops_of
 
 
@@ -41,18 +41,18 @@ def test_days_are_utc_and_floor_towards_the_past() -> None:
             },
         )
     )
-    assert stored_tables.compute_days(rows, FILES, 5 * DAY_NS + 3).tolist() == [0, 0, -1, 5]
-    unknown = stored_tables.compute_days(rows, FILES, None)
-    assert unknown[3] == stored_tables.NO_DAY
-    assert stored_tables.format_day(int(unknown[3])) is None
-    assert stored_tables.format_day(-1) == "1969-12-31"
-    assert stored_tables.with_days(rows, unknown).column("day").to_pylist()[3] is None
+    assert days_and_tiers.compute_days(rows, FILES, 5 * DAY_NS + 3).tolist() == [0, 0, -1, 5]
+    unknown = days_and_tiers.compute_days(rows, FILES, None)
+    assert unknown[3] == days_and_tiers.NO_DAY
+    assert days_and_tiers.format_day(int(unknown[3])) is None
+    assert days_and_tiers.format_day(-1) == "1969-12-31"
+    assert days_and_tiers.add_day_column(rows, unknown).column("day").to_pylist()[3] is None
 
 
 def test_rows_without_any_time_take_the_fallback() -> None:
     rows = _table(build_table_batch(LAYOUTS, {"file_id": [1], "component": [0]}))
-    assert stored_tables.compute_days(rows, LAYOUTS, DAY_NS).tolist() == [1]
-    assert stored_tables.compute_days(rows, LAYOUTS, None).tolist() == [stored_tables.NO_DAY]
+    assert days_and_tiers.compute_days(rows, LAYOUTS, DAY_NS).tolist() == [1]
+    assert days_and_tiers.compute_days(rows, LAYOUTS, None).tolist() == [days_and_tiers.NO_DAY]
 
 
 words = st.one_of(st.none(), st.sampled_from(["a", "b", "é", "", "zz"]))
@@ -78,7 +78,7 @@ def test_order_is_that_of_the_sort_key_with_nulls_last(rows: list[tuple[str | No
         )
     )
     days = np.array([r[3] for r in rows], np.int32)
-    ordered, sorted_days = stored_tables.sort_by_day(table, OPS, days)
+    ordered, sorted_days = days_and_tiers.sort_by_day(table, OPS, days)
     wanted = sorted(range(len(rows)), key=lambda i: (rows[i][3], _last(rows[i][0]), _last(rows[i][1]), rows[i][2], i))
     assert ordered.column("count").to_pylist() == wanted
     assert sorted_days.tolist() == [rows[i][3] for i in wanted]
@@ -100,7 +100,7 @@ def test_nulls_of_an_integer_key_come_last() -> None:
             },
         )
     )
-    ordered, _ = stored_tables.sort_by_day(rows, FILE_COUNTERS, np.zeros(3, np.int32))
+    ordered, _ = days_and_tiers.sort_by_day(rows, FILE_COUNTERS, np.zeros(3, np.int32))
     assert list(zip(ordered["file_id"].to_pylist(), ordered["rank"].to_pylist(), strict=True)) == [
         (8, 0),
         (9, -1),
@@ -110,7 +110,7 @@ def test_nulls_of_an_integer_key_come_last() -> None:
 
 def test_dictionaries_of_different_batches_sort_together() -> None:
     rows = pa.concat_tables([_table(ops_of(2, 2)), _table(ops_of(10, 2)), _table(ops_of(1, 2))])
-    ordered, _ = stored_tables.sort_by_day(rows, OPS, np.zeros(6, np.int32))
+    ordered, _ = days_and_tiers.sort_by_day(rows, OPS, np.zeros(6, np.int32))
     assert ordered["job_id"].to_pylist() == ["job-1"] * 2 + ["job-10"] * 2 + ["job-2"] * 2
     first, second = sorted(rows["start_ns"].to_pylist()[:2])
     assert ordered["start_ns"].to_pylist() == [first, second] * 3

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import build_incident_rows
+from fairlead.core.model.finding_incident_rows import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, build_table_batch
 from fairlead.store.lake import Lake

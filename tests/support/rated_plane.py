@@ -26,7 +26,7 @@ import msgspec
 import rated_forwarders
 import rated_jobs
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
-from fairlead.core.model.diagnosis import StoredFinding, parse_findings
+from fairlead.core.model.finding_incident_rows import StoredFinding, parse_finding_rows
 from fairlead.core.model.tables import JOBS, build_table_batch
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, write_site_mappings
@@ -331,7 +331,7 @@ class Plane:
             " AND NOT coalesce(withdrawn, false) ORDER BY id",
             {"from": from_ns},
         )
-        return parse_findings(rows)
+        return parse_finding_rows(rows)
 
 
 SITE = f"""name = "plane"

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import (
     DEVICE,

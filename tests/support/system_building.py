@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding
+from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, build_table_batch
 from fairlead.explain.analysis.system.scope import SystemFindings
 from fairlead.explain.analysis.system.system_findings import SystemLimits, find_system_findings

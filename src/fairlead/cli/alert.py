@@ -202,7 +202,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     import msgspec
 
     from fairlead.core import clock
-    from fairlead.core.model.diagnosis import compute_short_identity
+    from fairlead.core.model.identity import compute_short_identity
     from fairlead.explain.questions.span import parse_age
     from fairlead.show.alerts.alert_messages import format_message_time
     from fairlead.show.alerts.silences import parse_silence_match

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fairlead.core.model.diagnosis import StoredFinding
+    from fairlead.core.model.finding_incident_rows import StoredFinding
     from fairlead.explain.questions.answers_diagnosis import Explanation, Findings
 
 SEVERITY_STYLE = {

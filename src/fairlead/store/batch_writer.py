@@ -11,15 +11,10 @@ import pyarrow as pa
 from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.tables import TableSpec
 from fairlead.store import wal_rows as hot
+from fairlead.store.days_and_tiers import compute_days
 from fairlead.store.lake_folder import Place
 from fairlead.store.part_files import Part, write_part_files
-from fairlead.store.stored_tables import (
-    MAX_DAYS,
-    compute_days,
-    conform_stored_table,
-    find_stored_table_spec,
-    find_stored_table_time,
-)
+from fairlead.store.stored_tables import MAX_DAYS, conform_stored_table, find_stored_table_spec, find_stored_table_time
 
 SPILL_BYTES = 64 << 20
 """A batch that holds more than this of one table writes it to Parquet at once: no input has to fit in memory."""

@@ -26,9 +26,10 @@ from fairlead.store import delta_table as delta
 from fairlead.store import received_batches as taken
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
+from fairlead.store.days_and_tiers import compute_days
 from fairlead.store.lake_folder import Place, write_lake_folder_file
 from fairlead.store.part_files import Part, measure_part_file, write_part_files
-from fairlead.store.stored_tables import BATCHES, SPECS, compute_days, conform_stored_table
+from fairlead.store.stored_tables import BATCHES, SPECS, conform_stored_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

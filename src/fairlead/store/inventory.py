@@ -8,9 +8,10 @@ from pathlib import Path
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
+from fairlead.store.days_and_tiers import format_day
 from fairlead.store.lake_folder import FORMAT, Place
 from fairlead.store.part_files import Part
-from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS, format_day
+from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS
 
 
 @dataclass(frozen=True)

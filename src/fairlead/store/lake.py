@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from fairlead.core.errors import LakeError, UsageError
 from fairlead.store import query
+from fairlead.store.days_and_tiers import format_day
 from fairlead.store.flush import Derive, Regroup
 from fairlead.store.lake_folder import Place, create_lake_folder, open_lake_folder
 from fairlead.store.snapshot import Snapshots, WantedRows
-from fairlead.store.stored_tables import DAY_NS, SPECS, conform_stored_table, format_day
+from fairlead.store.stored_tables import DAY_NS, SPECS, conform_stored_table
 from fairlead.store.writer import REMEMBER_NS, Writer
 
 DEFAULT_SHARD = "main"

@@ -22,15 +22,9 @@ from numpy.typing import NDArray
 from fairlead.core import clock
 from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import TableSpec
+from fairlead.store.days_and_tiers import format_day, sort_by_day, split_by_day, split_by_tier
 from fairlead.store.lake_folder import sync_lake_folder
-from fairlead.store.stored_tables import (
-    DAY,
-    flatten_stored_table_type,
-    format_day,
-    sort_by_day,
-    split_by_day,
-    split_by_tier,
-)
+from fairlead.store.stored_tables import DAY, flatten_stored_table_type
 
 ROW_GROUP = 122_880
 """Rows a row group: what DuckDB hands one thread, and small enough that a job's page reads little."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import TABLES
 from fairlead.store import delta_table as delta
+from fairlead.store.days_and_tiers import format_day, format_tier
 from fairlead.store.part_files import (
     Part,
     flatten_part_file_schema,
@@ -24,7 +25,7 @@ from fairlead.store.part_files import (
     parse_part_version,
     write_part_file,
 )
-from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE, format_day, format_tier
+from fairlead.store.stored_tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE
 from fairlead.store.writer import Writer
 
 FOR_EVER = ("jobs", "job_summary", "mapping", "events", "phase", "profile", "finding", "incident")

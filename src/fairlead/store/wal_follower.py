@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
+from fairlead.store.days_and_tiers import add_day_column, compute_days
 from fairlead.store.part_files import Part
-from fairlead.store.stored_tables import BATCHES, SPECS, compute_days, with_days
+from fairlead.store.stored_tables import BATCHES, SPECS
 
 KEPT_BYTES = 512 << 20
 """Decoded rows a process keeps of one shard; beyond that frames are decoded again at every query that needs them."""
@@ -109,7 +110,7 @@ class Tail:
                 pieces = [hot.build_wal_rows_piece(noted, BATCHES, None)]
             else:
                 pieces = load.pieces.get(table, [])
-            held = [(p, with_days(p.rows, compute_days(p.rows, spec, p.fallback_ns))) for p in pieces]
+            held = [(p, add_day_column(p.rows, compute_days(p.rows, spec, p.fallback_ns))) for p in pieces]
             if entry.load is not None:
                 entry.dated[table] = held
         return [rows for piece, rows in held if between is None or _overlaps(piece, between)]

@@ -21,9 +21,10 @@ from fairlead.core.batches.decoding import decode_body_headers
 from fairlead.core.batches.rows import DecodedBatch, decode_batch_rows
 from fairlead.core.model.job import Job
 from fairlead.core.model.tables import JOBS, TableSpec, build_table_batch
+from fairlead.store.days_and_tiers import compute_days
 from fairlead.store.part_files import Part
 from fairlead.store.received_batches import hash_received_stream
-from fairlead.store.stored_tables import BATCHES, SPECS, WIRE, compute_days, conform_stored_table
+from fairlead.store.stored_tables import BATCHES, SPECS, WIRE, conform_stored_table
 from fairlead.store.wal import Frame
 
 _NOTE_BYTES = 512

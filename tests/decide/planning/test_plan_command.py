@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from fairlead.cli.main import cli
 from fairlead.core.errors import ConfigError, InputError, UnsoundPlanError, UsageError
-from fairlead.core.model.diagnosis import build_incident_rows
+from fairlead.core.model.finding_incident_rows import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import MAPPING, build_table_batch
 from fairlead.decide.planning import plan_jobs as planning

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead.core.model.diagnosis import build_finding_rows, parse_findings
 from fairlead.core.model.finding import Advice, Evidence, Subject
+from fairlead.core.model.finding_incident_rows import build_finding_rows, parse_finding_rows
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit
 from fairlead.explain.analysis.job_findings import build_job_findings
@@ -127,7 +127,7 @@ def test_the_same_to_the_byte_in_any_order() -> None:
     first = build_finding_rows(build_job_findings(phase_table(rows), judged(2), said), 5)
     again = build_finding_rows(build_job_findings(phase_table(rows), judged(2), dict(reversed(said.items()))), 5)
     assert first.equals(again)
-    assert msgspec.json.encode(parse_findings(first)[0]) == msgspec.json.encode(
+    assert msgspec.json.encode(parse_finding_rows(first)[0]) == msgspec.json.encode(
         build_job_findings(phase_table(rows), judged(2), said)[0]
     )
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from diagnosed_lake import VICTIM, co_run, lake_of, later, look
 from fairlead.cli.main import cli
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
 from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis

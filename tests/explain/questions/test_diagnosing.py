@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from diagnosed_lake import CULPRIT, FIRST, LAG, VICTIM, S, co_run, fill, kept, lake_of, later, look
-from fairlead.core.model.diagnosis import parse_findings
+from fairlead.core.model.finding_incident_rows import parse_finding_rows
 from fairlead.core.model.tables import FINDING, PHASE
 from fairlead.explain.batch.rediagnosis import run_rediagnosis
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
@@ -172,7 +172,7 @@ def test_a_finding_that_later_records_do_not_bear_out_is_withdrawn(tables: Table
     lake = lake_of(tmp_path / "lake", tables)
     now = later(tables)
     look(lake, now)
-    [before] = parse_findings(lake.query("SELECT detail FROM finding"))
+    [before] = parse_finding_rows(lake.query("SELECT detail FROM finding"))
     # The clients of the victim tell later that it wrote three times as much: it was not slow.
     ops = tables["ops"]
     mine = ops.filter(pc.equal(ops["job_id"].cast(pa.string()), VICTIM))
@@ -203,7 +203,7 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
         batch.commit()
     found = answer_question(Asking(lake), "findings", "", parse_question_parameters("findings", NARROW), Sight(), now)
     assert ([one.finding.id for one in found.findings], found.older, found.analysis_version) == (
-        [parse_findings(_of(rows, FINDING.schema))[0].finding.id],
+        [parse_finding_rows(_of(rows, FINDING.schema))[0].finding.id],
         1,
         2,
     )

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from fairlead.core.batches.encoding import Header, encode_batch, encode_numbers, encode_same_word, encode_words
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError

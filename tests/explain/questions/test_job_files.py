@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows
 from fairlead.core.model.finding import Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, build_table_batch
 from fairlead.explain.questions.findings import list_job_findings
 from fairlead.explain.questions.job_accounts import read_all_accounts, read_run_accounts

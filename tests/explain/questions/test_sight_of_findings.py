@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, build_table_batch
 from fairlead.explain.analysis.health.health_findings import build_health_findings

@@ -18,8 +18,8 @@ import pytest
 from agent_server import certificate
 from alert_receivers import MailSink, WebSink
 from fairlead.core.access.tokens import Claims, issue_token, read_token_key
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, build_table_batch
 from fairlead.explain.rules.advice_set import load_advice_set

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from fairlead.core.errors import LakeError, UsageError
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows, build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.show.alerts.alert_evaluation import Look, evaluate_alert_concerns

@@ -17,8 +17,9 @@ from starlette.requests import Request
 
 from fairlead.cli.main import cli
 from fairlead.core.errors import UsageError
-from fairlead.core.model.diagnosis import StoredFinding, build_finding_rows, build_incident_rows, compute_short_identity
 from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, build_finding_rows, build_incident_rows
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.question import Asking
 from fairlead.show.alerts import alert_routes as served

@@ -1,4 +1,4 @@
-"""Stable identities: the id of a file is the signed int64 of blake2b-8 over file system and path.
+"""Identities that are the same whoever computes them: of a file the signed int64 of blake2b-8 over its system and path.
 
 Signed, because unsigned 64-bit integers are refused by table formats downstream.
 """
@@ -23,6 +23,12 @@ def compute_file_identities(fs: Sequence[str], paths: Iterable[str]) -> NDArray[
     return np.fromiter(
         (compute_file_identity(f, p) for f, p in zip(fs, paths, strict=True)), dtype=np.int64, count=len(fs)
     )
+
+
+def compute_short_identity(*parts: object) -> str:
+    """A short id of what a finding is about: the same parts give the same id, in any process."""
+    text = "\0".join("" if part is None else str(part) for part in parts)
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
 def identify_mount(path: str, mounts: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_short_identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION, StoredFinding
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.unit_formats import NS_PER_S, format_count, format_duration
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 import fairlead
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE, build_empty_table
 from fairlead.explain.batch.reanalysis import find_reanalysis_stretches
 from fairlead.explain.batch.span_pieces import open_piece_lake

@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows, parse_findings
+from fairlead.core.model.finding_incident_rows import (
+    DIAGNOSIS_VERSION,
+    StoredFinding,
+    build_finding_rows,
+    parse_finding_rows,
+)
 from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_by_expectation
@@ -168,4 +173,4 @@ def _find_obsolete_findings(lake: Tables, jobs: Sequence[Mapping[str, Any]], sti
         any(low <= at <= high for low, high in runs.get((cluster, name), ()))
         for cluster, name, at in zip(*columns, strict=True)
     ]
-    return [one for one in parse_findings(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]
+    return [one for one in parse_finding_rows(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]

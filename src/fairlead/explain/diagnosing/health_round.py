@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import (
+from fairlead.core.model.finding import Advice
+from fairlead.core.model.finding_incident_rows import (
     DIAGNOSIS_VERSION,
     StoredFinding,
     build_finding_rows,
     build_incident_rows,
-    parse_incidents,
+    parse_incident_rows,
 )
-from fairlead.core.model.finding import Advice
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS
 from fairlead.core.model.unit_formats import NS_PER_S
@@ -121,7 +121,7 @@ def _read_known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
         f" AND (to_ns IS NULL OR to_ns > {begin - REACH_NS}) AND analysis_version = {DIAGNOSIS_VERSION}"
         " ORDER BY from_ns, id"
     )
-    return parse_incidents(found)
+    return parse_incident_rows(found)
 
 
 def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:

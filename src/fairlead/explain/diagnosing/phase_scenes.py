@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import parse_incidents
+from fairlead.core.model.finding_incident_rows import parse_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, build_empty_table
 from fairlead.core.model.unit_formats import NS_PER_S
@@ -341,7 +341,7 @@ def _incidents(lake: Tables, window: Window, served: Mapping[str, Sequence[str]]
         " AND (to_ns IS NULL OR to_ns > $from) AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
         {"names": names, "from": window.from_ns, "to": window.to_ns},
     )
-    return parse_incidents(found)
+    return parse_incident_rows(found)
 
 
 def _as(found: pa.Table, spec: TableSpec) -> pa.Table:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION, StoredFinding, build_finding_rows
 from fairlead.core.model.tables import TABLES
 from fairlead.explain.analysis.system.system_findings import (
     DAILY,

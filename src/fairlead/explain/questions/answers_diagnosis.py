@@ -8,8 +8,8 @@ incidents themselves (`fairlead.core.model`), what other questions answer (`answ
 
 from __future__ import annotations
 
-from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice
+from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers import Answer, JobRow, JobSummary
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.core.model.diagnosis import parse_incidents
+from fairlead.core.model.finding_incident_rows import parse_incident_rows
 from fairlead.core.model.incident import DURATIONS_H, Incident
 from fairlead.explain.analysis.health.assess import assess_health
 from fairlead.explain.analysis.health.class_peaks import Peak
@@ -125,7 +125,7 @@ def _incidents(lake: Tables, span: Span) -> list[Incident]:
         f"SELECT detail FROM incident WHERE from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) >= {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
     )
-    return parse_incidents(found)
+    return parse_incident_rows(found)
 
 
 def _states(rows: Sequence[Mapping[str, Any]], open_: Sequence[Incident]) -> list[ComponentState]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import StoredFinding, parse_incidents
 from fairlead.core.model.finding import Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding, parse_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers_diagnosis import Course, Explanation
@@ -160,7 +160,7 @@ def _read_incidents_at(lake: Tables, components: list[str], span: Span) -> list[
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id LIMIT 200",
         {"names": components},
     )
-    return parse_incidents(found)
+    return parse_incident_rows(found)
 
 
 def _related(lake: Tables, told: StoredFinding, span: Span, sight: Sight) -> list[StoredFinding]:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding, parse_findings
 from fairlead.core.model.finding import SEVERITIES
+from fairlead.core.model.finding_incident_rows import StoredFinding, parse_finding_rows
 from fairlead.explain.questions.answers_diagnosis import Findings
 from fairlead.explain.questions.job_accounts import read_run_accounts
 from fairlead.explain.questions.lake_queries import (
@@ -71,7 +71,7 @@ def list_findings(
     every = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
     grave = SEVERITIES[: SEVERITIES.index(severity) + 1] if severity else SEVERITIES
     current = every.filter(pa.array([one in grave for one in every["severity"].to_pylist()], pa.bool_()))
-    listed = redact_findings(lake, parse_findings(current.slice(offset, limit)), sight)
+    listed = redact_findings(lake, parse_finding_rows(current.slice(offset, limit)), sight)
     versions = [version for version, _ in _versions(current)]
     return Findings(
         from_ns=span.from_ns,
@@ -196,7 +196,7 @@ def find_finding(lake: Tables, name: str) -> tuple[StoredFinding, Mapping[str, o
     if len(exact) != 1 or not name:
         known = query_lake(lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words)
         raise UnknownNameError("finding", name, find_similar_names(name, known["id"].to_pylist()))
-    return parse_findings(pa.table({"detail": [exact[0]["detail"]]}))[0], exact[0]
+    return parse_finding_rows(pa.table({"detail": [exact[0]["detail"]]}))[0], exact[0]
 
 
 def list_job_findings(
@@ -212,7 +212,7 @@ def list_job_findings(
         began=Span(span.from_ns, span.to_ns),
     )
     return [
-        one for one in redact_findings(lake, parse_findings(found), sight) if not rules or one.finding.rule in rules
+        one for one in redact_findings(lake, parse_finding_rows(found), sight) if not rules or one.finding.rule in rules
     ]
 
 
@@ -226,4 +226,4 @@ def list_blaming_findings(lake: Tables, cluster: str | None, job_id: str, span: 
         {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"},
         began=_reach(span),
     )
-    return parse_findings(found)
+    return parse_finding_rows(found)

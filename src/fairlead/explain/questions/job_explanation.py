@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice
+from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.unit_formats import format_duration
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers import JobSummary, Sums

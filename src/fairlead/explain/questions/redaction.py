@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.job_accounts import read_all_accounts
 from fairlead.explain.questions.lake_queries import Sight, Tables

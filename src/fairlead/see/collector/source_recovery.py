@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from fairlead.core.model.tables import HEALTH, build_table_batch
 from fairlead.see.collector.source_activity import GAP, Sources
+from fairlead.store.days_and_tiers import format_day
 from fairlead.store.lake import Lake
-from fairlead.store.stored_tables import DAY_NS, WIRE, format_day
+from fairlead.store.stored_tables import DAY_NS, WIRE
 
 DAYS = 3
 """A source silent for longer is not shown as one any more; its gap stays in `events`."""

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fairlead.core.model.diagnosis import compute_short_identity, parse_findings, parse_incidents
+from fairlead.core.model.finding_incident_rows import parse_finding_rows, parse_incident_rows
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.findings import find_finding as finding_of
 from fairlead.explain.questions.lake_queries import Tables, UnknownNameError, query_lake
@@ -142,7 +143,7 @@ def find_acknowledgement_subject(lake: Tables, name: str) -> KnownConcern | None
     )
     same = [
         one.finding.id
-        for one in parse_findings(rows)
+        for one in parse_finding_rows(rows)
         if one.finding.id
         == compute_short_identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
     ]
@@ -151,7 +152,7 @@ def find_acknowledgement_subject(lake: Tables, name: str) -> KnownConcern | None
 
 def _incidents(lake: Tables, column: str, name: str) -> list[Incident]:
     sql = f"SELECT detail FROM incident WHERE {column} = $name ORDER BY analysis_version, made_ns"  # noqa: S608
-    return parse_incidents(query_lake(lake, sql, {"name": name}))
+    return parse_incident_rows(query_lake(lake, sql, {"name": name}))
 
 
 def record_acknowledgement(

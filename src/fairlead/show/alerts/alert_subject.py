@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Severity
+from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.incident import Incident
 from fairlead.explain.analysis.advice import AdviceSet, build_advice
 

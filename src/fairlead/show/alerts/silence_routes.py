@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fairlead.core.model.diagnosis import compute_short_identity
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.explain.questions.span import parse_age
 from fairlead.show.alerts.acknowledgement_routes import ROOT, Noted
 from fairlead.show.alerts.silences import FIELDS

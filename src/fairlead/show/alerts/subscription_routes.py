@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.errors import RefusedError, UsageError
-from fairlead.core.model.diagnosis import compute_short_identity
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.show.alerts.alert_settings import ADDRESS, Alerts
 from fairlead.show.alerts.state import State, Subscription
 from fairlead.show.web import identity as people

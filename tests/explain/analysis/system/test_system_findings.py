@@ -6,8 +6,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.diagnosis import build_finding_rows, parse_findings
 from fairlead.core.model.finding import Subject
+from fairlead.core.model.finding_incident_rows import build_finding_rows, parse_finding_rows
 from fairlead.core.model.site_file import parse_site_file
 from fairlead.core.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
 from fairlead.explain.analysis.advice import SYSTEM
@@ -499,7 +499,7 @@ def test_findings_are_kept_as_rows() -> None:
     given = storms_and_all()
     found = look(given.pop("rollup"), **given)  # type: ignore[arg-type]
     kept = pa.Table.from_batches([build_finding_rows(found.told, T0)])
-    assert parse_findings(kept) == found.told
+    assert parse_finding_rows(kept) == found.told
     assert set(kept["rule"].to_pylist()) <= {f"system.{word}" for word in SYSTEM}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import UsageError
-from fairlead.core.model.diagnosis import build_incident_rows
+from fairlead.core.model.finding_incident_rows import build_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import (
     DEVICE,

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_short_identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION, StoredFinding
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.unit_formats import format_duration
 from fairlead.core.safe_text import escape_text

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import compute_short_identity
 from fairlead.core.model.finding import Evidence
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.unit_formats import format_bandwidth, format_count
 from fairlead.explain.analysis.component_flows import Axis, Bools, Floats

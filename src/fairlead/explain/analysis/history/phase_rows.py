@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.haar_bursts import find_burst_runs

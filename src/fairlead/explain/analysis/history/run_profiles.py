@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PROFILE, build_table_batch
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.category import compute_category_scale

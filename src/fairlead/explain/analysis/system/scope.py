@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, StoredFinding, compute_short_identity
 from fairlead.core.model.finding import Evidence, Finding, Severity, Subject
+from fairlead.core.model.finding_incident_rows import DIAGNOSIS_VERSION, StoredFinding
+from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.tables import ROLLUP, TABLES
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.advice import AdviceSet, Gain, build_advice

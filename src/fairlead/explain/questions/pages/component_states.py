@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fairlead.core.model.diagnosis import parse_incidents
+from fairlead.core.model.finding_incident_rows import parse_incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.component_hosts import find_component_hosts
 from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
@@ -40,7 +40,7 @@ def list_open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "")
         f" AND NOT coalesce(withdrawn, false){chosen} ORDER BY from_ns DESC, id",
         {"layer": layer} if layer else None,
     )
-    return redact_incidents(lake, parse_incidents(found), sight)
+    return redact_incidents(lake, parse_incident_rows(found), sight)
 
 
 def find_component_trouble(

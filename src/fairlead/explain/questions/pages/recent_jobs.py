@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.core.model.diagnosis import parse_findings
 from fairlead.core.model.finding import SEVERITIES
+from fairlead.core.model.finding_incident_rows import parse_finding_rows
 from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import JobRow
 from fairlead.explain.questions.answers_pages import MyJob, MyJobs
@@ -257,7 +257,7 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
 
     told = redact_findings(
         lake,
-        parse_findings(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})),
+        parse_finding_rows(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})),
         sight,
     )
     made = {}

@@ -10,8 +10,8 @@ from functools import cache
 from importlib.resources import files
 
 from fairlead.core.model import unit_formats
-from fairlead.core.model.diagnosis import StoredFinding
 from fairlead.core.model.finding import Advice, Evidence, Subject
+from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.answers_diagnosis import Course, Usual
 from fairlead.show.report import page_file

@@ -1,9 +1,8 @@
-"""Findings and incidents as rows of their tables and back; identities that are the same whoever computes them."""
+"""Findings and incidents as rows of their tables and back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 
 import msgspec
 import pyarrow as pa
@@ -26,12 +25,6 @@ class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     user: str | None = None
     components: list[Subject] = []
-
-
-def compute_short_identity(*parts: object) -> str:
-    """A short id of what a finding is about: the same parts give the same id, in any process."""
-    text = "\0".join("" if part is None else str(part) for part in parts)
-    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
 def build_finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
@@ -67,7 +60,7 @@ def build_finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn
     return build_table_batch(FINDING, dict(columns), len(told))
 
 
-def parse_findings(rows: pa.Table) -> list[StoredFinding]:
+def parse_finding_rows(rows: pa.Table) -> list[StoredFinding]:
     """Findings of rows that have the column `detail`."""
     return [msgspec.json.decode(text, type=StoredFinding) for text in rows.column("detail").to_pylist()]
 
@@ -99,6 +92,6 @@ def build_incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdraw
     return build_table_batch(INCIDENT, columns, count)
 
 
-def parse_incidents(rows: pa.Table) -> list[Incident]:
+def parse_incident_rows(rows: pa.Table) -> list[Incident]:
     """Incidents of rows that have the column `detail`."""
     return [msgspec.json.decode(text, type=Incident) for text in rows.column("detail").to_pylist()]
