@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, FOLDER, add_options, json_option
+from fairlead.cli.options import FILE, FOLDER, add_limit_option, add_options, json_option
 from fairlead.cli.printing import print_json, print_lines, print_message
 from fairlead.core.errors import InputError, RefusedError, UsageError
 
@@ -277,7 +277,7 @@ def print_account_welcome(name: str, config: Config, as_json: bool) -> None:
 
 
 @account.command("audit")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
+@add_limit_option("How many lines.", 50, 10_000)
 @click.option("--who", default="", metavar="NAME", help="Of this account.")
 @_server_options
 @json_option

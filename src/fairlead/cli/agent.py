@@ -22,10 +22,7 @@ def agent() -> None:
 
 @agent.command("run")
 @click.option(
-    "--config",
-    type=FILE,
-    metavar="FILE",
-    help="Settings, key = value. Default: /etc/fairlead/agent.conf if it exists.",
+    "--config", type=FILE, metavar="FILE", help="Settings, key = value. Default: /etc/fairlead/agent.conf if it exists."
 )
 @click.option("--server", metavar="URL", help="The collector, https://HOST:PORT. Without it records wait in the spool.")
 @click.option("--token", type=FILE, metavar="FILE", help="The token to show to the collector.")

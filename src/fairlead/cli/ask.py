@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.options import FILE, PATH, add_options, html_option
+from fairlead.cli.options import FILE, add_lake_option, add_options, html_option
 from fairlead.cli.printing import print_json
 from fairlead.core.errors import InputError, NoAnswerError, RefusedError, ServerError, UsageError
 
@@ -30,13 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TIMEOUT_S = 40.0
 _MAX_ANSWER = 256 << 20
 _WHERE = (
-    click.option(
-        "--lake",
-        "root",
-        type=PATH,
-        metavar="DIR",
-        help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-    ),
+    add_lake_option("Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
     click.option(
         "--server",
         metavar="URL",

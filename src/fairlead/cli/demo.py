@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.options import FILE, FOLDER
 from fairlead.cli.printing import print_json, print_message
 from fairlead.core.errors import UsageError
 
@@ -28,20 +29,8 @@ _PAGE = Path("fairlead-demo.html")
 
 @click.command()
 @click.option("--seed", type=int, metavar="N", help="Play the same again. Default: another play each time.")
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    default=_PAGE,
-    show_default=True,
-    help="Where the page goes.",
-)
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Keep the records, the lake and the logs there.",
-)
+@click.option("--html", type=FILE, metavar="FILE", default=_PAGE, show_default=True, help="Where the page goes.")
+@click.option("--keep", type=FOLDER, metavar="DIR", help="Keep the records, the lake and the logs there.")
 @click.option("--no-fuse", is_flag=True, help="Use the library client instead of mounts, as where FUSE is not allowed.")
 @click.option(
     "--pages/--no-pages",

@@ -70,10 +70,7 @@ def forwarder() -> None:
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate shown on tls: addresses (PEM).")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="Its key (PEM).")
 @click.option(
-    "--spool",
-    type=FOLDER,
-    metavar="DIR",
-    help="Write records of what was served there, for `fairlead ingest`.",
+    "--spool", type=FOLDER, metavar="DIR", help="Write records of what was served there, for `fairlead ingest`."
 )
 @click.option(
     "--read-ahead",

@@ -223,7 +223,7 @@ def describe_history(batch: Batch, peak: float | None) -> None:
 
 
 @history.command("explain")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False), metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @lake_option
 @click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
 @click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")

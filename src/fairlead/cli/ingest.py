@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.options import PATH, add_lake_option, add_wait_option
 from fairlead.cli.printing import is_printing_quiet, print_json, print_message
 from fairlead.core.errors import FairleadError, InputError, PartialInputError
 from fairlead.store.lake_folder import find_default_lake_folder
@@ -21,14 +22,8 @@ SCHEMA = "fairlead.ingest/1"
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
-@click.option(
-    "--lake",
-    "root",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
+@add_lake_option("The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")
 @click.option(
     "--shard",
     default="main",
@@ -36,14 +31,7 @@ SCHEMA = "fairlead.ingest/1"
     metavar="NAME",
     help="The shard to write. A shard has one writer at a time.",
 )
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="How long to wait for another writer of the shard to finish.",
-)
+@add_wait_option("How long to wait for another writer of the shard to finish.")
 @click.option(
     "--exact-times",
     is_flag=True,

@@ -34,11 +34,7 @@ def job() -> None:
 @add_name_option("--node", "Only jobs on this node.")
 @click.option("--running", is_flag=True, help="Only jobs that run now.")
 @click.option(
-    "--sort",
-    type=click.Choice(_SORTS),
-    default="start",
-    show_default=True,
-    help="Sort by, largest or latest first.",
+    "--sort", type=click.Choice(_SORTS), default="start", show_default=True, help="Sort by, largest or latest first."
 )
 @add_limit_option("How many jobs to list.", 50)
 @add_offset_option()

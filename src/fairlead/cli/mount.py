@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from fairlead.cli.options import FOLDER
 from fairlead.cli.printing import is_printing_quiet, print_message
 from fairlead.cli.quantities import Seconds
 from fairlead.core.errors import UsageError
@@ -36,7 +37,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="SECONDS",
     help="Wait that long for a forwarder that is lost; then requests fail with EIO.",
 )
-@click.option("--spool", type=click.Path(file_okay=False, path_type=Path), help="Record the requests in this folder.")
+@click.option("--spool", type=FOLDER, help="Record the requests in this folder.")
 @click.option("--job", default="", metavar="ID", help="Job of processes that do not say theirs.")
 @click.option("--checksum", is_flag=True, help="Check everything that goes to forwarders and back by its CRC-32.")
 @click.option("--token", type=_FILE, help="File with the token the forwarders ask for.")

@@ -13,28 +13,6 @@ FILE: click.Path[Path] = click.Path(path_type=Path, dir_okay=False)
 FOLDER: click.Path[Path] = click.Path(path_type=Path, file_okay=False)
 PATH: click.Path[Path] = click.Path(path_type=Path)
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-lake_option = click.option(
-    "--lake",
-    "root",
-    type=PATH,
-    metavar="DIR",
-    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)
-html_option = click.option(
-    "--html", "html", type=FILE, metavar="FILE", help="Write the answer as one HTML page to this file."
-)
-cluster_option = click.option(
-    "--cluster", default="", metavar="NAME", help="The job of this cluster, if several clusters use the number."
-)
-site_option = click.option(
-    "--site",
-    "site_file",
-    type=FILE,
-    metavar="FILE",
-    help="The site file: peaks, routes, counts, pools, reserved components.",
-)
-
 
 def add_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
     """Return a decorator that adds `options` to a command, in this order in its help."""
@@ -72,3 +50,24 @@ def add_peak_option(text: str) -> Callable[[F], F]:
 def add_wait_option(text: str) -> Callable[[F], F]:
     """Return `--wait` in seconds (`wait_s`), none by default."""
     return click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help=text)
+
+
+def add_lake_option(text: str) -> Callable[[F], F]:
+    """Return `--lake` (`root`): the folder of a lake."""
+    return click.option("--lake", "root", type=PATH, metavar="DIR", help=text)
+
+
+def add_site_option(text: str) -> Callable[[F], F]:
+    """Return `--site` (`site_file`)."""
+    return click.option("--site", "site_file", type=FILE, metavar="FILE", help=text)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+lake_option = add_lake_option("The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")
+html_option = click.option(
+    "--html", "html", type=FILE, metavar="FILE", help="Write the answer as one HTML page to this file."
+)
+cluster_option = click.option(
+    "--cluster", default="", metavar="NAME", help="The job of this cluster, if several clusters use the number."
+)
+site_option = add_site_option("The site file: peaks, routes, counts, pools, reserved components.")

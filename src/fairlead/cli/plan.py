@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.options import FILE, add_lake_option, add_site_option, json_option
 from fairlead.cli.printing import print_json
 from fairlead.core.errors import InputError, UsageError
 
@@ -27,20 +28,10 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = "aiot"
 """It answers with what little a lake may know: loads and health now, a job's last rate. `joint` and the published pairs
 want volume and computing time of every job, and set neither stripes nor P."""
-_lake_option = click.option(
-    "--lake",
-    "root",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+_lake_option = add_lake_option(
+    "The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."
 )
-_site_option = click.option(
-    "--site",
-    "site_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The site file: peaks, routes, counts, pools, what is barred to whom.",
-)
+_site_option = add_site_option("The site file: peaks, routes, counts, pools, what is barred to whom.")
 _at_option = click.option(
     "--at", default="", metavar="TIME", help="With the state of then: 2026-11-21T08:00, -2h, now (default)."
 )
@@ -81,7 +72,7 @@ _system_option = click.option(
     "--granted",
     "granted",
     multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Plans made before (--json) whose jobs may not be seen running yet. May be repeated.",
 )
@@ -174,7 +165,7 @@ def plan(
 @_site_option
 @_at_option
 @_system_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool) -> None:
     """Check plans (of --json, or written elsewhere) against the live state: capacity, bars, sick components, limits.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.options import PATH
 from fairlead.cli.printing import is_printing_quiet, print_message
 from fairlead.cli.startup import skip_pandas_at_startup
 from fairlead.core.errors import FairleadError, InputError, PartialInputError, UsageError
@@ -25,32 +26,27 @@ SHOWN_FAILURES = 20
 
 
 @click.command()
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
+@click.argument("traces", nargs=-1, required=True, type=PATH, metavar="TRACE...")
 @click.option(
     "--html",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Write a single-file page that works offline (several jobs: FILE-<job>.html each).",
 )
 @click.option("--json", "json_out", metavar="FILE", help="Write the verdict as JSON; - for standard output.")
 @click.option("--explain", metavar="RULE", help="Explain one rule on this job: what it asks, what it saw, what to do.")
-@click.option(
-    "--compare",
-    type=click.Path(path_type=Path),
-    metavar="OTHER",
-    help="Set a second run beside it: TRACE is before, OTHER after.",
-)
+@click.option("--compare", type=PATH, metavar="OTHER", help="Set a second run beside it: TRACE is before, OTHER after.")
 @click.option(
     "--rules",
     "rules_dir",
-    type=click.Path(path_type=Path),
+    type=PATH,
     envvar="FAIRLEAD_RULES",
     metavar="DIR",
     help="A folder of the site's own rules; they override built-in ones of the same id.",
 )
 @click.option(
     "--platform",
-    type=click.Path(path_type=Path),
+    type=PATH,
     envvar="FAIRLEAD_PLATFORM",
     metavar="FILE",
     help="A TOML description of the machine, so that costs are held against its own rates.",

@@ -41,12 +41,7 @@ def server() -> None:
     help="A reader or operator token. Default: $FAIRLEAD_TOKEN_FILE. The server's own user needs none on its "
     "unix socket.",
 )
-@click.option(
-    "--ca",
-    type=FILE,
-    metavar="FILE",
-    help="Certificates (PEM) to trust instead of the system's.",
-)
+@click.option("--ca", type=FILE, metavar="FILE", help="Certificates (PEM) to trust instead of the system's.")
 @click.option("--lake", type=FOLDER, metavar="DIR", help="Ask this lake instead of a server.")
 @click.option("--all", "everything", is_flag=True, help=f"All sources, not only the first {SHOWN} that need attention.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document of GET /api/v1/health.")

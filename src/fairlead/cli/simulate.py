@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fairlead.cli.options import FILE, FOLDER, add_options, add_wait_option, json_option
 from fairlead.cli.printing import is_printing_quiet, print_json, print_message
 from fairlead.core.errors import UsageError
 from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
@@ -22,53 +23,41 @@ F = TypeVar("F", bound=Callable[..., Any])
 _lake_option = click.option(
     "--lake",
     "root",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default=Path("simulations"),
     show_default=True,
     metavar="DIR",
     help="The lake results are kept in; made if there is none. What is in it is not simulated again.",
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _seed_option = click.option(
     "--seed", type=click.IntRange(0, (1 << 63) - 1), metavar="N", help="Everything random comes from it."
 )
-_wait_option = click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="How long to wait while another run writes to the lake.",
+_wait_option = add_wait_option("How long to wait while another run writes to the lake.")
+_run_options = add_options(
+    (
+        _lake_option,
+        click.option(
+            "--sets",
+            type=click.IntRange(1, 100_000),
+            metavar="N",
+            help="Sets of applications a point. Default: what the experiment says.",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1, 1024),
+            metavar="N",
+            help="Worker processes. Default: one a processor. Results do not depend on it.",
+        ),
+        click.option(
+            "--dask",
+            metavar="WHERE",
+            help="Let Dask's workers do it: local (of this machine), or a scheduler's tcp://HOST:PORT.",
+        ),
+        _seed_option,
+        _wait_option,
+        json_option,
+    )
 )
-_OPTIONS = (
-    _lake_option,
-    click.option(
-        "--sets",
-        type=click.IntRange(1, 100_000),
-        metavar="N",
-        help="Sets of applications a point. Default: what the experiment says.",
-    ),
-    click.option(
-        "--jobs",
-        type=click.IntRange(1, 1024),
-        metavar="N",
-        help="Worker processes. Default: one a processor. Results do not depend on it.",
-    ),
-    click.option(
-        "--dask",
-        metavar="WHERE",
-        help="Let Dask's workers do it: local (of this machine), or a scheduler's tcp://HOST:PORT.",
-    ),
-    _seed_option,
-    _wait_option,
-    _json_option,
-)
-
-
-def _run_options(command: F) -> F:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 class _Experiments(click.Group):
@@ -101,7 +90,7 @@ def simulate() -> None:
 
 
 @simulate.command("run")
-@click.argument("spec", type=click.Path(path_type=Path, dir_okay=False), metavar="SPEC.toml")
+@click.argument("spec", type=FILE, metavar="SPEC.toml")
 @_run_options
 def simulate_spec(
     spec: Path,
@@ -228,7 +217,7 @@ def _paper(name: str) -> click.Command:
     text = f"{paper.summary[0].upper()}{paper.summary[1:]} ({paper.source})."
     command: click.Command = click.command(name, help=text)(run_paper)
     quick = click.option("--quick", is_flag=True, help="Fewer repetitions.")
-    for option in (quick, _lake_option, _seed_option, _wait_option, _json_option):
+    for option in (quick, _lake_option, _seed_option, _wait_option, json_option):
         command = option(command)
     return command
 
@@ -238,7 +227,7 @@ for _name in PAPERS:
 
 
 @simulate.command("trace")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @click.option(
     "--policy",
     "policies",
@@ -251,7 +240,7 @@ for _name in PAPERS:
 @_lake_option
 @_seed_option
 @_wait_option
-@_json_option
+@json_option
 def simulate_trace(
     file: Path,
     policies: tuple[str, ...],
@@ -289,7 +278,7 @@ def simulate_trace(
 
 @simulate.command("list")
 @_lake_option
-@_json_option
+@json_option
 def list_simulate_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_results import list_simulate_results
@@ -318,7 +307,7 @@ def list_simulate_experiments(root: Path, as_json: bool) -> None:
 @click.argument("result", metavar="RESULT")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Folder for the page and its pictures. Default: RESULT in the current folder.",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fairlead.cli.noun import Noun
+from fairlead.cli.options import PATH, json_option
 from fairlead.cli.printing import print_message
 from fairlead.core.errors import ConfigError, InputError, UsageError
 
@@ -20,17 +21,15 @@ def site() -> None:
 @click.option(
     "--lake",
     "lake_dir",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="A lake, for the nodes, forwarders, targets and mappings seen there.",
 )
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here; by default to standard output."
-)
+@click.option("--output", "-o", type=PATH, metavar="FILE", help="Write here; by default to standard output.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
     "--root",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("/"),
     metavar="DIR",
     help="Where to look for /proc and /etc: a copy of a node's files. Default: /.",
@@ -67,8 +66,8 @@ def init_site(lake_dir: Path | None, output: Path | None, force: bool, root: Pat
 
 
 @site.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.argument("file", type=PATH)
+@json_option
 def check_site_file(file: Path, as_json: bool) -> None:
     """Check a site file: keys, host lists, and whether its parts fit together."""
     from fairlead.core.model.site_file import build_site_file_mapping, check_site_file, parse_site_file

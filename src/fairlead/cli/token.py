@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fairlead.cli.noun import Noun
+from fairlead.cli.options import FILE
 from fairlead.cli.printing import print_message
 from fairlead.core.errors import UsageError
 
@@ -23,7 +24,7 @@ def token() -> None:
 
 
 @token.command("make-key")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 def make_token_key(file: Path) -> None:
     """Make a new key in FILE, readable by its owner only.
 
@@ -37,14 +38,7 @@ def make_token_key(file: Path) -> None:
 
 
 @token.command("issue")
-@click.option(
-    "--key",
-    "file",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The forwarders' or the server's key.",
-)
+@click.option("--key", "file", required=True, type=FILE, metavar="FILE", help="The forwarders' or the server's key.")
 @click.option(
     "--role",
     type=click.Choice(["mount", "agent", "reader", "operator"]),

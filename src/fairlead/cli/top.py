@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead.cli.ask import Asker, where_options
+from fairlead.cli.options import add_limit_option
 from fairlead.cli.quantities import Seconds
 
 if TYPE_CHECKING:
@@ -35,13 +36,7 @@ _KEYS = {"j": "jobs", "o": "targets", "m": "mds"}
     "--interval", type=Seconds(3600), default=2.0, show_default=True, metavar="SECONDS", help="How often to look again."
 )
 @click.option("--once", is_flag=True, help="Show one screen and end, as in a pipe.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="How many lines --once shows; a full screen shows what fits.",
-)
+@add_limit_option("How many lines --once shows; a full screen shows what fits.")
 @where_options
 def top(
     by: str,

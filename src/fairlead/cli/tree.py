@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, FOLDER, json_option
+from fairlead.cli.options import FILE, FOLDER, PATH, json_option
 from fairlead.cli.printing import print_json, print_message
 from fairlead.core.errors import ForwardingError, InputError, PartialInputError, UsageError
 from fairlead.core.model.unit_formats import format_bandwidth, format_bytes, format_count
@@ -156,7 +156,7 @@ def _print_checked(found: CheckResult) -> None:
 
 @tree.command("export", short_help="Read the tree, or a part of it, back into a directory.")
 @_file
-@click.argument("destination", type=click.Path(path_type=Path))
+@click.argument("destination", type=PATH)
 @click.argument("path", default="/")
 @json_option
 def export_tree(file: Path, destination: Path, path: str, as_json: bool) -> None:
@@ -226,13 +226,7 @@ def set_tree_layout(file: Path, path: str, layout: str) -> None:
 
 
 @tree.command("serve-metadata")
-@click.option(
-    "--store",
-    required=True,
-    type=FOLDER,
-    metavar="DIR",
-    help="Directory of the metadata, on a local disk.",
-)
+@click.option("--store", required=True, type=FOLDER, metavar="DIR", help="Directory of the metadata, on a local disk.")
 @click.option("--listen", required=True, metavar="ADDRESS", help="unix:PATH or tcp:HOST:PORT. Port 0: any free one.")
 @click.option(
     "--token-key",

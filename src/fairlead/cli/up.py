@@ -8,20 +8,16 @@ from pathlib import Path
 
 import click
 
+from fairlead.cli.options import FILE, FOLDER
 from fairlead.cli.printing import is_printing_quiet, print_message
 from fairlead.core.errors import UsageError
 
-_file = click.Path(path_type=Path, dir_okay=False)
+_file = FILE
 
 
 @click.command()
 @click.option("--config", "file", type=_file, metavar="FILE", help="Settings (TOML). Default: none, all defaults.")
-@click.option(
-    "--lake",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="The lake: server.lake of the settings.",
-)
+@click.option("--lake", type=FOLDER, metavar="DIR", help="The lake: server.lake of the settings.")
 @click.option(
     "--listen",
     multiple=True,
@@ -43,7 +39,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--state",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="With --sample-site: its folder. Default: sample-site beside the default lake.",
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead.cli.ask import print_asked_answer
-from fairlead.cli.options import add_limit_option, html_option, json_option, lake_option
+from fairlead.cli.options import add_limit_option, add_site_option, html_option, json_option, lake_option
 from fairlead.cli.printing import is_printing_quiet
 from fairlead.core.errors import UsageError
 
@@ -65,13 +65,7 @@ if TYPE_CHECKING:
     metavar="PER_CORE_HOUR",
     help="What a core-hour costs, in any currency.",
 )
-@click.option(
-    "--site",
-    "site_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The site's description, for what a forwarder and a target can do.",
-)
+@add_site_option("The site's description, for what a forwarder and a target can do.")
 @add_limit_option("How many winners and losers to list.", 10)
 @click.option(
     "--seed",
