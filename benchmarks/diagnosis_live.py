@@ -21,7 +21,7 @@ from _history import append
 
 from fairlead.core import clock
 from fairlead.core.model.tables import HEALTH, JOBS, ROLLUP, build_table_batch
-from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
+from fairlead.explain.diagnosing.ended_jobs import summarise_ended_jobs
 from fairlead.store.lake import Lake
 
 S = 10**9

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.decide.sim.steps import Step
-from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
+from fairlead.explain.diagnosing.ended_jobs import summarise_ended_jobs
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob

@@ -29,10 +29,10 @@ from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.model.finding_incident_rows import StoredFinding, parse_finding_rows
 from fairlead.core.model.tables import JOBS, build_table_batch
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs, write_site_mappings
 from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
+from fairlead.explain.diagnosing.ended_jobs import LAG_NS, summarise_ended_jobs
 from fairlead.explain.diagnosing.health_round import run_health_round
-from fairlead.explain.diagnosing.site_file import read_system_site_file
+from fairlead.explain.diagnosing.site_file import read_system_site_file, write_site_file_mappings
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_device_pace
 from fairlead.kit.demo.stage import READY_S, build_stage_command, unmount_stage_folder
@@ -158,7 +158,7 @@ class Plane:
             wide.mkdir()
             os.setxattr(wide, "user.fairlead.layout", f"count={len(TARGETS)}".encode())
         with self.lake.open_writer("site") as writer:
-            write_site_mappings(writer, str(self.site))
+            write_site_file_mappings(writer, str(self.site))
 
     def _forwarder(self, name: str) -> Child:
         return self.children.start(

@@ -203,7 +203,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
 
     from fairlead.core import clock
     from fairlead.core.model.identity import compute_short_identity
-    from fairlead.explain.questions.span import parse_age
+    from fairlead.explain.questions.span import parse_span_age
     from fairlead.show.alerts.alert_messages import format_message_time
     from fairlead.show.alerts.silences import parse_silence_match
     from fairlead.show.alerts.state import Silence
@@ -213,7 +213,7 @@ def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None
     one = Silence(
         id=compute_short_identity("silence", *match, now_ns),
         match=fields,
-        until_ns=now_ns + parse_age(age),
+        until_ns=now_ns + parse_span_age(age),
         who=_me(),
         why=why,
         made_ns=now_ns,

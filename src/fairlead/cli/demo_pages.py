@@ -71,7 +71,7 @@ def _build_settings(lake: Path) -> Config:
 def _analyse(lake: Path) -> None:
     """Summaries and findings of a run that is over: nobody has to wait for records that come late."""
     from fairlead.core import clock
-    from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
+    from fairlead.explain.diagnosing.ended_jobs import summarise_ended_jobs
     from fairlead.store.lake import Lake
 
     held = Lake.open(lake)

@@ -127,7 +127,7 @@ def plan(
     jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
     from fairlead.core import clock
     from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound_plans
-    from fairlead.explain.questions.span import parse_moment
+    from fairlead.explain.questions.span import parse_span_moment
 
     now_ns = clock.now_ns()
     made = plan_jobs(
@@ -135,7 +135,7 @@ def plan(
         _site(site_file),
         jobs,
         policy=policy,
-        at_ns=_moment(parse_moment(at or "now", now_ns), now_ns),
+        at_ns=_moment(parse_span_moment(at or "now", now_ns), now_ns),
         now_ns=now_ns,
         file_system=file_system,
         seed=seed,
@@ -178,11 +178,11 @@ def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, f
     from fairlead.decide.planning.live_site import find_live_site
     from fairlead.decide.planning.plan_jobs import build_plan_ground, build_unsound_plan_error
     from fairlead.decide.policies.paths.checker import check_path_plans as checked
-    from fairlead.explain.questions.span import parse_moment
+    from fairlead.explain.questions.span import parse_span_moment
 
     plans = read_plan_document(_content(file, "FILE"), str(file))
     now_ns = clock.now_ns()
-    at_ns = _moment(parse_moment(at or "now", now_ns), now_ns)
+    at_ns = _moment(parse_span_moment(at or "now", now_ns), now_ns)
     systems = {one.file_system for one in plans.plans if one.file_system}
     wanted = file_system or (systems.pop() if len(systems) == 1 else "")
     state = find_live_site(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)

@@ -31,7 +31,7 @@ from fairlead.explain.analysis.timeline import Timeline, group_timeline_bins
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compile_condition
 from fairlead.explain.rules.rule import Rule
-from fairlead.explain.rules.rule_engine import build_rule_namespace, format_metric_value
+from fairlead.explain.rules.rule_engine import build_rule_namespace, format_rule_metric
 from fairlead.show.report.report_builder import Report, Setup, compare_reports
 
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
@@ -199,7 +199,7 @@ def _figures(verdict: Verdict) -> RenderableType:
     metrics = verdict.metrics
     rate = metrics["metadata_ops_per_s"]
     text = f"{_plural(verdict.totals.metadata_ops, 'operation')} on {_plural(int(metrics['files'] or 0), 'file')}"
-    text += f", {format_metric_value('metadata_ops_per_s', rate)} during I/O" if rate else ""
+    text += f", {format_rule_metric('metadata_ops_per_s', rate)} during I/O" if rate else ""
     table.add_row(Text("metadata", style=META), Text(text))
     return table
 
@@ -208,12 +208,12 @@ def _direction(verdict: Verdict, d: str) -> list[Text]:
     metrics = verdict.metrics
     if not metrics[f"{d}_ops"]:
         return [Text("nothing")]
-    nbytes = format_metric_value(f"{d}_bytes", metrics[f"{d}_bytes"])
+    nbytes = format_rule_metric(f"{d}_bytes", metrics[f"{d}_bytes"])
     amount = f"{nbytes} in {_plural(int(metrics[f'{d}_ops'] or 0), 'request')}"
-    amount += f" of {format_metric_value(f'{d}_mean_request_bytes', metrics[f'{d}_mean_request_bytes'])}"
+    amount += f" of {format_rule_metric(f'{d}_mean_request_bytes', metrics[f'{d}_mean_request_bytes'])}"
     amount += " on average" if metrics[f"{d}_ops"] != 1 else ""
     rate = metrics[f"{d}_bandwidth_bytes_per_s"]
-    amount += f", at {format_metric_value(f'{d}_bandwidth_bytes_per_s', rate)}" if rate else ""
+    amount += f", at {format_rule_metric(f'{d}_bandwidth_bytes_per_s', rate)}" if rate else ""
     mode = getattr(verdict.io_mode, d)
     above = getattr(verdict.io_mode_mpiio, d) if verdict.io_mode_mpiio else mode
     how = [f"{MODE_WORDS[mode]} ({mode})"] if mode in MODE_WORDS else []
@@ -262,7 +262,7 @@ def _over_time(table: Table, report: Report, timeline: Timeline, width: int) -> 
             row = _draw_spark(series, width)
             columns = len(row)
             peak = (
-                f"peak {format_metric_value('read_peak_bytes_per_s', report.profile.metrics[f'{d}_peak_bytes_per_s'])}"
+                f"peak {format_rule_metric('read_peak_bytes_per_s', report.profile.metrics[f'{d}_peak_bytes_per_s'])}"
             )
             table.add_row(Text(f"{d} over time", style=style), Text(row, style=style), Text(peak, style="dim"))
     if columns:
@@ -371,7 +371,7 @@ def _explain_rule(rule: Rule, report: Report) -> RenderableType:
         table.add_column(name, no_wrap=name == "this job", overflow="fold")
     for name in sorted(condition.names):
         meaning = METRICS[name][1] if name in METRICS else f"cost: {COSTS[name[5:-2]]}"
-        table.add_row(Text(name), Text(format_metric_value(name, metrics.get(name))), Text(meaning))
+        table.add_row(Text(name), Text(format_rule_metric(name, metrics.get(name))), Text(meaning))
     verdict = report.verdict
     parts: list[RenderableType] = [
         Text(f"job {verdict.job.id} ({shorten_terminal_program(verdict)}): {result}", style="bold"),

@@ -9,12 +9,12 @@ from fairlead.core.model.site_file import build_site_file_mapping, parse_site_fi
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
 from fairlead.explain.analysis.node_intervals import build_node_placements
 from fairlead.explain.analysis.switch_ports import (
-    average_device_hours,
     compute_switch_port_imbalance,
-    count_metadata_load_sources,
     list_port_links,
     sum_switch_ports_by_job,
 )
+from fairlead.explain.analysis.system.metadata_storm import count_metadata_storm_sources
+from fairlead.explain.questions.device_hours import average_device_hours
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.rollups import derive_rollups
 
@@ -125,7 +125,7 @@ def test_a_metadata_server_works_for_classes_of_clients() -> None:
         ],
         METADATA.schema,
     )
-    found = count_metadata_load_sources(table, {"n1": "compute", "login1": "login"})
+    found = count_metadata_storm_sources(table, {"n1": "compute", "login1": "login"})
     assert [(r["client_class"], r["op"], r["count"]) for r in found.to_pylist()] == [
         ("login", "stat", 90),
         ("compute", "open", 5),

@@ -33,7 +33,7 @@ from fairlead.explain.batch.reanalysis import Reanalysis, reanalyse_stretch, run
 from fairlead.explain.batch.settings import Settings, Slurm
 from fairlead.explain.batch.span_pieces import split_span_into_pieces
 from fairlead.explain.batch.workers import LocalWorkers, Workers, start_workers
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summarise_ended_jobs
+from fairlead.explain.diagnosing.ended_jobs import LAG_NS, summarise_ended_jobs
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.load_distributions import DistributionCache, build_load_cdf
 from fairlead.explain.questions.machine import describe_machine

@@ -17,13 +17,10 @@ from fairlead.core.errors import InputError
 from fairlead.core.model.tables import JOBS, PFS_CLIENT, build_table_batch
 from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
 from fairlead.explain.analysis.node_intervals import build_node_intervals, build_node_placements
-from fairlead.explain.diagnosing.analysis_loop import (
-    LAG_NS,
-    run_analysis_loop,
-    summarise_ended_jobs,
-    write_site_mappings,
-)
+from fairlead.explain.diagnosing.analysis_loop import run_analysis_loop
 from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
+from fairlead.explain.diagnosing.ended_jobs import LAG_NS, summarise_ended_jobs
+from fairlead.explain.diagnosing.site_file import write_site_file_mappings
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.kit.testing.machine import play_small_machine
@@ -460,11 +457,11 @@ def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path
     file = tmp_path / "site.toml"
     file.write_text('[[routes]]\nnodes = "n[1-4]"\nforwarders = "f[1-2]"\n')
     with lake.open_writer("analysis") as writer:
-        assert not write_site_mappings(writer, "")
-        assert write_site_mappings(writer, str(file))
-        assert not write_site_mappings(writer, str(file))
+        assert not write_site_file_mappings(writer, "")
+        assert write_site_file_mappings(writer, str(file))
+        assert not write_site_file_mappings(writer, str(file))
         with pytest.raises(InputError):
-            write_site_mappings(writer, str(tmp_path / "none.toml"))
+            write_site_file_mappings(writer, str(tmp_path / "none.toml"))
     routes = build_node_intervals(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
     assert routes.look_up(pa.array(["n1", "n4", "n5"]), np.full(3, S)).to_pylist() == ["f1", "f2", None]
 
@@ -535,7 +532,7 @@ def test_a_site_file_without_mappings_is_no_fault(lake: Lake, tmp_path: Path) ->
     file = tmp_path / "site.toml"
     file.write_text('name = "bare"\n')
     with lake.open_writer("analysis") as writer:
-        write_site_mappings(writer, str(file))
+        write_site_file_mappings(writer, str(file))
     assert lake.query("SELECT * FROM mapping").num_rows == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from diagnosed_lake import co_run, lake_of
 from fairlead.explain.analysis.job_summary import JobData
-from fairlead.explain.diagnosing.recorded_io import TOGETHER_NS, group_recorded_jobs, read_recorded_io
+from fairlead.explain.diagnosing.recorded_io import TOGETHER_NS, group_recorded_io_jobs, read_recorded_io
 from fairlead.store.lake import Lake
 
 DAY = 86_400 * 10**9
@@ -57,7 +57,7 @@ def test_jobs_far_apart_do_not_share_queries() -> None:
         return {"job_id": "1", "start_ns": begin, "end_ns": begin + length}
 
     jobs = [ran(0, DAY), ran(10 * DAY, DAY // 24), ran(DAY // 2, DAY // 24), ran(10 * DAY, 5 * DAY), ran(15 * DAY, 10)]
-    groups = group_recorded_jobs(jobs, range(5))
+    groups = group_recorded_io_jobs(jobs, range(5))
     assert sorted(at for group in groups for at in group) == [0, 1, 2, 3, 4]
     assert [0, 2] in groups
     for group in groups:

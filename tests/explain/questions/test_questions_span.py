@@ -18,8 +18,8 @@ from fairlead.explain.questions.span import (
     choose_long_span_interval,
     choose_span_bin,
     choose_span_interval,
-    parse_moment,
     parse_span,
+    parse_span_moment,
     split_span_by_interval,
 )
 
@@ -44,13 +44,13 @@ NOW = 1_728_036_600 * SECOND_NS
     ],
 )
 def test_moments(text: str, ns: int) -> None:
-    assert parse_moment(text, NOW) == ns
+    assert parse_span_moment(text, NOW) == ns
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2024-13-01", "-2x", "12", "2024-10-04T10:10:99", "9" * 40])
 def test_what_is_no_moment_is_said_so(text: str) -> None:
     with pytest.raises(UsageError, match=r"no time|no length"):
-        parse_moment(text, NOW)
+        parse_span_moment(text, NOW)
 
 
 def test_spans() -> None:

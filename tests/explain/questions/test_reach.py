@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.question_catalog import answer_question, parse_question_parameters
-from fairlead.explain.questions.restricted_lake import find_partial_steps
-from fairlead.explain.questions.visibility import build_visible_jobs_condition, is_job_visible, merge_visible_intervals
+from fairlead.explain.questions.restricted_lake import find_restricted_steps
+from fairlead.explain.questions.visible_lake import (
+    build_visible_jobs_condition,
+    is_job_visible,
+    merge_visible_intervals,
+)
 from questions_site import T0, S
 from rights_site import BUSY, NOW, Other, others, site
 
@@ -142,7 +146,7 @@ def test_merged_times_are_the_same_without_overlap(rows: list[tuple[str, int, in
 def test_whole_steps_and_what_is_ragged_make_up_each_stretch(rows: list[tuple[int, int]], step: int) -> None:
     begins = np.array([begin for begin, _ in rows], np.int64)
     ends = begins + np.array([length for _, length in rows], np.int64)
-    at, first, last = find_partial_steps(begins, ends, step)
+    at, first, last = find_restricted_steps(begins, ends, step)
     for place, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         whole = [t for t in range(begin, end) if t // step * step >= begin and t // step * step + step <= end]
         rest = [t for k in np.flatnonzero(at == place) for t in range(int(first[k]), int(last[k]))]

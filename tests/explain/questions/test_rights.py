@@ -14,7 +14,7 @@ import pytest
 from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.question_catalog import QUESTIONS, answer_question, parse_question_parameters
-from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
+from fairlead.explain.questions.visible_lake import DECISIONS, MACHINE, RUN
 from questions_site import T0, S
 from rights_site import NOW, Other, others, site
 

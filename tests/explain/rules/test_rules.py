@@ -20,7 +20,7 @@ from fairlead.explain.rules.rule_engine import (
     cap_rule_severity,
     evaluate_rules,
     fill_rule_placeholders,
-    format_metric_value,
+    format_rule_metric,
 )
 from fairlead.explain.rules.rule_set import find_covered_rules, load_rule_set
 from job_building import SHARED, counters, job, sizes
@@ -541,7 +541,7 @@ def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
     ],
 )
 def test_values_are_shown_in_their_units(name: str, value: object, text: str) -> None:
-    assert format_metric_value(name, value) == text  # type: ignore[arg-type]
+    assert format_rule_metric(name, value) == text  # type: ignore[arg-type]
 
 
 def test_words_follow_the_number() -> None:
@@ -573,6 +573,6 @@ def test_every_metric_has_a_known_unit_and_words() -> None:
         assert name in NAMES
         assert unit in ("bytes", "bytes/s", "count", "share", "s", "rank", "1/s", "ratio", "word", "bool")
         assert meaning
-        assert format_metric_value(name, 1 if unit not in ("word",) else "x")
+        assert format_rule_metric(name, 1 if unit not in ("word",) else "x")
     assert set(NAMES) == {name for name, _, _ in described.list_rule_metrics()}
     assert set(METRICS) < set(NAMES)

@@ -25,9 +25,9 @@ from fairlead.decide.planning.site_components import (
 from fairlead.decide.policies.paths.checker import Reservation
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.questions.component_health import describe_component_health
-from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.job_accounts import LONGEST_RUN_NS, is_account_running
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
+from fairlead.explain.questions.rollup_end import shift_to_rollup_end
 from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
 
 LOOK_NS = 5 * MINUTE_NS

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.rank_balance import find_unbalanced_rows
+from fairlead.explain.analysis.rank_balance import find_unbalanced_rank_rows
 from fairlead.explain.analysis.request_metrics import SMALL_BINS
 
 
@@ -52,7 +52,7 @@ def build_file_table(view: JobView) -> FileTable:
         return total(counters.read_ints(name))
 
     small = {d: total(counters.read_lists(f"{d}_sizes", 10)[:, :SMALL_BINS].sum(axis=1)) for d in ("read", "write")}
-    data, time = find_unbalanced_rows(view)
+    data, time = find_unbalanced_rank_rows(view)
     columns: dict[str, FloatArray] = {
         "processes": np.minimum(
             np.bincount(inverse, np.where(counters.shared[rows], view.processes, 1), n), view.processes

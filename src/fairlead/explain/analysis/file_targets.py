@@ -43,13 +43,13 @@ def match_file_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]
         by_path.setdefault(f"/{inside}" if mark else a, []).append((tree if mark else "", targets))
     found: dict[int, list[str]] = {}
     for number, path in zip(files["file_id"].to_pylist(), files["path"].to_pylist(), strict=True):
-        fitting = next((by_path[end] for end in list_path_suffixes(path) if end in by_path), [])
+        fitting = next((by_path[end] for end in list_file_path_suffixes(path) if end in by_path), [])
         if len(fitting) == 1:
             found[number] = sorted(set(fitting[0][1]))
     return found
 
 
-def list_path_suffixes(path: str | None) -> Iterator[str]:
+def list_file_path_suffixes(path: str | None) -> Iterator[str]:
     """Yield the path and its suffixes that begin at a `/`, longest first: `/a/b`, `/b`."""
     at = 0 if path else -1
     while path and at >= 0:

@@ -99,3 +99,11 @@ def format_grade_headline(profile: JobProfile, findings: Sequence[Finding], resu
         first = bad[0].title[0].lower() + bad[0].title[1:] if bad[0].title[1:2].islower() else bad[0].title
         text += f"; first to mend: {first}"
     return text + "."
+
+
+def grade_lost_time(lost_s: float | None, start_ns: int | None, end_ns: int | None) -> str | None:
+    """A to F by the share of [start_ns, end_ns] that was lost; None where either is not known."""
+    if lost_s is None or start_ns is None or end_ns is None or end_ns <= start_ns:
+        return None
+    share = max(lost_s, 0.0) / ((end_ns - start_ns) / 1e9)
+    return next((letter for below, letter in LIMITS if share < below), "F")

@@ -1,7 +1,7 @@
 """A job's I/O in one row (Beacon, TOS 2023, section 5: job summary), from its rollups and its recorded operations.
 
 Pure. Figures of one layer only: the client's where it is known, else what servers counted of the job, else an estimate
-that says so. Not here: finding jobs and their rows (`diagnosing.analysis_loop`), a verdict (`verdict`).
+that says so. Not here: finding jobs and their rows (`diagnosing.ended_jobs`), a verdict (`verdict`).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _filled(batch: pa.RecordBatch, name: str, null: int) -> IntArray:
     return np.asarray(full.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def read_dictionary_codes(column: pa.Array) -> tuple[IntArray, list[str]]:
+def read_op_word_codes(column: pa.Array) -> tuple[IntArray, list[str]]:
     """Codes (n,) and words of a string or dictionary column; null is code -1."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices
@@ -71,7 +71,7 @@ def read_dictionary_codes(column: pa.Array) -> tuple[IntArray, list[str]]:
 
 def read_op_columns(batch: pa.RecordBatch) -> OpColumns:
     """Columns of a batch of `ops`. An impossible size (above MOST_BYTES, of a damaged trace) is taken as unknown."""
-    word, words = read_dictionary_codes(batch.column("op"))
+    word, words = read_op_word_codes(batch.column("op"))
     kinds = np.array([{"read": READ, "write": WRITE}.get(w, OTHER) for w in words] or [OTHER], np.int64)
     return OpColumns(
         start=_filled(batch, "start_ns", 0),
@@ -93,7 +93,7 @@ def _possible(size: IntArray) -> IntArray:
     return np.where(size > MOST_BYTES, -1, size) if size.max(initial=0) > MOST_BYTES else size
 
 
-def count_impossible_ops(batch: pa.RecordBatch) -> int:
+def count_impossible_op_sizes(batch: pa.RecordBatch) -> int:
     """Operations of a batch of `ops` whose size is impossible."""
     sizes = _filled(batch, "size", -1)
     return int(_filled(batch, "count", 1)[sizes > MOST_BYTES].sum()) if sizes.max(initial=0) > MOST_BYTES else 0

@@ -22,13 +22,13 @@ from fairlead.explain.analysis.op_columns import (
     IntArray,
     OpColumns,
     Pattern,
-    count_impossible_ops,
+    count_impossible_op_sizes,
     count_op_patterns,
     find_distinct_op_rows,
     find_op_size_bins,
     merge_op_activity,
-    read_dictionary_codes,
     read_op_columns,
+    read_op_word_codes,
     union_op_intervals,
 )
 
@@ -369,12 +369,12 @@ class OperationReducer:
 
     def _chunk(self, batch: pa.RecordBatch) -> None:
         ops = read_op_columns(batch)
-        self._impossible += count_impossible_ops(batch)
+        self._impossible += count_impossible_op_sizes(batch)
         raw, place = np.unique(ops.rank, return_inverse=True)
         dense = np.array([self._ranks.setdefault(r, len(self._ranks)) for r in raw.tolist()], np.int64)
         ops = replace(ops, rank=dense[place.reshape(-1)])
-        interface, names = read_dictionary_codes(batch.column("interface"))
-        node, node_names = read_dictionary_codes(batch.column("node"))
+        interface, names = read_op_word_codes(batch.column("interface"))
+        node, node_names = read_op_word_codes(batch.column("node"))
         seen, first = np.unique(ops.rank, return_index=True)
         nodes = {int(r): node_names[node[i]] for r, i in zip(seen, first, strict=True) if node[i] >= 0}
         for code, name in enumerate(names):

@@ -66,7 +66,7 @@ def _spread(per_rank: FloatArray) -> float | None:
 
 def _count_straggler_files(view: JobView) -> tuple[int | None, int | None]:
     """Shared files with a data and with a time straggler (Drishti's P18 and P19)."""
-    data, time = find_unbalanced_rows(view)
+    data, time = find_unbalanced_rank_rows(view)
     rows = view.counters.lowest & view.counters.shared
     if not rows.any():
         return (0, 0) if view.counters_recorded else (None, None)
@@ -89,7 +89,7 @@ def _sharing(view: JobView) -> int | None:
     return None if any(counters.read_ints(call)[above].any() for call in calls) else view.processes
 
 
-def find_unbalanced_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
+def find_unbalanced_rank_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
     """Rows of shared records with a data and with a time straggler, each (n,) bool.
 
     Drishti (P19) holds the gap in time between the fastest and the slowest rank against the sum over all ranks, which

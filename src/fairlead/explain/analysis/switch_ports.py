@@ -1,25 +1,19 @@
-"""Beside the path of a request: switch ports of a job and how unevenly they are used, devices by hour of the day, and
-which class of clients a metadata server works for (Beacon, TOS 2023, sections 5 and 7).
+"""Beside the path of a request: switch ports of a job and how unevenly they are used (Beacon, TOS 2023, section 5).
 
-Pure. Not here: reading counters, the site's description (`model.site`).
+Pure. Not here: reading counters, the site's description (`core.model.site_file`).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import MAPPING, build_table_batch
-from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_node_traffic
 
 LINKED = "node→port"
 """Kind of `mapping` rows from a node to the switch port (`switch/port`) at its other end."""
-UNKNOWN_CLASS = "unknown"
-HOUR_NS = 3600 * NS_PER_S
 
 
 def list_port_links(ports: pa.Table) -> pa.Table:
@@ -123,67 +117,4 @@ def compute_switch_port_imbalance(volumes: pa.Table) -> pa.Table:
             "highest_over_mean": pc.divide(found["bytes_max"], found["bytes_mean"]),
             "deviation": pc.divide(found["bytes_stddev"], found["bytes_mean"]),
         }
-    )
-
-
-def average_device_hours(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
-    """Load of devices by hour of the day: `id`, `hour` (0 to 23, of UTC + `offset_ns`), `read_bytes_per_s`,
-    `write_bytes_per_s`, `busy_share` (null where busy times are not counted), `hours` (hours it is the mean of).
-
-    `devices`: rows of the rollup of kind device at intervals of an hour.
-    """
-    local = devices["ts_ns"].to_numpy() + offset_ns
-    keyed = pa.table(
-        {
-            "id": devices["id"].cast(pa.string()),
-            "start": devices["ts_ns"],
-            "hour": pa.array(local // HOUR_NS % 24),
-            **{name: devices[name] for name in ("read_bytes", "write_bytes", "busy_ns")},
-        }
-    )
-    found = keyed.group_by(["id", "hour"]).aggregate(
-        [
-            ("read_bytes", "sum"),
-            ("write_bytes", "sum"),
-            ("busy_ns", "sum"),
-            ("start", "count_distinct"),
-        ]
-    )
-    seconds = pc.multiply(found["start_count_distinct"].cast(pa.float64()), 3600.0)
-    return pa.table(
-        {
-            "id": found["id"],
-            "hour": found["hour"],
-            "read_bytes_per_s": pc.divide(found["read_bytes_sum"].cast(pa.float64()), seconds),
-            "write_bytes_per_s": pc.divide(found["write_bytes_sum"].cast(pa.float64()), seconds),
-            "busy_share": pc.divide(pc.divide(found["busy_ns_sum"].cast(pa.float64()), float(NS_PER_S)), seconds),
-            "hours": found["start_count_distinct"],
-        }
-    ).sort_by([("id", "ascending"), ("hour", "ascending")])
-
-
-def count_metadata_load_sources(metadata: pa.Table, classes: Mapping[str, str]) -> pa.Table:
-    """Whom a metadata server works for: `server` (its target, where it has several), `client_class`, `op`, `count`.
-
-    `metadata`: raw rows that name clients (source `exports`, or a forwarder's own). `classes`: class of each client
-    (compute, login, auxiliary, forwarder) by its name or network address; others are `unknown`.
-    """
-    rows = metadata.filter(pc.is_valid(metadata["client"]))
-    client = rows["client"].cast(pa.string())
-    known = pa.array(list(classes), pa.string())
-    words = pa.array(list(classes.values()), pa.string())
-    of_client = pc.fill_null(words.take(pc.index_in(client, value_set=known).combine_chunks()), UNKNOWN_CLASS)
-    server = pc.coalesce(rows["target"].cast(pa.string()), rows["server"].cast(pa.string()))
-    flat = pa.table(
-        {
-            "server": server,
-            "client_class": of_client,
-            "op": rows["op"].cast(pa.string()),
-            "count": rows["count"],
-        }
-    )
-    found = flat.group_by(["server", "client_class", "op"]).aggregate([("count", "sum")])
-    found = found.rename_columns([name.removesuffix("_sum") for name in found.schema.names])
-    return found.select(["server", "client_class", "op", "count"]).sort_by(
-        [("server", "ascending"), ("count", "descending")]
     )

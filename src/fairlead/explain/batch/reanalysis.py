@@ -2,7 +2,7 @@
 
 Workers read and compute, one writer commits. Each stretch of time is a batch of its own name, so that a run that was
 killed goes on where it stopped, and one that is done adds nothing. Not here: summaries of jobs that just ended
-(`analysis_loop`).
+(`ended_jobs`).
 """
 # ruff: noqa: S608  (conditions are numbers of ours)
 
@@ -19,7 +19,7 @@ import fairlead
 from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, build_job_summary_table
 from fairlead.explain.batch.span_pieces import open_piece_lake, split_span_into_pieces
 from fairlead.explain.batch.workers import Workers
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS, build_summaries
+from fairlead.explain.diagnosing.ended_jobs import LAG_NS, build_ended_job_summaries
 from fairlead.explain.questions.lake_queries import build_day_filter, list_query_rows
 from fairlead.explain.questions.span import HOUR_NS, Span
 from fairlead.store.lake import Lake
@@ -131,7 +131,7 @@ def reanalyse_stretch(stretch: Span, *, root: str, memory: str | None, now_ns: i
     )
     told = list_query_rows(lake.query(f"SELECT * EXCLUDE (day) FROM job_summary WHERE {begun}"))
     before = {_key(row): row for row in told}
-    rows = build_summaries(lake, jobs, now_ns)
+    rows = build_ended_job_summaries(lake, jobs, now_ns)
     good = [row for row in rows if not is_less_complete_summary(row, before.get(_key(row)))]
     return SummaryBatch(build_job_summary_table(good), len(rows) - len(good))
 

@@ -2,7 +2,7 @@
 
 Twice over the time: first the phases of every hour, then, when all are there, what is to be said of them; so what a
 phase is compared with does not depend on which worker was faster. Each hour is a batch of its own name: a run that was
-killed goes on where it stopped. Not here: summaries (`reanalysis`), jobs that just ended (`analysis_loop`).
+killed goes on where it stopped. Not here: summaries (`reanalysis`), jobs that just ended (`ended_jobs`).
 """
 # ruff: noqa: S608  (conditions are numbers of ours)
 
@@ -21,8 +21,8 @@ from fairlead.core.model.tables import PHASE, build_empty_table
 from fairlead.explain.batch.reanalysis import find_reanalysis_stretches
 from fairlead.explain.batch.span_pieces import open_piece_lake
 from fairlead.explain.batch.workers import Workers
-from fairlead.explain.diagnosing.analysis_loop import LAG_NS
 from fairlead.explain.diagnosing.diagnosis_step import diagnose_phases
+from fairlead.explain.diagnosing.ended_jobs import LAG_NS
 from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
 from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 from fairlead.explain.questions.lake_queries import build_day_filter, list_query_rows

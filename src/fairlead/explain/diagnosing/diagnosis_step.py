@@ -56,7 +56,7 @@ class StepResult:
     rows: Sequence[pa.RecordBatch | pa.Table] = field(default=())
 
 
-def diagnose_jobs(
+def run_diagnosis_step(
     lake: Tables,
     looked: Sequence[JobData],
     now_ns: int,

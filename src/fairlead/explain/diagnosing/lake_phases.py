@@ -16,7 +16,7 @@ from fairlead.core.model.tables import PHASE, build_empty_table
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
-from fairlead.explain.diagnosing.recorded_io import ASKED, build_recorded_io_parameters, split_recorded_rows
+from fairlead.explain.diagnosing.recorded_io import ASKED, build_recorded_io_parameters, split_recorded_io_rows
 from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
@@ -77,7 +77,7 @@ def _edges(lake: Tables, known: Sequence[JobData]) -> dict[int, pa.Table]:
             f" GROUP BY number, kind, ops.start_ns // {FINEST_NS} ORDER BY number, start_ns, kind",
             {**words, "numbers": mine, "other": "metadata"},
         )
-        found |= split_recorded_rows(rows)
+        found |= split_recorded_io_rows(rows)
     return found
 
 

@@ -22,7 +22,7 @@ from fairlead.explain.analysis.history.usual_figures import UsualFigures
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.explain.diagnosing.component_peaks import Peaks, compute_usual_component_waits, find_known_peaks
 from fairlead.explain.diagnosing.serving_components import DAY_NS, Tables, build_day_condition
-from fairlead.explain.questions.component_loads import read_component_rollup
+from fairlead.explain.questions.component_loads import read_component_load_rows
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
 from fairlead.store.stored_tables import conform_stored_table
@@ -266,12 +266,12 @@ def _read_component_loads(
         return build_empty_table(ROLLUP)
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in KINDS)
     words = {**{f"k_{kind}": kind for kind in KINDS}, **{f"{kind}_ids": list(served[kind]) for kind in KINDS}}
-    return read_component_rollup(lake, Span(from_ns, to_ns), interval_ns, where, words)
+    return read_component_load_rows(lake, Span(from_ns, to_ns), interval_ns, where, words)
 
 
 def _read_job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
     """Rows of ROLLUP of these jobs, by layer."""
-    return read_component_rollup(
+    return read_component_load_rows(
         lake,
         Span(from_ns, to_ns),
         interval_ns,

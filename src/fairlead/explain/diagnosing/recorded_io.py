@@ -47,7 +47,7 @@ def read_recorded_io(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[Jo
     looked for among the hours first: most of many old jobs left no record. Raises LakeError."""
     silent = _silent(lake, [job for job in jobs if not job.get("recorded")])
     found = {at: _nothing(job) for at, job in enumerate(jobs) if job["job_id"] in silent}
-    for near in group_recorded_jobs(jobs, [at for at in range(len(jobs)) if at not in found]):
+    for near in group_recorded_io_jobs(jobs, [at for at in range(len(jobs)) if at not in found]):
         try:
             made = _data_of(lake, [jobs[at] for at in near])
         except LakeError:
@@ -59,7 +59,7 @@ def read_recorded_io(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[Jo
     return [found[at] for at in range(len(jobs))]
 
 
-def group_recorded_jobs(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[list[int]]:
+def group_recorded_io_jobs(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[list[int]]:
     """These places in groups of jobs that lie near each other in time; a long job is alone."""
     groups: list[list[int]] = []
     first = 0
@@ -84,7 +84,7 @@ def build_recorded_io_parameters(jobs: Sequence[tuple[str, int, int]]) -> dict[s
     }
 
 
-def split_recorded_rows(rows: pa.Table) -> dict[int, pa.Table]:
+def split_recorded_io_rows(rows: pa.Table) -> dict[int, pa.Table]:
     """Rows sorted by `number`, cut at its changes."""
     if not rows.num_rows:
         return {}
@@ -130,7 +130,7 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     """Everything the lake knows of these jobs' I/O, which lie near each other and are of one interval."""
     begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
     interval = _interval(jobs[0])
-    # Whole minutes, so that `analysis_loop.select_due_jobs` finds the same sums in the rollup of minutes.
+    # Whole minutes, so that `ended_jobs.select_due_ended_jobs` finds the same sums in the rollup of minutes.
     spans = [
         (
             str(job["job_id"]),
@@ -141,7 +141,7 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     ]
     asked = build_recorded_io_parameters(spans)
     low, high = min(first for _, first, _ in spans), max(last for _, _, last in spans)
-    series = split_recorded_rows(
+    series = split_recorded_io_rows(
         lake.query(
             f"SELECT number, ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup JOIN {ASKED} asked"
             " ON rollup.id = asked.id AND ts_ns >= asked.begin_ns AND ts_ns < asked.end_ns"
@@ -218,7 +218,7 @@ def _operations(
             " ORDER BY number, node, rank, file_id",
             {name: [asked[name][at] for at in mine] for name in names},
         )
-        found |= {at: part.drop_columns(["number"]) for at, part in split_recorded_rows(rows).items()}
+        found |= {at: part.drop_columns(["number"]) for at, part in split_recorded_io_rows(rows).items()}
     return found
 
 

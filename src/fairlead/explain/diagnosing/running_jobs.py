@@ -1,7 +1,7 @@
 """Summaries of jobs that still run: what was counted so far, for all of them at once, from sums by the hour.
 
 `end_ns` of such a row is null. What only an end tells (rates, phases, modes, files) stays unknown until then; so does
-a job nothing counted. Not here: jobs that ended (`analysis_loop`).
+a job nothing counted. Not here: jobs that ended (`ended_jobs`).
 """
 # ruff: noqa: S608  (names of tables and columns are ours; what others say goes in as parameters)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.unit_formats import NS_PER_S
-from fairlead.explain.analysis.file_targets import list_path_suffixes, match_file_targets
+from fairlead.explain.analysis.file_targets import list_file_path_suffixes, match_file_targets
 from fairlead.explain.analysis.node_intervals import build_node_intervals
 
 DAY_NS = 86_400 * NS_PER_S
@@ -92,7 +92,7 @@ def find_serving_targets(lake: Tables, span: Mapping[str, Any], begin: int, end:
 
 def _placed(lake: Tables, files: pa.Table, end_ns: int) -> pa.Table:
     """The last placement before a time of every name one of `files` may have in a tree: `a`, `targets`."""
-    names = {end for path in files["path"].to_pylist() for end in list_path_suffixes(path)}
+    names = {end for path in files["path"].to_pylist() for end in list_file_path_suffixes(path)}
     return lake.query(
         "SELECT a, list(b) AS targets FROM (SELECT a, b, from_ns, max(from_ns) OVER (PARTITION BY a) AS latest"
         " FROM mapping WHERE kind = 'file_targets' AND from_ns < $to AND CASE WHEN contains(a, ':/')"

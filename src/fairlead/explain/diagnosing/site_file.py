@@ -1,9 +1,10 @@
-"""The site file of a server, read for its questions. Not here: its mappings (`analysis_loop.write_site_mappings`)."""
+"""The site file of a server: its facts for questions, its mappings for the lake."""
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.core.errors import InputError
 from fairlead.core.model.site_facts import SiteFacts
@@ -41,3 +42,28 @@ def _site(file: str) -> SiteFile:
         what = (fault.strerror or str(fault)).lower()
         raise InputError(what, where=file, remedy="check --site, or server.site") from fault
     return parse_site_file(content, file)
+
+
+class Output(Protocol):
+    """Where summaries go (`lake.writer.Writer` is one)."""
+
+    def open_batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> Any:
+        """A batch to fill and commit."""
+
+
+def write_site_file_mappings(writer: Output, file: str) -> bool:
+    """Writes the mappings of the site file into the lake, once for each content; False when they are there already or
+    no file is set. Raises ConfigError, InputError."""
+    if not file:
+        return False
+    from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
+    from fairlead.see.sources.slurm.hostlist import expand_hostlist
+
+    try:
+        content = Path(file).read_bytes()
+    except OSError as fault:
+        raise InputError((fault.strerror or str(fault)).lower(), where=file, remedy="check server.site") from fault
+    rows = build_site_file_mapping(parse_site_file(content, file), expand_hostlist)
+    batch = writer.open_batch(f"site/{blake2b(content, digest_size=8).hexdigest()}", source="site", path=file)
+    batch.add(rows)
+    return bool(batch.commit())

@@ -31,7 +31,7 @@ from fairlead.explain.questions.lake_queries import (
 )
 from fairlead.explain.questions.redaction import redact_incidents
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.explain.questions.visibility import narrow_visibility_to_span, require_visible_component
+from fairlead.explain.questions.visible_lake import narrow_visible_lake, require_visible_component
 
 STATES_NS = 15 * MINUTE_NS
 """States are those of the last so many minutes of the span: the last that is known of each component."""
@@ -121,7 +121,7 @@ def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentS
 
 def _incidents(lake: Tables, span: Span) -> list[Incident]:
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         f"SELECT detail FROM incident WHERE from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) >= {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
     )

@@ -15,7 +15,7 @@ from fairlead.core.model.tables import EVENTS, METADATA, ROLLUP, TARGET
 from fairlead.explain.analysis.health.canaries import CANARY
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import narrow_visibility_to_span
+from fairlead.explain.questions.visible_lake import narrow_visible_lake
 from fairlead.store.stored_tables import conform_stored_table
 
 KINDS = ("forwarder", "target", "mds", "port", "device", "job")
@@ -56,7 +56,7 @@ class ComponentLoads:
     canaries: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
-def read_component_rollup(
+def read_component_load_rows(
     lake: Tables, span: Span, interval_ns: int, where: str, words: Mapping[str, object]
 ) -> pa.Table:
     """Rows of ROLLUP at one interval, one a key, in a fixed order."""
@@ -83,7 +83,7 @@ def read_component_loads(lake: Tables, span: Span) -> ComponentLoads:
         within=span,
     )
     interval = SECOND_NS if 0 < counted["n"][0].as_py() <= FINE_ROWS else MINUTE_NS
-    loads = read_component_rollup(lake, span, interval, where, words)
+    loads = read_component_load_rows(lake, span, interval, where, words)
     return ComponentLoads(
         loads=loads,
         interval_ns=interval,
@@ -96,7 +96,7 @@ def read_component_loads(lake: Tables, span: Span) -> ComponentLoads:
 
 def _events(lake: Tables, span: Span) -> pa.Table:
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         f"SELECT * EXCLUDE (day) FROM events WHERE ts_ns < {span.to_ns} AND coalesce(end_ns, ts_ns) >= {span.from_ns}"
         f" AND {build_day_filter(Span(span.from_ns - 7 * DAY_NS, span.to_ns))} ORDER BY ts_ns, component, kind, text",
     )
@@ -106,7 +106,7 @@ def _events(lake: Tables, span: Span) -> pa.Table:
 def _servers(lake: Tables, span: Span) -> dict[str, str]:
     """The server of each target, by who counted it, else by the last mapping."""
     mapped = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         "SELECT a, arg_max(b, from_ns) AS b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
         f" AND from_ns < {span.to_ns} GROUP BY a ORDER BY a",
         {"kinds": ["target→server", "target_server"]},

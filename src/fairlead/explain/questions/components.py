@@ -29,7 +29,7 @@ from fairlead.explain.questions.lake_queries import (
 from fairlead.explain.questions.rollup_sums import VALUES, Steps, build_rollup_select, read_rollup_sums
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
-from fairlead.explain.questions.visibility import mask_invisible_steps, require_visible_component
+from fairlead.explain.questions.visible_lake import mask_by_visible_intervals, require_visible_component
 
 _WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
 _LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "device": "device", "port": "port"}
@@ -148,7 +148,7 @@ def describe_component(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
         row=row,
-        timeline=mask_invisible_steps(build_timeline(steps, found, cover), seen),
+        timeline=mask_by_visible_intervals(build_timeline(steps, found, cover), seen),
         who=_list_job_shares(lake, kind, name, span, limit),
         hidden=not sight.everything,
         gaps=cover.gaps,

@@ -19,7 +19,7 @@ from fairlead.explain.questions.answers import Gap
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.rollup_sums import Steps
 from fairlead.explain.questions.span import MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import narrow_visibility_to_span
+from fairlead.explain.questions.visible_lake import narrow_visible_lake
 
 PERIODS = 3
 """A source that reported is silent once this many of its periods have passed without a word."""
@@ -109,7 +109,7 @@ def find_coverage_gaps(lake: Tables, sources: Sequence[str] | None, span: Span) 
     chosen = "AND component IN (SELECT unnest($sources))" if sources is not None else ""
     wide = Span(span.from_ns - 30 * 86400 * SECOND_NS, span.to_ns)
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "
         f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND"
         f" {build_day_filter(wide)} {chosen} "
@@ -123,7 +123,7 @@ def find_coverage_gaps(lake: Tables, sources: Sequence[str] | None, span: Span) 
     ]
 
 
-def fill_covered_steps(
+def fill_coverage_gaps(
     steps: Steps, line: NDArray[np.float64], rows_at: NDArray[np.bool_], cover: Coverage, *, told: bool
 ) -> NDArray[np.float64]:
     """`line` with 0 in steps without rows that are known to be idle. Steps with rows stay as they are; `told` says

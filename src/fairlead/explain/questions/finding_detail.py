@@ -25,7 +25,7 @@ from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.redaction import ANOTHER_JOB, redact_findings, redact_incidents
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.usual_performance import compare_with_usual
-from fairlead.explain.questions.visibility import narrow_visibility_to_span
+from fairlead.explain.questions.visible_lake import narrow_visible_lake
 
 COMPONENTS = ("forwarder", "target", "mds", "port", "device")
 MOST_COMPONENTS = 3
@@ -154,7 +154,7 @@ def _read_incidents_at(lake: Tables, components: list[str], span: Span) -> list[
     if not components:
         return []
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         "SELECT detail FROM incident WHERE component IN (SELECT unnest($names))"
         f" AND from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) > {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id LIMIT 200",

@@ -26,7 +26,7 @@ from fairlead.explain.questions.lake_queries import (
 )
 from fairlead.explain.questions.redaction import redact_findings
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits, narrow_visibility_to_span
+from fairlead.explain.questions.visible_lake import is_job_visible, narrow_visible_lake, widen_visible_lake
 
 _LONGEST_NS = 32 * DAY_NS
 """A finding whose time begins earlier than this before a span is not looked for in it."""
@@ -55,13 +55,13 @@ def list_findings(
     """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`.
     `job`: about it or blaming it; whether another's job is blamed is not told by asking for it. `text`: words of it.
     `without`, `among`: ids that are left out, or the only ones listed."""
-    runs = read_run_accounts(lift_visibility_limits(lake), job) if job else []
+    runs = read_run_accounts(widen_visible_lake(lake), job) if job else []
     blamed = sight.everything or {is_job_visible(run, sight) for run in runs} == {True}
     where, words = _chosen(job, component, user, rule, blamed=blamed)
     where, words = _narrower(where, words, text, sight, without, among)
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         f"SELECT detail, severity, rule, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
@@ -204,7 +204,7 @@ def list_job_findings(
 ) -> list[StoredFinding]:
     """Findings about this job in its time, by what they cost."""
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
         " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
@@ -219,7 +219,7 @@ def list_job_findings(
 def list_blaming_findings(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[StoredFinding]:
     """Findings about other jobs that blame this one for its time, by what they cost."""
     found = query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
         " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",

@@ -30,7 +30,7 @@ from fairlead.explain.questions.rollup_sums import (
 )
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
-from fairlead.explain.questions.visibility import get_visible_reach, is_job_visible, lift_visibility_limits
+from fairlead.explain.questions.visible_lake import get_visible_reach, is_job_visible, widen_visible_lake
 
 NODES_SHOWN = 1000
 _COMPONENTS = ("forwarder", "target", "mds")
@@ -121,7 +121,7 @@ def _page(
         steps, found = (fine, moved) if moved.num_rows else (steps, found)
     cover = find_coverage(lake, nodes[:4096], steps)
     drawn = build_timeline(steps, found, cover)
-    extra, mapped, missing = estimate_layers(lift_visibility_limits(lake), job_id, nodes, steps, found, cover)
+    extra, mapped, missing = estimate_layers(widen_visible_lake(lake), job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
     layer, sums = _moved(found)
     if layer is None and nodes:

@@ -13,12 +13,12 @@ import pyarrow as pa
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.finding_incident_rows import StoredFinding
 from fairlead.core.model.unit_formats import format_duration
+from fairlead.explain.analysis.grade import grade_lost_time
 from fairlead.explain.questions import findings as kept
 from fairlead.explain.questions.answers import JobSummary, Sums
 from fairlead.explain.questions.answers_diagnosis import Course, Hurt, LostTime, PhaseLine, Why
 from fairlead.explain.questions.evidence_series import build_job_evidence_series
 from fairlead.explain.questions.finding_detail import build_finding_courses, compute_finding_span, find_finding_phase
-from fairlead.explain.questions.grades import grade_lost_time
 from fairlead.explain.questions.job_accounts import (
     build_account_row,
     build_unknown_job_error,
@@ -31,7 +31,7 @@ from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.similar_runs import list_similar_runs, read_program_profile
 from fairlead.explain.questions.span import MINUTE_NS, Span
 from fairlead.explain.questions.usual_performance import compare_with_usual
-from fairlead.explain.questions.visibility import is_job_visible
+from fairlead.explain.questions.visible_lake import is_job_visible
 
 MOST_FINDINGS = 20
 MOST_RUNS = 50

@@ -30,7 +30,7 @@ from fairlead.explain.questions.clock_offsets import find_clock_offsets
 from fairlead.explain.questions.components import list_node_devices
 from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, find_coverage, find_coverage_gaps
 from fairlead.explain.questions.job_accounts import build_account_condition, compute_account_begin_span
-from fairlead.explain.questions.jobs import list_jobs
+from fairlead.explain.questions.job_lists import list_jobs
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -50,7 +50,7 @@ from fairlead.explain.questions.rollup_sums import (
 )
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS, build_timeline, sum_timeline_by_layer
-from fairlead.explain.questions.visibility import mask_invisible_steps, require_visible_component
+from fairlead.explain.questions.visible_lake import mask_by_visible_intervals, require_visible_component
 
 _HEARD_NS = 2 * HOUR_NS
 """How far back the last word of a probe is looked for."""
@@ -203,7 +203,7 @@ def describe_node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int
     by_layer = list_query_rows(sum_rollup(lake, dated, "layer", where, parameters))
     drawn = build_timeline(steps, found, cover)
     if seen is not None:
-        drawn = mask_invisible_steps(drawn, [(begin - off, end - off) for begin, end in seen])
+        drawn = mask_by_visible_intervals(drawn, [(begin - off, end - off) for begin, end in seen])
     return NodePage(
         from_ns=span.from_ns,
         to_ns=span.to_ns,

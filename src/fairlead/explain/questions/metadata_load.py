@@ -29,9 +29,9 @@ from fairlead.explain.questions.lake_queries import (
 from fairlead.explain.questions.rollup_sums import build_rollup_select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
-from fairlead.explain.questions.visibility import (
+from fairlead.explain.questions.visible_lake import (
     find_visible_intervals,
-    mask_invisible_steps,
+    mask_by_visible_intervals,
     require_visible_component,
 )
 
@@ -96,7 +96,7 @@ def describe_metadata_load(
         clients=_counted(clients, raw_s, limit) if sight.everything else [],
         jobs=_jobs(lake, span, server, parameters, total, seconds, limit),
         hidden=not sight.everything,
-        timeline=mask_invisible_steps(
+        timeline=mask_by_visible_intervals(
             build_timeline(steps, found, cover), find_visible_intervals(lake, "mds", span, server)
         ),
         gaps=cover.gaps,

@@ -1,4 +1,4 @@
-"""Beside the path: switch ports of jobs and how evenly they are used, devices by hour of the day.
+"""Beside the path: switch ports of jobs and how evenly they are used.
 
 Ports of switches are told by links (the site's, else what a fabric's own tools say is at the other end). A node's own
 adapters stand in only where no switch port of it is known; LNet's sums over interfaces never do.
@@ -16,13 +16,12 @@ from fairlead.core.model.tables import JOBS, MAPPING, PORT
 from fairlead.explain.analysis.node_intervals import build_node_placements
 from fairlead.explain.analysis.switch_ports import (
     LINKED,
-    average_device_hours,
     compute_switch_port_imbalance,
     list_port_links,
     sum_switch_ports_by_job,
 )
 from fairlead.explain.questions.answers import PortImbalance, PortVolume
-from fairlead.explain.questions.answers_site import DeviceHour, Devices, Ports
+from fairlead.explain.questions.answers_site import Ports
 from fairlead.explain.questions.job_accounts import (
     build_account_condition,
     compute_account_begin_span,
@@ -95,29 +94,6 @@ def list_job_network_ports(
     found.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
     uneven = [_uneven(row) for row in list_query_rows(compute_switch_port_imbalance(mine))]
     return found, uneven[0] if uneven else None
-
-
-def list_device_hours(lake: Tables, span: Span, node: str = "", *, limit: int = 50) -> Devices:
-    """Devices (of a node) by hour of the day, the busiest first."""
-    hours = span.align_to(HOUR_NS)
-    mine = " AND starts_with(id, $device)" if node else ""
-    found = query_lake(
-        lake,
-        "SELECT id, ts_ns, sum(read_bytes)::BIGINT AS read_bytes, sum(write_bytes)::BIGINT AS write_bytes,"
-        f" sum(busy_ns)::BIGINT AS busy_ns FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
-        f" AND layer = $kind AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {build_day_filter(hours)}{mine}"
-        " AND NOT contains(id, ':/') GROUP BY id, ts_ns",
-        {"kind": "device"} | ({"device": f"{node}/"} if node else {}),
-        within=hours,
-    )
-    load: dict[str, int] = {}
-    for row in list_query_rows(found):
-        load[row["id"]] = load.get(row["id"], 0) + (row["read_bytes"] or 0) + (row["write_bytes"] or 0)
-    chosen = sorted(load, key=lambda name: (-load[name], name))[:limit]
-    place = {name: k for k, name in enumerate(chosen)}
-    rows = [DeviceHour(**row) for row in list_query_rows(average_device_hours(found)) if row["id"] in place]
-    rows.sort(key=lambda row: (place[row.id], row.hour))
-    return Devices(from_ns=hours.from_ns, to_ns=hours.to_ns, node=node or None, total=len(load), devices=rows)
 
 
 def _counted(lake: Tables, span: Span) -> bool:

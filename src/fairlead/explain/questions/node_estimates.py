@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fairlead.explain.questions.lake_queries import Tables, query_lake
 from fairlead.explain.questions.rollup_sums import VALUES, build_rollup_select
 from fairlead.explain.questions.span import Span, widen_span_to_pieces
-from fairlead.explain.questions.visibility import get_visible_reach, lift_visibility_limits, narrow_visibility_to_span
+from fairlead.explain.questions.visible_lake import get_visible_reach, narrow_visible_lake, widen_visible_lake
 
 ESTIMATE = "estimate"
 """Stands for the layer of such figures."""
@@ -31,11 +31,11 @@ def estimate_jobs_by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> p
     whose nodes something was counted on."""
     hidden = get_visible_reach(lake, span) if numbers else None
     if hidden is not None:
-        numbers = _undisturbed(lift_visibility_limits(lake), hidden.runs, span, numbers)
+        numbers = _undisturbed(widen_visible_lake(lake), hidden.runs, span, numbers)
     if not numbers:
         return _none()
     if not query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         f"SELECT 1 AS some FROM {_counted(span)} LIMIT 1",
         _NODES,
         within=widen_span_to_pieces(span),
@@ -49,12 +49,12 @@ def estimate_jobs_by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> p
         f" AND coalesce(end_ns, start_ns + {_LONGEST_RUN_NS}) > {span.from_ns}"
     )
     # Lists of nodes are most of the table: they are read of the jobs of the span alone.
-    there = query_lake(
-        narrow_visibility_to_span(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began
-    )["job_id"].to_pylist()
+    there = query_lake(narrow_visible_lake(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began)[
+        "job_id"
+    ].to_pylist()
     parts = ", ".join(f"round(sum({name} * share))::BIGINT AS {name}" for name in VALUES)
     return query_lake(
-        narrow_visibility_to_span(lake, span),
+        narrow_visible_lake(lake, span),
         "WITH runs AS (SELECT job_id, start_ns, coalesce(end_ns, start_ns + $longest) AS end_ns, nodes FROM jobs"
         f" WHERE {ran} AND job_id IN (SELECT unnest($there))),"
         " asked AS (SELECT DISTINCT unnest(nodes) AS node FROM runs WHERE job_id IN (SELECT unnest($numbers))),"

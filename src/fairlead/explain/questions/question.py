@@ -13,11 +13,11 @@ import msgspec
 
 from fairlead.core.model.site_facts import SiteFacts
 from fairlead.explain.questions import answers
-from fairlead.explain.questions.freshness import shift_to_rollup_end
 from fairlead.explain.questions.lake_queries import Sight, Tables
 from fairlead.explain.questions.load_distributions import DistributionCache
+from fairlead.explain.questions.rollup_end import shift_to_rollup_end
 from fairlead.explain.questions.span import LONGEST_NS, MAX_POINTS, Span, parse_span
-from fairlead.explain.questions.visibility import Decision
+from fairlead.explain.questions.visible_lake import Decision
 from fairlead.store.retention import Policy
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]

@@ -24,6 +24,7 @@ from fairlead.explain.questions import (
     answers_diagnosis,
     answers_site,
     components,
+    device_hours,
     load_distributions,
     machine,
     network_ports,
@@ -36,7 +37,7 @@ from fairlead.explain.questions import (
 from fairlead.explain.questions import findings as what_was_found
 from fairlead.explain.questions import job_detail as one_job
 from fairlead.explain.questions import job_explanation as whole_job
-from fairlead.explain.questions import jobs as many_jobs
+from fairlead.explain.questions import job_lists as many_jobs
 from fairlead.explain.questions import (
     metadata_load as mds,
 )
@@ -56,7 +57,7 @@ from fairlead.explain.questions.question import (
     resolve_question_span,
 )
 from fairlead.explain.questions.restricted_lake import KeptFor, RestrictedLake
-from fairlead.explain.questions.visibility import require_visible_question
+from fairlead.explain.questions.visible_lake import require_visible_question
 
 GROUP = "fairlead.questions"
 
@@ -246,7 +247,7 @@ def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: i
 
 def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "7d", asking.longest_ns)
-    return network_ports.list_device_hours(asking.lake, span, asked.node, limit=asked.limit)
+    return device_hours.list_device_hours(asking.lake, span, asked.node, limit=asked.limit)
 
 
 def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -267,7 +268,9 @@ def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) 
     if name not in many_jobs.BY:
         raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
     span = resolve_question_span(asking, asked, "1h", now_ns)
-    return many_jobs.rank_consumers(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
+    return many_jobs.rank_job_consumers(
+        asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit
+    )
 
 
 def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001

@@ -18,7 +18,7 @@ from fairlead.core.model.incident import Incident
 from fairlead.explain.questions.job_accounts import read_all_accounts
 from fairlead.explain.questions.lake_queries import Sight, Tables
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits
+from fairlead.explain.questions.visible_lake import is_job_visible, widen_visible_lake
 
 ANOTHER_JOB = "another job"
 ANOTHER = "somebody else's"
@@ -99,7 +99,7 @@ def _accounts(lake: Tables, words: Iterable[_Words]) -> _Accounts:
     numbers = sorted(set().union(*(one.jobs | one.tokens for one in words)))
     span = Span(min(one.span.from_ns for one in words), max(one.span.to_ns for one in words))
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in read_all_accounts(lift_visibility_limits(lake), numbers, span):
+    for row in read_all_accounts(widen_visible_lake(lake), numbers, span):
         found.setdefault(row["job_id"], []).append(row)
     return found
 

@@ -1,5 +1,5 @@
 """The lake as one reader may see it: a table's name in a query stands for the rows that are his, or of what his jobs
-used while they did. A table nothing is said of here is empty. Not here: where that was (`look_up_visibility`).
+used while they did. A table nothing is said of here is empty. Not here: where that was (`look_up_visible_reach`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
@@ -18,8 +18,8 @@ from fairlead.core.errors import UsageError
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.load_distributions import DistributionCache
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import NarrowLake, Reach, build_visible_jobs_condition
-from fairlead.explain.questions.visibility_lookup import look_up_visibility
+from fairlead.explain.questions.visible_lake import NarrowLake, Reach, build_visible_jobs_condition
+from fairlead.explain.questions.visible_reach import look_up_visible_reach
 from fairlead.store.query import find_query_tables
 from fairlead.store.stored_tables import OPS_STORED
 
@@ -60,7 +60,7 @@ class RestrictedLake(NarrowLake):
         key = ("reach", wide.from_ns, wide.to_ns)
         held = self._kept.get(key, self._now_ns)
         if held is None or not 0 <= self._now_ns - held[0] <= FRESH_NS:
-            held = (self._now_ns, look_up_visibility(self.whole, self.sight, None if span is None else wide))
+            held = (self._now_ns, look_up_visible_reach(self.whole, self.sight, None if span is None else wide))
             self._kept.put(key, held, self._now_ns)
         self._reached.append((wide, held[1]))
         return held[1]  # type: ignore[no-any-return]
@@ -165,7 +165,7 @@ class _VisibleRows:
                 begins, ends = -(-begins // MINUTE_NS) * MINUTE_NS, ends // MINUTE_NS * MINUTE_NS
                 some = ends > begins
                 kinds, ids, begins, ends = kinds[some], ids[some], begins[some], ends[some]
-            at, begins, ends = find_partial_steps(begins, ends, step_ns)
+            at, begins, ends = find_restricted_steps(begins, ends, step_ns)
             self.given[name] = _reach_table(kinds[at], ids[at], begins, ends)
         return name
 
@@ -203,7 +203,7 @@ def _steps_of(sql: str) -> set[int]:
     return told if told and len(_STEP.findall(sql)) == sql.count("interval_ns =") else set(INTERVALS)
 
 
-def find_partial_steps(
+def find_restricted_steps(
     begins: NDArray[np.int64], ends: NDArray[np.int64], step_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Of each stretch what fills no whole step: at most one piece at either end. Which stretch, from, to."""

@@ -25,7 +25,7 @@ from fairlead.explain.analysis.history.similar import find_similar_runs
 from fairlead.explain.questions.answers_diagnosis import AlikeRun, KindUsually, RunsOfProgram
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.explain.questions.visibility import is_job_visible
+from fairlead.explain.questions.visible_lake import is_job_visible
 from fairlead.store.stored_tables import conform_stored_table
 
 REACH_NS = 120 * DAY_NS

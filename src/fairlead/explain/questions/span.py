@@ -62,7 +62,7 @@ class Span:
         return Span(wide.from_ns, self.to_ns if self.live else wide.to_ns, self.live)
 
 
-def parse_age(text: str) -> int:
+def parse_span_age(text: str) -> int:
     """`90s`, `5m`, `2h`, `7d`, `4w` → nanoseconds. Raises UsageError."""
     match = _AGE.fullmatch(text.strip().lower())
     if match is None or int(match[1]) == 0:
@@ -70,14 +70,14 @@ def parse_age(text: str) -> int:
     return int(match[1]) * _UNIT_NS[match[2]]
 
 
-def parse_moment(text: str, now_ns: int) -> int:
+def parse_span_moment(text: str, now_ns: int) -> int:
     """`now`, `-2h` (that long ago), `2026-11-21`, `2026-11-21T08:00[:30][Z|+01:00]` (UTC without a zone), or seconds or
     nanoseconds since 1970 → epoch nanoseconds. Raises UsageError."""
     word = text.strip()
     if word.lower() == "now":
         return now_ns
     if word.startswith("-"):
-        return now_ns - parse_age(word[1:])
+        return now_ns - parse_span_age(word[1:])
     epoch = _EPOCH.fullmatch(word)
     if epoch is not None:
         number = int(epoch[1])
@@ -112,8 +112,8 @@ def parse_span(
         raise UsageError("--from and --last both say when it begins", remedy="give one of them")
     if at and (to or from_):
         raise UsageError("--at is a moment; --from and --to are a span", remedy="give one or the other")
-    end = parse_moment(at or to, now_ns) if at or to else now_ns
-    begin = parse_moment(from_, now_ns) if from_ else end - parse_age(last or default)
+    end = parse_span_moment(at or to, now_ns) if at or to else now_ns
+    begin = parse_span_moment(from_, now_ns) if from_ else end - parse_span_age(last or default)
     if begin >= end:
         raise UsageError("the span ends before it begins", remedy="give a beginning before the end (by default: now)")
     if not begin >= 0 or end >= 2**62:

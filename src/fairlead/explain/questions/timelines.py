@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Series, Timeline
-from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, fill_covered_steps
+from fairlead.explain.questions.coverage import Coverage, compute_coverage_share, fill_coverage_gaps
 from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.rollup_sums import (
     Steps,
@@ -76,7 +76,7 @@ def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series
         values = read_float_column(rows, name)
         rate = fill_rollup_steps(steps, at, values / steps.compute_elapsed_s()[at])
         lines[name] = round_rollup_line(
-            fill_covered_steps(steps, rate, there, cover, told=bool(np.isfinite(values).any()))
+            fill_coverage_gaps(steps, rate, there, cover, told=bool(np.isfinite(values).any()))
         )
     return Series(
         layer=layer,

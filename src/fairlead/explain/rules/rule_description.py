@@ -8,7 +8,7 @@ from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.profile import METRICS
 from fairlead.explain.rules.condition import compile_condition
 from fairlead.explain.rules.rule import Rule, substitute_rule_placeholders
-from fairlead.explain.rules.rule_engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_metric_unit
+from fairlead.explain.rules.rule_engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, get_rule_metric_unit
 
 _STAND_INS = {
     "share": "x %",
@@ -26,7 +26,7 @@ _STAND_INS = {
 
 def format_rule_template(text: str) -> str:
     """A template with its placeholders as `x %`, `n`, `x MiB`, by unit."""
-    return substitute_rule_placeholders(text, lambda name: _STAND_INS[get_metric_unit(name)])
+    return substitute_rule_placeholders(text, lambda name: _STAND_INS[get_rule_metric_unit(name)])
 
 
 def list_rule_metrics() -> Iterator[tuple[str, str, str]]:
@@ -42,7 +42,7 @@ MEANINGS: dict[str, str] = {name: meaning for name, _, meaning in list_rule_metr
 
 def list_used_rule_metrics(rule: Rule) -> list[tuple[str, str, str]]:
     """(name, unit, meaning) of the metrics the rule's main condition asks for."""
-    return [(name, get_metric_unit(name), MEANINGS[name]) for name in sorted(compile_condition(rule.when).names)]
+    return [(name, get_rule_metric_unit(name), MEANINGS[name]) for name in sorted(compile_condition(rule.when).names)]
 
 
 def describe_rule_severity(rule: Rule) -> str:

@@ -54,12 +54,12 @@ def build_rule_namespace(profile: JobProfile) -> dict[str, Value]:
     return profile.metrics | {f"cost_{cause}_s": cost.seconds for cause, cost in profile.costs.items()}
 
 
-def get_metric_unit(name: str) -> str:
+def get_rule_metric_unit(name: str) -> str:
     """The unit of a metric or cost."""
     return METRICS[name][0] if name in METRICS else "s"
 
 
-def format_metric_value(name: str, value: Value) -> str:
+def format_rule_metric(name: str, value: Value) -> str:
     """A metric's value in its unit, for people."""
     if value is None:
         return "unknown"
@@ -67,13 +67,13 @@ def format_metric_value(name: str, value: Value) -> str:
         return "yes" if value else "no"
     if name.endswith("processes") and isinstance(value, int):
         return f"{value:,}"
-    formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(get_metric_unit(name))
+    formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(get_rule_metric_unit(name))
     return str(value) if formatted is None else formatted(value)  # type: ignore[arg-type]
 
 
 def fill_rule_placeholders(text: str, metrics: Mapping[str, Value]) -> str:
     """`text` with its `{metric}` placeholders shown in their units."""
-    return substitute_rule_placeholders(text, lambda name: format_metric_value(name, metrics.get(name)))
+    return substitute_rule_placeholders(text, lambda name: format_rule_metric(name, metrics.get(name)))
 
 
 def evaluate_rules(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[UndecidedRule]]:
@@ -217,7 +217,7 @@ def _evidence(template: EvidenceTemplate, metrics: Mapping[str, Value], profile:
         text=fill_rule_placeholders(template.text, metrics),
         metric=template.metric,
         value=metrics.get(template.metric) if template.metric else None,
-        unit=get_metric_unit(template.metric) if template.metric else None,
+        unit=get_rule_metric_unit(template.metric) if template.metric else None,
         files=profile.files.list_top(template.files) if template.files else [],
         ranks=ranks,
     )

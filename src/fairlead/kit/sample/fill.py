@@ -144,7 +144,7 @@ def _ready(lake: Any, writer: Any, now_ns: int) -> None:
     import fairlead.explain.analysis.anomalies.mixture_kernel
     import fairlead.explain.analysis.system.system_site
     import fairlead.explain.diagnosing.system_round  # noqa: F401
-    from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
+    from fairlead.explain.diagnosing.ended_jobs import summarise_ended_jobs
 
     summarise_ended_jobs(lake, writer, now_ns, most=1)
 
@@ -153,13 +153,13 @@ def fill_old_summaries(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     """Summaries and phases of the jobs that ended within (from_ns, to_ns], not judged: later ones are compared with
     them. Returns how many they were."""
     from fairlead.explain.analysis.job_summary import build_job_summary, build_job_summary_table
-    from fairlead.explain.diagnosing.analysis_loop import select_due_jobs
+    from fairlead.explain.diagnosing.ended_jobs import select_due_ended_jobs
     from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
     from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 
     jobs = [
         job
-        for job in select_due_jobs(lake, to_ns, lag_ns=0, most=MOST_OLD)
+        for job in select_due_ended_jobs(lake, to_ns, lag_ns=0, most=MOST_OLD)
         if job["end_ns"] > from_ns and not job["again"]
     ]
     for first in range(0, len(jobs), MOST_JOBS):
@@ -190,7 +190,7 @@ def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
 def _diagnosed(lake: Any, writer: Any, now_ns: int) -> tuple[int, int]:
     """Everything the server's analysis would have done at that time but look at components, which is done."""
     from fairlead.explain.analysis.system.system_site import SystemSite
-    from fairlead.explain.diagnosing.analysis_loop import summarise_ended_jobs
+    from fairlead.explain.diagnosing.ended_jobs import summarise_ended_jobs
     from fairlead.explain.diagnosing.system_round import run_system_round
 
     jobs = findings = 0

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from fairlead.core.model.identity import compute_short_identity
-from fairlead.explain.questions.span import parse_age
+from fairlead.explain.questions.span import parse_span_age
 from fairlead.show.alerts.acknowledgement_routes import ROOT, Noted
 from fairlead.show.alerts.silences import FIELDS
 from fairlead.show.alerts.state import Silence, State
@@ -94,7 +94,7 @@ def build_silence(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
         raise RefusedError(400, f"why: 1 to {_LONGEST_WHY} characters", "say why, for those who wonder later")
     if len(wanted.lasts) > 32:
         raise RefusedError(400, "for: too long", "write 2h or 3d")
-    lasts_ns = parse_age(wanted.lasts)
+    lasts_ns = parse_span_age(wanted.lasts)
     if not 0 < lasts_ns <= _LONGEST_NS:
         raise RefusedError(400, "for: no time up to 366 days", "write 2h or 3d")
     words = [f"{field}={pattern}" for field, pattern in wanted.match.items()]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.tables import ROLLUP, build_table_batch
-from fairlead.explain.analysis.interference.congestion import find_last_parts
+from fairlead.explain.analysis.interference.congestion import find_last_congestion_parts
 from fairlead.explain.analysis.interference.dose_response import estimate_doses
 from fairlead.explain.analysis.interference.load_arrays import Loads, build_load_arrays
 from interference_building import S
@@ -87,7 +87,9 @@ def test_the_part_of_a_job_that_ends_last_tells_how_long_it_took() -> None:
     inside = np.ones(5)
     uneven = loads([*at("f1", range(2)), *at("f2", range(5))])
     assert [one.id for one in uneven.components] == ["f1", "f2"]
-    assert find_last_parts(uneven, "write", [0, 1], inside) == [1]
+    assert find_last_congestion_parts(uneven, "write", [0, 1], inside) == [1]
     even = loads([*at("f1", range(5)), *at("f2", range(5))])
-    assert find_last_parts(even, "write", [0, 1], inside) == [], "all of them ended together: the job as a whole counts"
-    assert find_last_parts(uneven, "read", [0, 1], inside) == []
+    assert find_last_congestion_parts(even, "write", [0, 1], inside) == [], (
+        "all of them ended together: the job as a whole counts"
+    )
+    assert find_last_congestion_parts(uneven, "read", [0, 1], inside) == []

@@ -19,7 +19,7 @@ from fairlead.explain.analysis.system.system_findings import (
     list_system_finding_kinds,
     list_system_finding_tables,
 )
-from fairlead.explain.analysis.system.system_site import SystemSite, add_site_mapping, build_system_site
+from fairlead.explain.analysis.system.system_site import SystemSite, add_system_site_mapping, build_system_site
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.kit.testing.machine import play_small_machine, play_two_layer_machine
 from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand
@@ -322,7 +322,7 @@ def test_classes_and_addresses_come_from_the_mapping_too() -> None:
         {"from_ns": 0, "kind": "node→class", "a": "login1", "b": "login"},
         {"from_ns": 0, "kind": "nid→node", "a": "10.0.0.1@tcp", "b": "login1"},
     ]
-    site = add_site_mapping(SystemSite(classes={"n1": "compute"}), table(MAPPING, rows))
+    site = add_system_site_mapping(SystemSite(classes={"n1": "compute"}), table(MAPPING, rows))
     assert site.classes == {"n1": "compute", "login1": "login", "10.0.0.1@tcp": "login"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.explain.questions.question_catalog import QUESTIONS
-from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
+from fairlead.explain.questions.visible_lake import DECISIONS, MACHINE, RUN
 from fairlead.show.web.api.app import list_api_operations
 from whole_site import PASSWORD, Caller, Whole
 

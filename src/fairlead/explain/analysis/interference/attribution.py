@@ -18,7 +18,7 @@ from fairlead.core.model.unit_formats import format_bytes, format_count, format_
 from fairlead.core.safe_text import escape_text
 from fairlead.explain.analysis.interference import cause_scores
 from fairlead.explain.analysis.interference.blame import assign_blame, order_by_blame
-from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_victim_path
+from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_congestion_path
 from fairlead.explain.analysis.interference.dose_response import estimate_doses
 from fairlead.explain.analysis.interference.features import FeatureLimits, compute_features
 from fairlead.explain.analysis.interference.load_arrays import F64, Loads, build_load_arrays
@@ -136,7 +136,7 @@ def _build_case(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
         scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns)
     )
     loads, estimated = add_part_estimates(loads, victim, scene.neighbours)
-    path = find_victim_path(loads, victim)
+    path = find_congestion_path(loads, victim)
     found = find_congestion(
         loads, victim, path, incidents=scene.incidents, peaks=scene.peaks, usual_wait_s=scene.usual_wait_s
     )

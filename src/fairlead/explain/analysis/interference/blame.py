@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.explain.analysis.interference.congestion import ComponentCongestion, Congestion, compute_component_use
+from fairlead.explain.analysis.interference.congestion import ComponentCongestion, Congestion, compute_congestion_use
 from fairlead.explain.analysis.interference.load_arrays import F64, Component, Loads
 
 
@@ -77,7 +77,7 @@ def assign_blame(loads: Loads, found: Congestion) -> Blame:
 
 def _compute_held_shares(one: Component, held: ComponentCongestion) -> F64:
     """How much of what was had of a component each job had, by interval (J, T); columns add up to 1 or are 0."""
-    by_cost = _shares(np.nan_to_num(compute_component_use(one.parts, one.kind)))
+    by_cost = _shares(np.nan_to_num(compute_congestion_use(one.parts, one.kind)))
     busy = np.nan_to_num(one.parts.busy_s)
     if one.kind != "forwarder" or not busy.any():
         return by_cost

@@ -73,7 +73,7 @@ def _select_amounts(measures: Measures, kind: str) -> F64:
     return values
 
 
-def compute_component_use(measures: Measures, kind: str) -> F64:
+def compute_congestion_use(measures: Measures, kind: str) -> F64:
     """Return the use of a component as one figure: bytes plus OP_BYTES for each request; of an MDS, operations."""
     if kind == "mds":
         return measures.metadata_ops
@@ -82,7 +82,7 @@ def compute_component_use(measures: Measures, kind: str) -> F64:
     return np.where(np.isnan(moved) & (requests == 0), np.nan, np.nan_to_num(moved) + requests * OP_BYTES)
 
 
-def find_victim_path(loads: Loads, victim: Victim) -> list[int]:
+def find_congestion_path(loads: Loads, victim: Victim) -> list[int]:
     """Return the indices of the components the victim used: named by its phase, or with its counts while it ran."""
     named = {("forwarder", n) for n in victim.forwarders} | {("target", n) for n in victim.targets}
     named |= {("mds", n) for n in victim.mds}
@@ -91,7 +91,7 @@ def find_victim_path(loads: Loads, victim: Victim) -> list[int]:
     for place, one in enumerate(loads.components):
         if one.kind == ("target" if victim.kind == "metadata" else "mds"):
             continue
-        used = float(np.nansum(compute_component_use(one.parts.select_job(0), one.kind)[inside])) > 0
+        used = float(np.nansum(compute_congestion_use(one.parts.select_job(0), one.kind)[inside])) > 0
         if used or (one.kind, one.id) in named:
             path.append(place)
     return path
@@ -109,7 +109,7 @@ def find_congestion(
     """Find how much the victim lost in each interval, and at which component."""
     peaks, usual_wait_s = peaks or {}, usual_wait_s or {}
     inside = loads.axis.measure_overlap_s(victim.start_ns, victim.end_ns)
-    last = find_last_parts(loads, victim.kind, path, inside)
+    last = find_last_congestion_parts(loads, victim.kind, path, inside)
     rate = _rate(loads, victim, path, last)
     lost, loss, missing = _lost(inside, rate, victim)
     share = float(np.clip(victim.lost_s / max(victim.expected_s + victim.lost_s, 1e-9), 0.0, 1.0))
@@ -123,7 +123,7 @@ def find_congestion(
     return Congestion(inside, lost, rate, loss, share, held, missing)
 
 
-def find_last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> list[int]:
+def find_last_congestion_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> list[int]:
     """Places of the forwarders whose part of the victim was at work last; empty where all were, or nothing tells.
 
     A process has one forwarder. When its part of the job is done it waits for the others, so that how long the phase
@@ -222,7 +222,7 @@ def _signs(
     mine = one.parts.select_job(0)
     waited, wait, usual, own = _waits(one, mine, inside, usual_wait_s.get(key))
     time = np.nan_to_num(mine.busy_s) + np.nan_to_num(mine.wait_s)
-    weight = time if time[here].sum() > 0 else np.nan_to_num(compute_component_use(mine, one.kind))
+    weight = time if time[here].sum() > 0 else np.nan_to_num(compute_congestion_use(mine, one.kind))
     if weight[here].sum() <= 0:
         weight = here.astype(float)
     held = ComponentCongestion(
@@ -263,7 +263,7 @@ def _use(one: Component, interval_s: float, peak: float | None, left: F64) -> tu
     if np.isnan(moved).all():
         return moved, np.zeros(len(moved)), np.zeros(len(moved))
     rate = moved / interval_s
-    loaded = np.nan_to_num(compute_component_use(one.whole, one.kind)) / interval_s
+    loaded = np.nan_to_num(compute_congestion_use(one.whole, one.kind)) / interval_s
     if peak:
         util = rate / (peak * left)
         return util, _ramp(np.nan_to_num(util), *UTIL), _ramp(loaded / (peak * left), *UTIL)

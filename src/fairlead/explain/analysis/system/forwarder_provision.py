@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.unit_formats import format_bandwidth, format_percent
-from fairlead.explain.analysis.system.load_grid import Grid, build_load_grid, list_load_jobs
+from fairlead.explain.analysis.system.load_grid import Grid, build_load_grid, list_load_grid_jobs
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
@@ -100,7 +100,7 @@ def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemF
     names = [grid.ids[k] for k in full[np.argsort(-high[full].sum(axis=1), kind="stable")]]
     demand = float(np.nansum(grid.bytes[:, busy], axis=0).max()) / (MINUTE_NS / 1e9)
     needed = math.ceil(demand / (limits.target * scope.site.peaks["forwarder"]))
-    jobs = list_load_jobs(scope, "forwarder", names)
+    jobs = list_load_grid_jobs(scope, "forwarder", names)
     waits = _waits(grid, high)
     few = many >= limits.many_share
     evidence = [

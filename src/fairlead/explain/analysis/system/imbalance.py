@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.unit_formats import format_bytes, format_percent
-from fairlead.explain.analysis.system.load_grid import build_load_grid, compute_load_fairness, list_load_jobs
+from fairlead.explain.analysis.system.load_grid import build_load_grid, compute_load_grid_fairness, list_load_grid_jobs
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
@@ -60,12 +60,12 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
     if int(busy.sum()) < limits.busy_minutes:
         return report_missing_findings()
     total = loads[:, busy].sum(axis=1)
-    highest, fairness = float(total.max() / total.mean()), compute_load_fairness(total)
+    highest, fairness = float(total.max() / total.mean()), compute_load_grid_fairness(total)
     if highest < limits.highest_over_mean or fairness >= limits.fairness:
         return report_missing_findings()
     order = np.argsort(-total, kind="stable")
     names = [grid.ids[k] for k in order if total[k] >= limits.highest_over_mean * total.mean()]
-    jobs = list_load_jobs(scope, kind, names)
+    jobs = list_load_grid_jobs(scope, kind, names)
     spread = float(total.std() / total.mean())
     evidence = [
         build_finding_evidence(

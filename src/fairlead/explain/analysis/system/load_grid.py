@@ -69,7 +69,7 @@ def _idle(scope: Scope, kind: str) -> set[str]:
     return {target for target, host in zip(rows["a"].to_pylist(), rows["b"].to_pylist(), strict=True) if host in nodes}
 
 
-def list_load_jobs(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -> list[tuple[str, float]]:
+def list_load_grid_jobs(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -> list[tuple[str, float]]:
     """Jobs by their share of the traffic of these components, largest first; empty where jobs are not told apart. Parts
     of no known job count, so that shares are of the whole."""
     parts = scope.sum_rollups(kind, (kind,), by=("id", "job_id"), jobs=True)
@@ -85,6 +85,6 @@ def list_load_jobs(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -
     return [(str(names[k]), float(min(1.0, sums[k]))) for k in order if sums[k] > 0]
 
 
-def compute_load_fairness(loads: NDArray[np.float64]) -> float:
+def compute_load_grid_fairness(loads: NDArray[np.float64]) -> float:
     """Jain's index of fairness: 1 where all are alike, 1/n where one has it all."""
     return float(loads.sum() ** 2 / (len(loads) * (loads**2).sum())) if loads.any() else 1.0

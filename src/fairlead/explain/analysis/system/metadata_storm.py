@@ -6,6 +6,7 @@ of that from the auxiliary cluster. Needs the known peak of a metadata server.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,6 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.unit_formats import format_count, format_percent
-from fairlead.explain.analysis.switch_ports import UNKNOWN_CLASS, count_metadata_load_sources
 from fairlead.explain.analysis.system.scope import (
     MINUTE_NS,
     Scope,
@@ -137,7 +137,7 @@ def _classes(
     rows = _rows(scope, server, minutes)
     if not rows.num_rows:
         return [], []
-    sums = count_metadata_load_sources(rows, scope.site.classes)
+    sums = count_metadata_storm_sources(rows, scope.site.classes)
     classes = _shares(sums, "client_class")
     return ([] if [name for name, _ in classes] == [UNKNOWN_CLASS] else classes), _shares(sums, "op")
 
@@ -180,3 +180,33 @@ def _told(source: str | None, share: float) -> str:
         return "the source is not known: no job and no class of clients made half of it"
     what = "one job" if source == OWN_JOB else f"clients of class {source}"
     return f"{format_percent(share)} of it from {what}"
+
+
+UNKNOWN_CLASS = "unknown"
+
+
+def count_metadata_storm_sources(metadata: pa.Table, classes: Mapping[str, str]) -> pa.Table:
+    """Whom a metadata server works for: `server` (its target, where it has several), `client_class`, `op`, `count`.
+
+    `metadata`: raw rows that name clients (source `exports`, or a forwarder's own). `classes`: class of each client
+    (compute, login, auxiliary, forwarder) by its name or network address; others are `unknown`.
+    """
+    rows = metadata.filter(pc.is_valid(metadata["client"]))
+    client = rows["client"].cast(pa.string())
+    known = pa.array(list(classes), pa.string())
+    words = pa.array(list(classes.values()), pa.string())
+    of_client = pc.fill_null(words.take(pc.index_in(client, value_set=known).combine_chunks()), UNKNOWN_CLASS)
+    server = pc.coalesce(rows["target"].cast(pa.string()), rows["server"].cast(pa.string()))
+    flat = pa.table(
+        {
+            "server": server,
+            "client_class": of_client,
+            "op": rows["op"].cast(pa.string()),
+            "count": rows["count"],
+        }
+    )
+    found = flat.group_by(["server", "client_class", "op"]).aggregate([("count", "sum")])
+    found = found.rename_columns([name.removesuffix("_sum") for name in found.schema.names])
+    return found.select(["server", "client_class", "op", "count"]).sort_by(
+        [("server", "ascending"), ("count", "descending")]
+    )

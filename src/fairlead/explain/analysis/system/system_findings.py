@@ -29,7 +29,7 @@ from fairlead.explain.analysis.system.metadata_storm import StormLimits, find_me
 from fairlead.explain.analysis.system.scope import Scope, SystemFindings
 from fairlead.explain.analysis.system.small_requests import RequestLimits, find_small_requests
 from fairlead.explain.analysis.system.stripe_misuse import StripeLimits, find_stripe_misuse
-from fairlead.explain.analysis.system.system_site import SystemSite, add_site_mapping
+from fairlead.explain.analysis.system.system_site import SystemSite, add_system_site_mapping
 
 TABLES_READ = ("rollup", "job_summary", "mapping", "layouts", "file_counters", "ops", "metadata", "health")
 """Tables that are looked at, where they are given. Rollup by the minute; of `metadata` rows that name clients."""
@@ -103,7 +103,7 @@ def find_system_findings(
     `tables`: by name, any of `TABLES_READ`; what is left out is not known. `only`: the rules looked for (`HOURLY`,
     `DAILY`), all by default. `advice`: the set findings end with.
     """
-    known = site if "mapping" not in tables else add_site_mapping(site, tables["mapping"])
+    known = site if "mapping" not in tables else add_system_site_mapping(site, tables["mapping"])
     scope = Scope(tables, known, from_ns, to_ns, cluster, advice or {}, gains)
     at = limits or SystemLimits()
     looks: dict[str, Callable[[], SystemFindings]] = {

@@ -44,7 +44,7 @@ def build_system_site(site: SiteFile, expand: Expand) -> SystemSite:
     return SystemSite(site.name, facts.classes, facts.peaks, devices, bool(site.forwarders) if told else None)
 
 
-def add_site_mapping(site: SystemSite, mapping: pa.Table) -> SystemSite:
+def add_system_site_mapping(site: SystemSite, mapping: pa.Table) -> SystemSite:
     """The same with classes that `mapping` rows tell of nodes and of their addresses; what the site says counts."""
     kinds = mapping["kind"].cast(pa.string())
     pairs = {

@@ -31,7 +31,7 @@ class Trouble:
     well: frozenset[str] = frozenset()
 
 
-def list_open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> list[Incident]:
+def list_component_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> list[Incident]:
     """Incidents that are open at a moment (of one layer), the latest first."""
     chosen = " AND layer = $layer" if layer else ""
     found = query_lake(

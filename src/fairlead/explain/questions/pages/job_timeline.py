@@ -35,7 +35,7 @@ from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.rollup_sums import Steps, round_rollup_line, sum_rollup_by_step
 from fairlead.explain.questions.span import INTERVALS, MINUTE_NS
 from fairlead.explain.questions.timelines import LAYERS
-from fairlead.explain.questions.visibility import lift_visibility_limits
+from fairlead.explain.questions.visible_lake import widen_visible_lake
 
 _JOB = "kind = $kind AND id = $id"
 _MOST_NODES = 4096
@@ -58,12 +58,12 @@ def build_job_timeline(asking: Asking, name: str, asked: Any, sight: Sight, now_
         lanes = _counted(axis, found, cover)
         lanes += _of_nodes(asking.lake, run, axis, found, cover, missing)
         extra, _, unknown = estimate_layers(
-            lift_visibility_limits(asking.lake), run.job_id, run.nodes, axis.points, found, cover
+            widen_visible_lake(asking.lake), run.job_id, run.nodes, axis.points, found, cover
         )
         lanes += [_estimated(one) for one in extra]
         missing += unknown
         axis, lanes = _finer(asking.lake, run, axis, lanes, asked.points)
-    parts = list_neighbour_parts(lift_visibility_limits(asking.lake), run) if run.alone else []
+    parts = list_neighbour_parts(widen_visible_lake(asking.lake), run) if run.alone else []
     others = rank_neighbours(asking.lake, run, axis, parts, sight, asked.neighbours) if run.alone else []
     if run.alone and not parts:
         missing.append("neighbours: no counter of a shared component names this job at this time")

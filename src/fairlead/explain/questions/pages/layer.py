@@ -19,7 +19,7 @@ from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_ro
 from fairlead.explain.questions.pages.component_states import (
     find_component_trouble,
     get_component_state,
-    list_open_incidents,
+    list_component_incidents,
 )
 from fairlead.explain.questions.pages.layer_kinds import LayerKind, find_layer, find_layer_full_load
 from fairlead.explain.questions.question import Asking, resolve_question_span
@@ -38,7 +38,7 @@ def describe_layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: 
     order = sorted(rows, key=lambda row: _sorted_by(kind, asked.sort, row))
     page = order[asked.offset : asked.offset + asked.limit]
     end = min(span.to_ns, now_ns)
-    incidents = list_open_incidents(asking.lake, end, sight, kind.kind)
+    incidents = list_component_incidents(asking.lake, end, sight, kind.kind)
     trouble = find_component_trouble(asking.lake, kind.kind, [row.id for row in page], end, incidents)
     jobs = _jobs(asking.lake, kind, [row.id for row in page], span)
     shown = []

@@ -21,8 +21,7 @@ from fairlead.explain.analysis.table_columns import read_float_column, read_inte
 from fairlead.explain.questions.answers import Gap, TopRow
 from fairlead.explain.questions.answers_pages import ComponentNow, LayerNow, Now
 from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
-from fairlead.explain.questions.freshness import shift_to_rollup_end
-from fairlead.explain.questions.jobs import rank_consumers
+from fairlead.explain.questions.job_lists import rank_job_consumers
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.machine import count_machine_jobs
 from fairlead.explain.questions.pages.component_states import (
@@ -30,12 +29,13 @@ from fairlead.explain.questions.pages.component_states import (
     Trouble,
     find_component_troubles,
     get_component_state,
-    list_open_incidents,
+    list_component_incidents,
 )
 from fairlead.explain.questions.pages.layer_kinds import LAYERS, LayerKind, find_layer_full_load
 from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.rollup_end import shift_to_rollup_end
 from fairlead.explain.questions.rollup_sums import round_rollup_line
-from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, parse_moment
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, parse_span_moment
 
 MOST_COMPONENTS = 400
 MOST_CLIENTS = 50
@@ -75,11 +75,11 @@ _NO_RATES = _Rates([], np.empty(0), np.empty(0))
 
 def describe_machine_now(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Now:  # noqa: ARG001
     """The machine now, layer by layer. Raises UsageError, LakeError."""
-    at = parse_moment(asked.at, now_ns) if asked.at else now_ns
+    at = parse_span_moment(asked.at, now_ns) if asked.at else now_ns
     lake = asking.lake
     end = shift_to_rollup_end(lake, Span(at - MINUTE_NS, at), at).to_ns
     span = Span((end - MINUTE_NS) // MINUTE_NS * MINUTE_NS, end, at == now_ns)
-    incidents = list_open_incidents(lake, at, sight)
+    incidents = list_component_incidents(lake, at, sight)
     rates, recent = _rates(lake, span), _recent(asking, end)
     known = _known(asking, at)
     names = {kind.kind: _names(kind, rates, known, incidents) for kind in LAYERS.values()}
@@ -317,7 +317,7 @@ def _jobs(asking: Asking, span: Span, sight: Sight, at: int) -> tuple[int | None
     found = asking.kept.get(key, at)
     if found is None:
         running, _ = count_machine_jobs(asking.lake, Span(at - DAY_NS, at), at)
-        found = (running, rank_consumers(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
+        found = (running, rank_job_consumers(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]
 

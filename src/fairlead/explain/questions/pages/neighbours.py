@@ -24,7 +24,7 @@ from fairlead.explain.questions.rollup_sums import (
     sum_rollup_by_step,
 )
 from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, widen_span_to_pieces
-from fairlead.explain.questions.visibility import is_job_visible, lift_visibility_limits
+from fairlead.explain.questions.visible_lake import is_job_visible, widen_visible_lake
 
 _SHARED = ("forwarder", "target", "mds")
 _PARTS = "job_id IS NOT NULL AND kind IN (SELECT unnest($kinds))"
@@ -73,8 +73,8 @@ def rank_neighbours(
         if row["job_id"] not in chosen and (row["moved"] or row["asked"]):
             chosen[row["job_id"]] = row
     rows = list(chosen.values())[:most]
-    lines = _lines(lift_visibility_limits(lake), run, axis, rows)
-    accounts = read_all_accounts(lift_visibility_limits(lake), [row["job_id"] for row in rows], run.span)
+    lines = _lines(widen_visible_lake(lake), run, axis, rows)
+    accounts = read_all_accounts(widen_visible_lake(lake), [row["job_id"] for row in rows], run.span)
     made = []
     for row, (moved, asked) in zip(rows, lines, strict=True):
         ran = [one for one in accounts if one["job_id"] == row["job_id"]]

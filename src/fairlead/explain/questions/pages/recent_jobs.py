@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.core.model.finding_incident_rows import parse_finding_rows
+from fairlead.explain.analysis.grade import grade_lost_time
 from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import JobRow
 from fairlead.explain.questions.answers_pages import MyJob, MyJobs
-from fairlead.explain.questions.grades import grade_lost_time
-from fairlead.explain.questions.jobs import list_jobs
+from fairlead.explain.questions.job_lists import list_jobs
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.redaction import redact_findings
 from fairlead.explain.questions.rollup_sums import RANK, round_rollup_line
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import get_visible_reach, lift_visibility_limits, narrow_visibility_to_span
+from fairlead.explain.questions.visible_lake import get_visible_reach, narrow_visible_lake, widen_visible_lake
 
 POINTS = 40
 _SHORT_NS, _LONG_NS = 20 * MINUTE_NS, 2 * DAY_NS
@@ -80,7 +80,7 @@ def _told_apart(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> Tables:
     reach = get_visible_reach(lake, Span(min(one.from_ns for one in lives), max(one.to_ns for one in lives)))
     if reach is None or any(row.job_id in reach.common for row in rows):
         return lake
-    return lift_visibility_limits(lake)
+    return widen_visible_lake(lake)
 
 
 def _build_run_key(row: JobRow) -> Key:
@@ -227,7 +227,7 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = list_query_rows(
         query_lake(
-            narrow_visibility_to_span(lake, wide),
+            narrow_visible_lake(lake, wide),
             "SELECT cluster, job_id, from_ns, cost_s, severity, detail,"
             f" CASE severity {rank} ELSE {len(SEVERITIES)} END AS place FROM finding"
             f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND"

@@ -20,7 +20,7 @@ from fairlead.explain.questions.job_detail import TAIL_NS, compute_job_life, doe
 from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import get_visible_reach, is_job_visible
+from fairlead.explain.questions.visible_lake import get_visible_reach, is_job_visible
 
 NOT_TOLD_APART = "counters: another user's job has the same number at that time, and they cannot be told apart"
 UNACCOUNTED = "account: the scheduler has not told of this job"

@@ -11,7 +11,7 @@ import sqlite3
 from starlette.requests import Request
 
 from fairlead.explain.questions.lake_queries import Sight
-from fairlead.explain.questions.visibility import is_job_visible
+from fairlead.explain.questions.visible_lake import is_job_visible
 from fairlead.show.web.guard.client_address import find_client_cookie, list_client_headers
 from fairlead.show.web.identity import ACT, ADMIN, READ, SCOPES, Person, RefusedError, Role
 from fairlead.show.web.people import credentials

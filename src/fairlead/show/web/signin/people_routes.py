@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from fairlead.explain.questions.job_accounts import read_run_accounts
 from fairlead.explain.questions.lake_queries import Run, Sight, Tables
-from fairlead.explain.questions.visibility import is_job_visible
+from fairlead.explain.questions.visible_lake import is_job_visible
 from fairlead.show.web.identity import ACT, ADMIN, Person, RefusedError, require_identity_scope
 from fairlead.show.web.people import accounts, audit, credentials
 from fairlead.show.web.people.accounts import Account

@@ -136,7 +136,7 @@ def _value(sums: Sums, metric: str) -> int:
     return {"read": sums.read_bytes, "write": sums.write_bytes, "metadata": sums.metadata_ops}[metric] or 0
 
 
-def rank_consumers(
+def rank_job_consumers(
     lake: Tables, span: Span, sight: Sight, now_ns: int, *, by: str = "jobs", metric: str = "bytes", limit: int = 20
 ) -> Top:
     """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). Of a reader who does not see

@@ -13,7 +13,7 @@ from fairlead.explain.analysis.switch_ports import LINKED
 from fairlead.explain.analysis.table_columns import read_integer_column
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.explain.questions.visibility import Reach, build_visible_jobs_condition, merge_visible_intervals
+from fairlead.explain.questions.visible_lake import Reach, build_visible_jobs_condition, merge_visible_intervals
 
 FORWARDED = ("node_forwarder", "node→forwarder")
 SERVED_BY = ("target→server", "target_server")
@@ -25,7 +25,7 @@ _ANYTHING = ("node", "forwarder", "target", "mds", "port", "server")
 _SOURCES = ("node", "forwarder", "server")
 
 
-def look_up_visibility(lake: Tables, sight: Sight, span: Span | None) -> Reach:
+def look_up_visible_reach(lake: Tables, sight: Sight, span: Span | None) -> Reach:
     """The reach of jobs that ran in the span, of all jobs without one. `lake`: with nothing hidden. Raises
     LakeError."""
     own = _own(lake, sight, span)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.span import MINUTE_NS, SECOND_NS, Span
-from fairlead.explain.questions.visibility import lift_visibility_limits
+from fairlead.explain.questions.visible_lake import widen_visible_lake
 
 SHORT_NS = 15 * MINUTE_NS
 """A look up to now that is longer than this ends now: what has not arrived is a small part of it."""
@@ -21,7 +21,7 @@ def shift_to_rollup_end(lake: Tables, span: Span, now_ns: int) -> Span:
     if span.length_ns > SHORT_NS or span.to_ns < now_ns:
         return span
     if (
-        lift_visibility_limits(lake) is not lake
+        widen_visible_lake(lake) is not lake
     ):  # when others' records last came is not told, not even by where the present begins
         return span
     back = Span(now_ns - _BACK_NS, now_ns + MINUTE_NS)

@@ -1,7 +1,7 @@
 """What of the lake a person sees: jobs by who they belong to, and what those jobs ran on, where and while they did.
 
 A reader who does not see everything asks a narrowed lake (`narrowed`), in which the rest is not there. Not here: how a
-reach is found (`look_up_visibility`), who somebody is (`web.identity`).
+reach is found (`look_up_visible_reach`), who somebody is (`web.identity`).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class NarrowLake(ABC):
         """The same, for queries that do not say which time they are about."""
 
 
-def lift_visibility_limits(lake: Tables) -> Tables:
+def widen_visible_lake(lake: Tables) -> Tables:
     """The lake without anything hidden: for figures that others count in without being told of."""
     return lake.whole if isinstance(lake, NarrowLake) else lake
 
@@ -198,7 +198,7 @@ def get_visible_reach(lake: Tables, span: Span | None = None) -> Reach | None:
     return lake.reach(span) if isinstance(lake, NarrowLake) else None
 
 
-def narrow_visibility_to_span(lake: Tables, span: Span) -> Tables:
+def narrow_visible_lake(lake: Tables, span: Span) -> Tables:
     """The same lake, for queries that do not say their time: what is seen is that of jobs of the span."""
     return lake.narrow_to_span(span) if isinstance(lake, NarrowLake) else lake
 
@@ -231,7 +231,7 @@ def find_visible_intervals(lake: Tables, kind: str, span: Span, name: str = "") 
     ]
 
 
-def mask_invisible_steps(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
+def mask_by_visible_intervals(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
     """The timeline with nulls in steps that none of the intervals touches; None: as it is."""
     if intervals is None:
         return drawn
