@@ -10,7 +10,7 @@ UNNAMED = {
     "core": 0,
     "store": 0,
     "see": 0,
-    "explain": 2,
+    "explain": 1,
     "decide": 89,
     "steer": 0,
     "show": 41,
