@@ -1,6 +1,6 @@
 """Jobs as the scheduler tells of them: by number, by time, by owner.
 
-Not here: which of them a reader may see (`visibility`), what they moved (`rollup_sums`, `jobs`).
+Not here: which of them a reader may see (`visible_lake`), what they moved (`rollup_sums`, `job_lists`).
 """
 
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)

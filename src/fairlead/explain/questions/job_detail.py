@@ -1,6 +1,6 @@
 """One job: its account, its summary, each layer's bandwidth over time, the components it went through.
 
-Not here: lists of jobs (`jobs`), what one could change about it (`fairlead.explain.analysis`).
+Not here: lists of jobs (`job_lists`), what one could change about it (`fairlead.explain.analysis`).
 """
 
 from __future__ import annotations

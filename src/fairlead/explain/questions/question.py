@@ -104,7 +104,7 @@ class Question:
     run: Answering
     decision: Decision = "machine"
     """Of a plug-in's question: who besides support and administrators may ask it. `own`: users, of the lake that holds
-    what is theirs. Those of fairlead are in `visibility.DECISIONS`."""
+    what is theirs. Those of fairlead are in `visible_lake.DECISIONS`."""
 
 
 def resolve_question_span(asking: Asking, asked: TimeParameters, default: str, now_ns: int) -> Span:
