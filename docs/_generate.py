@@ -39,66 +39,66 @@ _RENAMED_INTRO = """\
 Commands of earlier versions and what they are now. An old one ends with exit code 2 and names the new one. Why:
 [one tree of commands](../decisions/0039-one-tree-of-commands.md)."""
 _EXIT_INTRO = """\
-A wrong input never ends in a traceback: the last lines on stderr say what was wrong, where, and after an arrow what to
-do next. A traceback is a defect of fairlead; please report it."""
+Wrong input never causes a traceback: the last lines on stderr say what is wrong, where, and after an arrow what to do
+next. A traceback is a defect of fairlead; please report it."""
 _RECORDS_INTRO = """\
-Everything fairlead reads becomes rows of these tables, as Arrow columns. Times are signed 64-bit nanoseconds since
-1970 UTC, sizes are bytes, units come last in a name. A null means *not known*; it is never a zero. A schema only ever
-grows: new columns are nullable and raise the version."""
+All data fairlead reads becomes rows of these tables, as Arrow columns. Times are signed 64-bit nanoseconds since 1970
+UTC, sizes are bytes, and a name ends with its unit. A null means *not known*, never zero. A schema only grows: new
+columns are nullable and raise the version."""
 _JSON_INTRO = """\
-`fairlead report --json FILE` (or `-` for stdout) writes one document. Its `schema` tells which:
+`fairlead report --json FILE` (or `-` for stdout) writes one document. Its `schema` names the type:
 
-| `schema` | written for | is a |
+| `schema` | written for | type |
 |---|---|---|
 {documents}
 
-The same as a [JSON Schema](report.schema.json) is made from the structs the code writes.
+The same is available as a [JSON Schema](report.schema.json), generated from the structs in the code.
 
 - **Stable.** Within a number (`/1`) fields may be added, never renamed, removed or given another meaning. A reader
   skips fields it does not know.
 - **Null is not zero.** Null means *not known from this input*; `missing` says why. Every field is always there.
 - **Names** in `metrics` and `summary` are those of [Metrics](metrics.md), rules those of [Rules](rules/index.md).
-- **Units** come last in a name: `_ns` nanoseconds (absolute ones since 1970 UTC), `_s` seconds, `_bytes`,
+- **Units** are at the end of a name: `_ns` nanoseconds (absolute ones since 1970 UTC), `_s` seconds, `_bytes`,
   `_bytes_per_s`; a share runs from 0 to 1. Integers may exceed 2⁵³: read them as 64-bit.
-- **Text is data.** Names of files, programs and users stand as the trace has them, control characters included (as JSON
-  escapes): a program that prints them to a terminal has to make them harmless.
-- **Only what was reported.** Inputs that could not be used are not in it: they are on stderr, and the
-  [exit code](exit-codes.md) is 4. When nothing could be reported nothing is written."""
+- **Text is data.** Names of files, programs and users are as in the trace, including control characters (as JSON
+  escapes). A program that prints them to a terminal must sanitise them.
+- **Only reported inputs.** Inputs that could not be read are listed on stderr, not in the document, and the
+  [exit code](exit-codes.md) is 4. If nothing could be reported, nothing is written."""
 _RULES_INTRO = """\
-A rule is a condition over [metrics](../metrics.md), what it means, its evidence and what to do about it. Findings are
-ordered by the seconds they cost the run, and of several rules that see one fault only the most specific speaks. A site
-can add rules of its own, change these or turn them off: see [write a rule](../../howto/write-a-rule.md).
-`fairlead report TRACE --explain RULE` shows what a rule saw in a job."""
+A rule has a condition over [metrics](../metrics.md), an explanation, evidence and advice. Findings are ordered by the
+seconds they cost the run. If several rules match one problem, only the most specific one is reported. A site can add
+rules, change these or turn them off: see [write a rule](../../howto/write-a-rule.md).
+`fairlead report TRACE --explain RULE` shows how a rule was evaluated for a job."""
 _METRICS_INTRO = """\
-What analysis derives from a job, and what a [rule](rules/index.md) may ask for. A metric that the trace cannot tell is
-*unknown*, never zero. `fairlead report TRACE --json -` has them all under `metrics`, `fairlead rule metrics` lists
-them."""
+Metrics are computed from a job and can be used in [rules](rules/index.md). A metric that the trace does not contain is
+*unknown*, never zero. `fairlead report TRACE --json -` prints all of them under `metrics`; `fairlead rule metrics`
+lists them."""
 _COSTS_INTRO = """\
 Seconds of the run lost to a cause, as far as they can be estimated. They overlap (a small request may also be random):
-each says what mending that cause alone could win."""
+each is the time that fixing only that cause could save."""
 _ADVICE_INTRO = """\
-What fairlead advises about findings on jobs, components and the system, as data: one TOML file a rule. `user` is whose
-job it is about, `culprit` whose job disturbs it, `site` who runs the machine. Words in braces are put in from the
-finding. A site's folder of rules may hold a folder `advice` of such files: their entries stand in for those of the same
-verdict and audience, with `add = true` they come after them. `fairlead rule check DIR` checks them, `fairlead rule
-advice --rules DIR` lists what holds. A command holds only names a shell takes as they are: others are left in capitals,
-for a person to fill in; so are facts that are not known. Doubled braces in code stand for one."""
-_FACTS_INTRO = "What a text may speak of in braces."
+The advice for findings about jobs, components and the system is data: one TOML file per rule. The audience `user` owns
+the affected job, `culprit` owns the disturbing job, `site` runs the machine. Words in braces are replaced by facts of
+the finding. A site's rules directory may contain a directory `advice` with such files. Their entries replace those of
+the same verdict and audience; with `add = true` they are added after them. `fairlead rule check DIR` checks them;
+`fairlead rule advice --rules DIR` lists the result. Commands contain only names that need no shell quoting. Other names
+and unknown facts stay as words in capitals, for you to fill in. Doubled braces in code stand for one."""
+_FACTS_INTRO = "Names that a text may use in braces."
 _GAINS_INTRO = """\
-An entry with `gain` ends with what that change brought on this site, where the runs of the same category tell it (at
-least three runs either way, and more than chance explains): "Your N-N runs of this program at this scale get 4.1x (7
-runs)". Else nothing is promised."""
-_COLUMNS_INTRO = "What `files` in a rule's evidence may rank a job's files by; the first five are shown."
+An entry with `gain` ends with the measured effect of that change on this site: "Your N-N runs of this program at this
+scale get 4.1x (7 runs)". It is given only if the runs of the same category show it: at least three runs each way, and
+more than by chance."""
+_COLUMNS_INTRO = "Columns by which `files` in a rule's evidence can rank a job's files; the first five are shown."
 
 ROW_IS = {
     "ops": "a run of client operations: same operation, file, handle and size, constant stride. Operation *k* of "
     "`count` has offset `offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum "
     "of durations",
     "files": "a path seen; `file_id` is the id every other table uses",
-    "file_counters": "what a trace of counters knows of one file, rank and interface. Rank -1 stands for all ranks of "
+    "file_counters": "the counters of one file, rank and interface in a trace. Rank -1 stands for all ranks of "
     "the job together. `read_sizes` and `write_sizes` hold ten counts, by request size",
     "heatmap": "the bytes of one rank in one time bin",
-    "layouts": "one component of how a file is striped",
+    "layouts": "one component of a file's striping",
     "forwarder": "one interval on a forwarding server, per class of operation and job",
     "pfs_client": "one interval of one file system client and one storage target",
     "target": "one interval of one storage target (OST, brick, disk)",
@@ -107,24 +107,24 @@ ROW_IS = {
     "device": "one interval of one burst-buffer or node-local device",
     "events": "something that happened to a component: an eviction, a rebuild, a maintenance window, a gap in probing",
     "jobs": "a job; its key is (`cluster`, `job_id`, `start_ns`), as schedulers reuse numbers",
-    "mapping": "who served whom, while it was true: node to forwarder, file to targets, job to pool",
-    "health": "how watching itself went for one interval, node and probe; the probe `agent` is the whole. `state` "
+    "mapping": "one assignment and its period: node to forwarder, file to targets, job to pool",
+    "health": "the health of one probe on a node in one interval; the probe `agent` is the agent as a whole. `state` "
     "is ok, missing, failing, late or lost",
-    "usage": "what a user, group or project held at one time on a target (`target` null: on the whole file system), or "
-    "the hard limit it has",
+    "usage": "the space a user, group or project used at one time on a target (`target` null: on the whole file "
+    "system), or its hard limit",
     "rollup": "a sum over one interval (1 s, 1 min or 1 h, beginning at `ts_ns`) of one component as one layer counts "
-    "it. Rows are partial: several of one key add up, of `_max` columns the largest counts. `kind` is job, node, "
+    "it. Rows are partial: rows of one key are summed, `_max` columns by their maximum. `kind` is job, node, "
     "forwarder, target, mds, port, device or client_class; `layer` is client, forwarder, pfs_client, target, metadata, "
     "port or device. `job_id` is set on parts of a component's sum",
-    "op_groups": "a set of runs alike (same second, job, interface, file system, operation, size, stride and count) "
-    "that several nodes made; what differs is listed by member. The view `ops` holds the members as rows of their own",
-    "job_summary": "the I/O of one job; of several rows about one job the one with the latest `made_ns` counts. "
-    "`basis` is the layer its figures are of, `estimated` the columns that were split by share and not counted",
+    "op_groups": "a set of similar runs of several nodes (same second, job, interface, file system, operation, size, "
+    "stride and count); values that differ are lists by member. The view `ops` has the members as separate rows",
+    "job_summary": "the I/O of one job; if there are several rows for one job, the one with the latest `made_ns` is "
+    "used. `basis` is the layer of its figures, `estimated` lists the columns that were split by share and not counted",
     "phase": "one phase of I/O of a job, and how it compares with earlier runs of its category",
-    "profile": "what runs of one category (user, program, scale) are like",
-    "finding": "something worth telling a person: what, of whom, when, how sure, by whose doing, what to do",
+    "profile": "typical figures of the runs of one category (user, program, scale)",
+    "finding": "one finding: subject, time, confidence, cause and advice",
     "incident": "a component that was sick for a time",
-    "experiment": "a simulated experiment that was run to its end: what was asked, or what a paper's experiment told",
+    "experiment": "a completed simulated experiment: its spec, or the results of a paper's experiment",
     "simulation": "one simulated set of applications under one policy, and its measures",
 }
 
@@ -200,9 +200,9 @@ def exit_codes_page() -> str:
         MADE,
         _EXIT_INTRO,
         "",
-        "| code | error | meaning | worth trying again |",
+        "| code | error | meaning | retry may help |",
         "|---:|---|---|---|",
-        "| 0 | | The command did what was asked. | |",
+        "| 0 | | Success. | |",
         "| 1 | | A defect of fairlead, with a traceback. | |",
     ]
     for kind in classes:
@@ -210,7 +210,7 @@ def exit_codes_page() -> str:
         lines.append(f"| {kind.exit_code} | `{kind.__name__}` | {_cell(meaning)} | {'yes' if kind.retryable else ''} |")
     lines += [
         f"| {INTERRUPTED} | | Interrupted (Ctrl-C). | |",
-        f"| {BROKEN_PIPE} | | The reader of stdout went away, as in `fairlead ... \\| head`. | |",
+        f"| {BROKEN_PIPE} | | The reader of stdout closed it, as in `fairlead ... \\| head`. | |",
     ]
     return "\n".join(lines) + "\n"
 
@@ -231,7 +231,7 @@ def records_page() -> str:
     for spec in TABLES.values():
         facts = [f"Version {spec.version}."]
         if spec.time_column:
-            facts.append(f"A row is dated by `{spec.time_column}`.")
+            facts.append(f"The time of a row is `{spec.time_column}`.")
         if spec.sort_by:
             facts.append("Sorted by " + ", ".join(f"`{name}`" for name in spec.sort_by) + ".")
         rows = [f"| `{f.name}` | {_type(str(f.type))} | {'' if f.nullable else 'yes'} |" for f in spec.schema]
@@ -248,7 +248,7 @@ def rules_page() -> str:
         rows = [
             (f"[{rule.id}]({rule.id}.md)", rule.severity, described.format_rule_template(rule.title)) for rule in rules
         ]
-        parts += [f"## {category[0].upper()}{category[1:]}", _rows(("rule", "worst", "what it says"), rows)]
+        parts += [f"## {category[0].upper()}{category[1:]}", _rows(("rule", "worst severity", "observation"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -276,11 +276,11 @@ def rule_page(rule: Rule) -> str:
             parts.append(f"```{advice.language or 'text'}\n{advice.code.strip()}\n```")
     if rule.covers:
         names = [f"- [{name}]({name}.md){_only(when)}" for name, when in described.describe_covered_rules(rule)]
-        parts += ["## Says it instead of", "More general rules that stay silent when this one fires:", "\n".join(names)]
+        parts += ["## Covers", "More general rules that are not reported when this one fires:", "\n".join(names)]
     above = described.describe_covering_rules(load_rule_set(), rule.id)
     if above:
-        parts += ["## Silent where one of these fires", "\n".join(f"- [{name}]({name}.md)" for name in above)]
-    parts += ["## After", "\n".join(f"- {_cell(one)}" for one in rule.references)]
+        parts += ["## Not reported when one of these fires", "\n".join(f"- [{name}]({name}.md)" for name in above)]
+    parts += ["## Sources", "\n".join(f"- {_cell(one)}" for one in rule.references)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -316,7 +316,7 @@ def advice_page() -> str:
             parts.append(f"**{one.audience}** ({'; '.join([verdicts, *only])}): {_cell(one.text)}")
             if one.code:
                 parts.append(f"```{one.language}\n{one.code.strip()}\n```")
-        parts.append("After: " + "; ".join(_cell(text) for text in found.references) + ".")
+        parts.append("Sources: " + "; ".join(_cell(text) for text in found.references) + ".")
     facts = [(f"`{name}`", fact.kind, fact.meaning, fact.unknown) for name, fact in FACTS.items()]
     parts += ["## Facts", _FACTS_INTRO, _rows(("fact", "kind", "meaning", "while not known"), facts)]
     changes = [(f"`{name}`", meaning) for name, meaning in CHANGES.items()]
