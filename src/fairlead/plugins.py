@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.span import Span
     from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading, Service
     from fairlead.see.sources.base import Item, JoinableSource, LayeredSource, Origin, SeriesSource, Source
-    from fairlead.see.sources.line_blocks import Block, list_block_end_gaps, read_line_blocks
+    from fairlead.see.sources.line_blocks import Block, read_line_blocks
+    from fairlead.see.sources.line_blocks import list_block_end_gaps as list_end_gaps
     from fairlead.show.web.site_pages import Ask, Page, Table, Text
     from fairlead.steer.fs.trees.base import FileTree
 
@@ -77,7 +78,7 @@ __all__ = [
     "UnknownNameError",
     "UsageError",
     "build_batch",
-    "list_block_end_gaps",
+    "list_end_gaps",
     "read_line_blocks",
 ]
 _PLACES = {
