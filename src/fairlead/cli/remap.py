@@ -17,7 +17,7 @@ def remap(folder: str, addresses: tuple[str, ...]) -> None:
     waits for the new one. The first that answers takes the mount, the others are there should it be lost. When none
     answers, the mount stays where it is.
     """
-    from fairlead.steer.forwarding.mount.process.remap import remap_mount
+    from fairlead.steer.forwarding.mount.process.control import remap_mount
 
     wanted = [address for argument in addresses for address in argument.split(",") if address]
     print_message(f"{folder}: now at {remap_mount(folder, wanted)}")

@@ -32,9 +32,9 @@ def test_against_single_bytes(steps: list[tuple[int, int, int, int]]) -> None:
         assert (table.find_conflict(POSIX, 1, owner, lock) is not None) == blocked or kind == FREE
         if blocked:
             with pytest.raises(BlockingIOError):
-                table.take(POSIX, 1, owner, lock)
+                table.take_lock(POSIX, 1, owner, lock)
             continue
-        table.take(POSIX, 1, owner, lock)
+        table.take_lock(POSIX, 1, owner, lock)
         for byte in range(start, end + 1):
             if kind == FREE:
                 model.pop((owner, byte), None)
@@ -49,10 +49,10 @@ def test_against_single_bytes(steps: list[tuple[int, int, int, int]]) -> None:
 def test_holders_are_apart() -> None:
     table = LockTable()
     lock = Lock(0, 9, WRITE, 1)
-    table.take(POSIX, 1, 1, lock, "one")
+    table.take_lock(POSIX, 1, 1, lock, "one")
     with pytest.raises(BlockingIOError):
-        table.take(POSIX, 1, 1, lock, "two")
+        table.take_lock(POSIX, 1, 1, lock, "two")
     table.drop_holder("one")
-    table.take(POSIX, 1, 1, lock, "two")
+    table.take_lock(POSIX, 1, 1, lock, "two")
     table.drop_owner(POSIX, 1, 1, "two")
     assert table.list_locks() == []

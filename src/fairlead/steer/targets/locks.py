@@ -22,7 +22,7 @@ class LockTable:
         self._held: dict[tuple[int, int], list[tuple[int, Lock, str]]] = {}
         self._guard = threading.Lock()
 
-    def take(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> None:
+    def take_lock(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> None:
         """Takes, changes or gives back a range; BlockingIOError when another owner is in the way."""
         with self._guard:
             if lock.kind != fcntl.F_UNLCK and self._conflict(space, ino, (owner, holder), lock) is not None:

@@ -217,7 +217,7 @@ class TargetSet:
 
     def choose(self, layout: str) -> tuple[int, list[str]]:
         """Stripe size and targets for a new file. They count as open at once, so that files that are placed at the
-        same moment do not all go to the same target; `chosen_is_open` ends that."""
+        same moment do not all go to the same target; `confirm_choice` ends that."""
         wanted = self.choose_striping(layout)
         all_targets = list(self.by_name.values())
         with self._guard:

@@ -135,12 +135,6 @@ class Records:
         with self.txn.cursor(db=self._orphans) as cursor:
             return [(KEY.unpack(key)[0], KEY.unpack(value)[0]) for key, value in cursor]
 
-    def iterate_inodes(self) -> Iterator[Inode]:
-        """All records."""
-        with self.txn.cursor(db=self._inodes) as cursor:
-            for value in cursor.iternext(keys=False, values=True):
-                yield _decode(value)
-
     def page(self, after: int, limit: int) -> list[Inode]:
         """Records with numbers above `after`, at most `limit`."""
         with self.txn.cursor(db=self._inodes) as cursor:

@@ -180,7 +180,7 @@ class RemoteStore:
         """Asks the service."""
         owner = _short(owner)
         self._call("lock", (space, ino, owner, lock, False))
-        self._locks.take(space, ino, owner, lock)
+        self._locks.take_lock(space, ino, owner, lock)
 
     def find_conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """Asks the service."""

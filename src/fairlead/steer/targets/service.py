@@ -187,7 +187,7 @@ class MetadataService:
     def _lock(self, holder: str, space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
         if not again and monotonic_s() < self._reclaiming_until:
             raise build_os_error(errno.EAGAIN)
-        self._store.residents.locks.take(space, ino, owner, lock, holder)
+        self._store.residents.locks.take_lock(space, ino, owner, lock, holder)
 
     def _conflicting(self, holder: str, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         return self._store.residents.locks.find_conflict(space, ino, owner, lock, holder)

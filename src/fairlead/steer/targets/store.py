@@ -218,7 +218,7 @@ class LocalStore:
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """As `LockTable.take`."""
-        self.residents.locks.take(space, ino, owner, lock)
+        self.residents.locks.take_lock(space, ino, owner, lock)
 
     def find_conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """As `LockTable.conflicting`."""

@@ -88,7 +88,7 @@ class TargetsTree:
         return {target.name: target.rate for target in self.targets.by_name.values() if target.rate is not None}
 
     def disable_pacing(self) -> None:
-        """From now on the caller holds requests back by `target_of` and `target_rates`; none waits here."""
+        """From now on the caller holds requests back by `find_target_name` and `list_target_rates`; none waits here."""
         self.targets.paced_outside = True
 
     def report_targets(self) -> list[space.TargetReport]:

@@ -189,7 +189,7 @@ def test_a_lock_request_is_answered_once() -> None:
     assert not waiting.interrupt(8), "the second finds nothing"
     assert not waiting.park(request), "interrupted while it was tried again"
     assert waiting.park(request)
-    assert waiting.take() == [request]
+    assert waiting.take_locks() == [request]
     assert len(waiting) == 0
     for unique in range(1000, 3000):
         assert not waiting.interrupt(unique)

@@ -115,7 +115,7 @@ def test_the_ring_goes_round() -> None:
     for start in range(5):
         for k in range(6):
             ring.put(READ, start, 0, k, 1, 2, 3, 4, 5)
-        records = [one for part in ring.take(everything=True)[1] for one in RECORD.iter_unpack(part) if one[0]]
+        records = [one for part in ring.take_parts(everything=True)[1] for one in RECORD.iter_unpack(part) if one[0]]
         assert [(one[3], one[5]) for one in records] == [(start, k) for k in range(6)]
     assert ring.dropped == 0
 

@@ -17,7 +17,7 @@ class BufferPool:
     def __init__(self) -> None:
         self._free: list[bytearray] = []
 
-    def take(self, size: int) -> bytearray:
+    def take_buffer(self, size: int) -> bytearray:
         """A buffer of at least `size` bytes with anything in it."""
         if size <= SMALL:
             return bytearray(size)

@@ -16,7 +16,8 @@ import os
 import pwd
 from collections import OrderedDict
 from collections.abc import Callable
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead.steer.fs.wire.handshake import Hello
@@ -157,6 +158,30 @@ class Sessions:
         """When the next one expires; None when none will."""
         return min((s.lost_ns + self._grace_ns for s in self._by_id.values() if s.lost_ns), default=None)
 
-    def list_sessions(self) -> list[Session]:
-        """Every session there is."""
-        return list(self._by_id.values())
+
+class SessionCloser:
+    """One thread that ends sessions, one after the other: closing a file may take as long as the file system likes, and
+    nobody shall wait for it."""
+
+    def __init__(self, end: Callable[[Session], None]) -> None:
+        self._end = end
+        self._queue: SimpleQueue[Session | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="closer", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self, session: Session) -> None:
+        """Ends a session soon."""
+        self._queue.put(session)
+
+    def stop(self, timeout_s: float) -> None:
+        """Ends the thread after what it was given."""
+        self._queue.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (session := self._queue.get()) is not None:
+            self._end(session)

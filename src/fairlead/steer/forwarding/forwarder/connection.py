@@ -115,7 +115,7 @@ class Connection:
         self._large_prefix: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
 
     def receive(self) -> bool:
-        """Takes in what has come, for `next_frame`; False when the client has closed the connection.
+        """Takes in what has come, for `take_frame`; False when the client has closed the connection.
 
         OSError when the connection is broken.
         """
@@ -181,7 +181,7 @@ class Connection:
         return True
 
     def _begin_large(self, length: int, part: memoryview, prefix: tuple[int, int, int, int, int, int]) -> None:
-        self._large = self._buffers.take(length)
+        self._large = self._buffers.take_buffer(length)
         self._large_view = memoryview(self._large)
         self._large_view[: len(part)] = part
         self._large_filled = len(part)
@@ -322,10 +322,6 @@ class Connection:
             poll = select.poll()
             poll.register(self.fd, select.POLLRDHUP)
             return bool(poll.poll(0))
-
-    def is_idle(self) -> bool:
-        """True when all is answered and sent."""
-        return not self.pending and not self._out
 
     def end(self) -> None:
         """Closes it. What is still being carried out ends without an answer here."""

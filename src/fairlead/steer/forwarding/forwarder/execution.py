@@ -236,7 +236,7 @@ class Execution:
     def _read(self, request: Request) -> bytes | memoryview:
         data, buffer = request.data, None
         if data is None:
-            buffer = self._buffers.take(request.size)
+            buffer = self._buffers.take_buffer(request.size)
             data = memoryview(buffer)[: request.size]
         try:
             count = self._execute_operation(

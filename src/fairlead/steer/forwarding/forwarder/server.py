@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
-from fairlead.steer.forwarding.forwarder.client_sessions import Session, Sessions
+from fairlead.steer.forwarding.forwarder.client_sessions import Session, SessionCloser, Sessions
 from fairlead.steer.forwarding.forwarder.connection import Connection, FrameError
 from fairlead.steer.forwarding.forwarder.exactly_once import Guard
 from fairlead.steer.forwarding.forwarder.execution import Execution, Records
@@ -23,7 +23,6 @@ from fairlead.steer.forwarding.forwarder.intake import Intake
 from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants
 from fairlead.steer.forwarding.forwarder.listeners import Listeners, Settings
 from fairlead.steer.forwarding.forwarder.lock_waiters import ParkedRequests
-from fairlead.steer.forwarding.forwarder.session_closer import SessionCloser
 from fairlead.steer.forwarding.forwarder.workers import WorkerPool
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.base import ROOT

@@ -33,10 +33,6 @@ class Nodes:
         """A reply gave the kernel this node, which has no name (O_TMPFILE)."""
         self._count[node] = self._count.get(node, 0) + 1
 
-    def set_name(self, node: int, parent: int, name: bytes) -> None:
-        """The node is under this name now; no look-up is counted."""
-        self._set(node, (parent, name))
-
     def _set(self, node: int, place: tuple[int, bytes]) -> None:
         before = self._nodes.get(place)
         if before is not None and before != node:

@@ -1,5 +1,5 @@
 """Carries out the kernel's requests on a tree: one function for each opcode, the same in a forwarder and in a mount
-without one. Not here: who asks (`trees.acting`), how requests arrive (`wire`, `mount`), waiting for locks.
+without one. Not here: who asks (`trees.thread_identity`), how requests arrive (`wire`, `mount`), waiting for locks.
 """
 
 from __future__ import annotations

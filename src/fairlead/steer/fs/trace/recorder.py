@@ -195,7 +195,7 @@ class Trace:
         """Takes what is in the ring, in order, names before the requests after them; returns how many requests."""
         self._follow_clock()
         shift = self._shift
-        self._at, parts = self._ring.take(everything=everything)
+        self._at, parts = self._ring.take_parts(everything=everything)
         count = sum(map(len, parts)) // RECORD.size
         if count >= MANY and len(self._events) * _PER_NAME < count:
             self._by_arrays(parts, shift)

@@ -53,7 +53,7 @@ class Ring:
         self.pack(self.buffer, at, op, job, error, node, handle, offset, size, started_ns, ended_ns)
         return place
 
-    def take(self, *, everything: bool = False) -> tuple[int, list[bytes]]:
+    def take_parts(self, *, everything: bool = False) -> tuple[int, list[bytes]]:
         """What is in the ring, in order, as at most two stretches of RECORDs, and the place of the first.
 
         A place may have been drawn and not been written yet: the last one stays for the next time unless `everything`

@@ -1,4 +1,4 @@
-"""First pass over many requests at once, with NumPy: what `trace_runs` does one by one, by the exact law.
+"""First pass over many requests at once, with NumPy: what `runs` does one by one, by the exact law.
 
 Imported by the draining thread when there is much to drain: a mount that idles never loads NumPy.
 """
@@ -67,7 +67,7 @@ class Chunk:
     count: I64
     files: list[File]
 
-    def take(self, rows: Flags) -> Chunk:
+    def select_rows(self, rows: Flags) -> Chunk:
         """The runs of these rows."""
         taken = {name: column[rows] for name, column in vars(self).items() if name != "files"}
         return Chunk(**taken, files=self.files)

@@ -71,7 +71,7 @@ class Sheets:
         for index in indexes:
             jobs.setdefault(self._job(index), []).append(index)
         for job_id, mine in jobs.items():
-            part = chunk if len(jobs) == 1 else chunk.take(np.isin(chunk.job, mine))
+            part = chunk if len(jobs) == 1 else chunk.select_rows(np.isin(chunk.job, mine))
             sheet = self._sheet(job_id, len(part.start))
             for file_id, (path, start) in part.find_first_starts().items():
                 sheet.saw(file_id, path, start)

@@ -1,5 +1,5 @@
 """What a tree of files is to the plane: names, attributes and open files by node number. Every tree passes
-`fairlead.kit.testing.tree_contract`. Not here: requests (`operations`), who asks (`acting`).
+`fairlead.kit.testing.tree_contract`. Not here: requests (`operations`), who asks (`thread_identity`).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class OpenFile(Protocol):
 class FileTree(Protocol):
     """A tree. Names are one component, bytes, no slash. Nodes are numbers; a node whose place was never told here
     raises `UnknownNode`, one that is no longer at its place OSError(ESTALE). Thread-safe. Calls act as the thread's
-    caller (`acting`)."""
+    caller (`thread_identity`)."""
 
     name: str
     """What is exported, for messages."""

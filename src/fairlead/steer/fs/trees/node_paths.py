@@ -23,7 +23,6 @@ PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DOTS = (b"", b".", b"..")
 _KINDS = 0o170000
-_LINKED = (stat.S_IFREG, stat.S_IFLNK)
 _OPENABLE = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _DEPTH = 4096
 

@@ -13,8 +13,6 @@ from fairlead.steer.fs.fuse.abi import MESSAGE_BYTES, PAGE
 from fairlead.steer.fs.wire.frames import HEAD_BYTES
 
 SLOT_BYTES = -(-MESSAGE_BYTES // PAGE) * PAGE
-DATA_BYTES = SLOT_BYTES - HEAD_BYTES
-"""Data that fits behind the head of a message."""
 MAX_SLOTS = 256
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 

@@ -271,7 +271,7 @@ class LocalMount:
         """Tries every waiting lock again, in the order they came; whether some still wait."""
         if len(self._waiting) and self._retrying.acquire(blocking=False):
             try:
-                for request in self._waiting.take():
+                for request in self._waiting.take_locks():
                     self._retry(request)
             finally:
                 self._retrying.release()

@@ -58,7 +58,7 @@ class WaitingLocks:
             self._interrupted[unique] = None
             return False
 
-    def take(self) -> list[ParkedLock]:
+    def take_locks(self) -> list[ParkedLock]:
         """Removes and returns all requests, to be tried again (and parked again if that fails)."""
         with self._lock:
             taken = list(self._waiting.values())

@@ -11,7 +11,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,12 @@ import msgspec
 
 from fairlead.core.errors import FairleadError, MountError, UnreachableError
 from fairlead.steer.fs.fuse.mount_table import list_mount_table, resolve_mountpoint
+from fairlead.steer.fs.wire.address import parse_address
 
 _LINE_BYTES = 1 << 16
 _PATIENCE_S = 5.0
+REMAP_WITHIN_S = 40.0
+"""Longer than a mount itself waits for the requests its old forwarder still has."""
 _ANSWER_S = 10.0
 """A mount that has not answered by then is shown as silent."""
 ControlRequest = dict[str, Any]
@@ -182,6 +185,16 @@ class Control:
             return {"ok": self._perform(request)}
         except FairleadError as error:
             return {"error": {"what": error.what, "where": error.where, "remedy": error.remedy}}
+
+
+def remap_mount(folder: str | Path, addresses: Sequence[str], *, within_s: float = REMAP_WITHIN_S) -> str:
+    """Has a mount process move to other forwarders (`recovery.failover`) and returns the address it is at then. Raises
+    `MountError`, `UnreachableError`, `UsageError` (an invalid address)."""
+    wanted = [str(parse_address(text)) for text in addresses]
+    answer = ask_mount_process(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
+    if not isinstance(answer, dict) or not isinstance(answer.get("forwarder"), str):
+        raise UnreachableError("the mount process answered something else", where=str(folder))
+    return str(answer["forwarder"])
 
 
 def list_mounts() -> list[ListedMount]:

@@ -27,7 +27,7 @@ class PrefetchedAttributes:
             answers.clear()
         answers[node] = (monotonic_ns() + _HOLDS_NS, attributes)
 
-    def take(self, node: int) -> bytes | None:
+    def take_attributes(self, node: int) -> bytes | None:
         """The reply to GETATTR, once, if it is known and fresh."""
         found = self._answers.pop(node, None)
         return found[1] if found is not None and monotonic_ns() < found[0] else None

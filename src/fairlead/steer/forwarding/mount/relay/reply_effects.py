@@ -71,7 +71,7 @@ class ReplyEffects:
         """Error and body of the answer, if it needs no forwarder."""
         if op == Op.GETATTR:
             asked_by_handle = _FLAGS.unpack_from(message, _HEADER)[0] & GETATTR_FH
-            found = None if asked_by_handle else self.prefetched.take(node)
+            found = None if asked_by_handle else self.prefetched.take_attributes(node)
             return None if found is None else (0, found)
         if op == Op.FLUSH:
             handle = _NODE.unpack_from(message, _HEADER)[0]
