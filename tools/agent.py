@@ -29,9 +29,9 @@ MAIN = b"""\"\"\"The node agent of fairlead.\"\"\"
 
 import sys
 
-from fairlead.see.agent.run import main
+from fairlead.see.agent.run import run_agent
 
-sys.exit(main())
+sys.exit(run_agent())
 """
 DATE = (1980, 1, 1, 0, 0, 0)
 
