@@ -14,7 +14,7 @@ UNNAMED = {
     "decide": 89,
     "steer": 0,
     "show": 41,
-    "run": 27,
+    "run": 0,
     "kit": 0,
 }
 """Functions of each room whose name is still to be found; a number only goes down. Not `cli`: the functions there are

@@ -49,11 +49,11 @@ class Pulse:
         except OSError:
             return
 
-    def ready(self) -> None:
+    def tell_ready(self) -> None:
         """Work has begun."""
         self.tell("ready")
 
-    def beat(self) -> None:
+    def tell_beat(self) -> None:
         """It lives."""
         self.tell("beat")
 
@@ -102,7 +102,7 @@ def _collector(task: Task, pulse: Pulse) -> None:
         token_key=Path(config.collector.token_key),
         memory=config.server.memory,
     )
-    run_collector(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
+    run_collector(order, _sockets(task), on_ready=pulse.tell_ready, on_beat=pulse.tell_beat)
 
 
 def _analysis(task: Task, pulse: Pulse) -> None:
@@ -115,7 +115,7 @@ def _analysis(task: Task, pulse: Pulse) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     worker = threading.Thread(target=_beating, args=(pulse, stop), daemon=True)
     worker.start()
-    pulse.ready()
+    pulse.tell_ready()
     alerting.start_alert_loop(task.config, stop)
     run_analysis_loop(task.config, stop)
     stop.set()
@@ -123,7 +123,7 @@ def _analysis(task: Task, pulse: Pulse) -> None:
 
 def _beating(pulse: Pulse, stop: threading.Event) -> None:
     while not stop.wait(1.0):
-        pulse.beat()
+        pulse.tell_beat()
 
 
 def _api(task: Task, pulse: Pulse) -> None:
@@ -139,7 +139,7 @@ def _api(task: Task, pulse: Pulse) -> None:
     key = read_token_key(Path(config.collector.token_key))
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     made = assemble_api_application(config, key, lake)
-    serve_application(made.app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
+    serve_application(made.app, config.collector, _sockets(task), on_ready=pulse.tell_ready, on_beat=pulse.tell_beat)
     made.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,18 +14,17 @@ from click.testing import CliRunner
 
 from fairlead.cli import host as command
 from fairlead.core.errors import MissingDependencyError
-from fairlead.run.doctor import (
-    Check,
-    Machine,
-    compute,
-    does_doctor_pass,
-    monitoring,
-    run_doctor_checks,
-    site,
-    storage,
-    tools,
+from fairlead.run.doctor import Check, Machine, does_doctor_pass, run_doctor_checks
+from fairlead.run.doctor.compute import check_compute
+from fairlead.run.doctor.install_commands import (
+    build_install_command,
+    build_pip_install_command,
+    list_install_requirements,
 )
-from fairlead.run.doctor.check import build_check_install_command, build_check_pip_command, list_check_requirements
+from fairlead.run.doctor.monitoring import check_monitoring
+from fairlead.run.doctor.site import check_site_services
+from fairlead.run.doctor.storage import check_storage
+from fairlead.run.doctor.tools import check_tools, check_tools_extra
 
 MIB = 1 << 10  # in KiB, the unit of /proc/meminfo
 
@@ -61,6 +61,10 @@ class Room:
         self.put("etc/os-release", text)
 
 
+def _find(check_area: Callable[[Machine], list[Check]], name: str, machine: Machine) -> Check:
+    return next(check for check in check_area(machine) if check.name == name)
+
+
 @pytest.fixture
 def room(tmp_path: Path) -> Room:
     return Room(tmp_path)
@@ -92,7 +96,7 @@ def test_a_package_that_does_not_load_makes_the_core_unusable(room: Room) -> Non
             raise OSError("libstdc++.so.6: version `GLIBCXX_3.4.32' not found")
         return name
 
-    checks = compute.check_compute(replace(room.machine(), load=load))
+    checks = check_compute(replace(room.machine(), load=load))
     packages = next(check for check in checks if check.name == "packages")
     assert packages.status == "missing"
     assert "GLIBCXX" in packages.found
@@ -102,7 +106,7 @@ def test_a_package_that_does_not_load_makes_the_core_unusable(room: Room) -> Non
 
 
 def _memory(room: Room) -> Check:
-    return next(check for check in compute.check_compute(room.machine()) if check.name == "memory")
+    return _find(check_compute, "memory", room.machine())
 
 
 def test_memory_of_the_machine_and_of_its_group(room: Room) -> None:
@@ -129,19 +133,19 @@ def test_memory_that_cannot_be_read_is_not_zero(room: Room) -> None:
 
 def test_fuse(room: Room) -> None:
     room.distribution('ID="rocky"\nID_LIKE="rhel centos fedora"\n')
-    absent = storage.fuse(room.machine())
+    absent = _find(check_storage, "FUSE", room.machine())
     assert (absent.status, absent.command) == ("missing", "sudo modprobe fuse")
     device = room.put("dev/fuse")
-    no_helper = storage.fuse(room.machine())
+    no_helper = _find(check_storage, "FUSE", room.machine())
     assert (no_helper.status, no_helper.command) == ("missing", "sudo dnf install fuse3")
-    assert storage.fuse(replace(room.machine(), user_id=0)).status == "partly"
+    assert _find(check_storage, "FUSE", replace(room.machine(), user_id=0)).status == "partly"
     helper = room.program("fusermount3")
-    whole = storage.fuse(room.machine())
+    whole = _find(check_storage, "FUSE", room.machine())
     assert whole.status == "ok"
     assert str(helper) in whole.found
     device.unlink()
     device.mkdir()
-    assert storage.fuse(room.machine()).status == "missing"
+    assert _find(check_storage, "FUSE", room.machine()).status == "missing"
 
 
 @pytest.mark.parametrize(
@@ -163,37 +167,37 @@ def test_passthrough(room: Room, place: str, kernel: str, config: str | None, ca
         (room.root / "proc/config.gz").write_bytes(gzip.compress(f"CONFIG_FUSE_FS=y\n{config}\n".encode()))
     elif config is not None:
         room.put(f"boot/config-{kernel}", f"CONFIG_FUSE_FS=y\n{config}\n")
-    assert storage.passthrough(replace(room.machine(), kernel=kernel)).status == status
+    assert _find(check_storage, "FUSE passthrough", replace(room.machine(), kernel=kernel)).status == status
 
 
 def test_passthrough_with_a_damaged_kernel_configuration_is_not_known(room: Room) -> None:
     room.put("proc/self/status", f"CapEff:\t{1 << 21:016x}\n")
     (room.root / "proc/config.gz").write_bytes(gzip.compress(b"CONFIG_FUSE_PASSTHROUGH=y\n")[:-9])
-    assert storage.passthrough(room.machine()).status == "partly"
+    assert _find(check_storage, "FUSE passthrough", room.machine()).status == "partly"
 
 
 def test_lustre(room: Room) -> None:
-    assert storage.lustre(room.machine()).status == "missing"
+    assert _find(check_storage, "Lustre", room.machine()).status == "missing"
     room.put("proc/mounts", "10.0.0.1@o2ib:/scratch /scratch lustre rw 0 0\nproc /proc proc rw 0 0\n")
-    mounted = storage.lustre(room.machine())
+    mounted = _find(check_storage, "Lustre", room.machine())
     assert (mounted.status, mounted.found) == ("partly", "mounted at /scratch")
     room.program("lfs")
     room.program("lctl")
     room.put("sys/fs/lustre/version", "2.15.5\n")
-    whole = storage.lustre(room.machine())
+    whole = _find(check_storage, "Lustre", room.machine())
     assert (whole.status, whole.found) == ("ok", "mounted at /scratch; tools lfs, lctl; version 2.15.5")
     assert whole.command is None
 
 
 def test_gluster_and_gpfs(room: Room) -> None:
     room.distribution("ID=debian\n")
-    assert storage.gluster(room.machine()).command == "sudo apt-get install glusterfs-cli"
+    assert _find(check_storage, "GlusterFS", room.machine()).command == "sudo apt-get install glusterfs-cli"
     room.program("gluster")
-    assert storage.gluster(room.machine()).status == "ok"
+    assert _find(check_storage, "GlusterFS", room.machine()).status == "ok"
     room.put("proc/mounts", "fs1 /gpfs/fs\\0401 gpfs rw 0 0\n")
-    assert storage.gpfs(room.machine()).found == "mounted at /gpfs/fs 1"
+    assert _find(check_storage, "GPFS", room.machine()).found == "mounted at /gpfs/fs 1"
     room.program("mmperfmon")
-    assert storage.gpfs(room.machine()).status == "ok"
+    assert _find(check_storage, "GPFS", room.machine()).status == "ok"
 
 
 # --- site ---------------------------------------------------------------------------------------------------------
@@ -206,56 +210,61 @@ def _second_version(room: Room, controllers: str) -> None:
 
 
 def test_cgroups_delegated(room: Room) -> None:
-    assert site.cgroups(room.machine()).status == "missing"
+    assert _find(check_site_services, "cgroups", room.machine()).status == "missing"
     _second_version(room, "cpuset cpu io memory pids\n")
-    apart = site.cgroups(room.machine())
+    apart = _find(check_site_services, "cgroups", room.machine())
     assert (apart.status, "Delegate=yes" in (apart.command or "")) == ("partly", True)
     room.put("sys/fs/cgroup/user.slice/mine.scope/cgroup.procs", "1\n")
-    assert site.cgroups(room.machine()).status == "ok"
+    assert _find(check_site_services, "cgroups", room.machine()).status == "ok"
 
 
 def test_cgroups_without_io_or_of_version_1(room: Room) -> None:
     _second_version(room, "memory pids\n")
-    assert "without the io controller" in site.cgroups(room.machine()).found
+    assert "without the io controller" in _find(check_site_services, "cgroups", room.machine()).found
     room.put("proc/mounts", "cgroup /sys/fs/cgroup/blkio cgroup rw,blkio 0 0\n")
-    first = site.cgroups(room.machine())
+    first = _find(check_site_services, "cgroups", room.machine())
     assert (first.status, first.found) == ("partly", "version 1; blkio not writable")
     (room.root / "sys/fs/cgroup/blkio").mkdir()
-    assert site.cgroups(room.machine()).found == "version 1; blkio writable"
+    assert _find(check_site_services, "cgroups", room.machine()).found == "version 1; blkio writable"
 
 
 def test_slurm_absent_half_there_and_answering(room: Room) -> None:
     room.distribution("ID=ubuntu\nID_LIKE=debian\n")
-    assert site.slurm(room.machine()).command == "sudo apt-get install slurm-client"
+    assert _find(check_site_services, "Slurm", room.machine()).command == "sudo apt-get install slurm-client"
     room.program("sinfo", 'echo "slurm 24.05.1"')
     room.program("squeue")
-    half = site.slurm(room.machine())
+    half = _find(check_site_services, "Slurm", room.machine())
     assert (half.status, half.found) == ("partly", "squeue, sinfo; no sacct")
     room.program("sacct", 'echo "Slurm accounting storage is disabled" >&2; exit 1')
-    refused = site.slurm(room.machine())
+    refused = _find(check_site_services, "Slurm", room.machine())
     assert refused.status == "partly"
     assert refused.found == "slurm 24.05.1; accounting: Slurm accounting storage is disabled"
     room.program("sacct", '[ "$1" = -n ] && [ "$4" = now-1minutes ] && echo 4711')
-    assert site.slurm(room.machine()).found == "slurm 24.05.1; accounting answers"
+    assert _find(check_site_services, "Slurm", room.machine()).found == "slurm 24.05.1; accounting answers"
     room.program("sacct", "exit 1")
-    assert site.slurm(room.machine()).found == "slurm 24.05.1; accounting: no answer"
+    assert _find(check_site_services, "Slurm", room.machine()).found == "slurm 24.05.1; accounting: no answer"
 
 
 def test_slurmrestd(room: Room) -> None:
-    assert site.slurmrestd(room.machine()).status == "missing"
-    assert site.slurmrestd(replace(room.machine(), search=str(room.program("slurmrestd").parent))).status == "ok"
+    assert _find(check_site_services, "slurmrestd", room.machine()).status == "missing"
+    assert (
+        _find(
+            check_site_services, "slurmrestd", replace(room.machine(), search=str(room.program("slurmrestd").parent))
+        ).status
+        == "ok"
+    )
 
 
 def test_infiniband(room: Room) -> None:
     room.distribution("ID=sles\n")
-    assert site.infiniband(room.machine()).found == "no adapter"
+    assert _find(check_site_services, "InfiniBand", room.machine()).found == "no adapter"
     room.put("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n")
-    assert site.infiniband(room.machine()).found == "0 of 1 ports active"
+    assert _find(check_site_services, "InfiniBand", room.machine()).found == "0 of 1 ports active"
     room.put("sys/class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE\n")
-    half = site.infiniband(room.machine())
+    half = _find(check_site_services, "InfiniBand", room.machine())
     assert (half.status, half.command) == ("partly", "sudo zypper install infiniband-diags")
     room.program("perfquery")
-    assert site.infiniband(room.machine()).found == "1 of 2 ports active; perfquery"
+    assert _find(check_site_services, "InfiniBand", room.machine()).found == "1 of 2 ports active; perfquery"
 
 
 # --- monitoring ---------------------------------------------------------------------------------------------------
@@ -264,53 +273,53 @@ def test_infiniband(room: Room) -> None:
 def test_a_python_of_3_6_or_newer_runs_the_agent(room: Room) -> None:
     room.distribution("ID=rocky\n")
     room.program("python3", "echo Python 3.5.9")
-    none = monitoring.agent_python(room.machine())
+    none = _find(check_monitoring, "Python for the agent", room.machine())
     assert (none.status, none.command) == ("missing", "sudo dnf install python3")
     room.program("python3.6", "echo Python 3.6.8")
-    there = monitoring.agent_python(room.machine())
+    there = _find(check_monitoring, "Python for the agent", room.machine())
     assert (there.status, there.found) == ("ok", f"{room.root}/bin/python3.6: Python 3.6.8")
 
 
 def test_lustre_counters_and_whether_they_may_be_read(room: Room) -> None:
-    assert monitoring.lustre(room.machine()).status == "missing"
+    assert _find(check_monitoring, "Lustre counters", room.machine()).status == "missing"
     room.put("proc/fs/lustre/obdfilter/scratch-OST0000/stats")
     room.put("sys/fs/lustre/llite/scratch-ffff/stats")
-    there = monitoring.lustre(room.machine())
+    there = _find(check_monitoring, "Lustre counters", room.machine())
     assert (there.status, there.found) == ("ok", "client and OSS; all readable")
     room.put("proc/mounts", "mgs@tcp:/scratch /scratch lustre rw 0 0\n")
-    hidden = monitoring.lustre(room.machine())  # debugfs cannot be looked into: not there
+    hidden = _find(check_monitoring, "Lustre counters", room.machine())  # debugfs cannot be looked into: not there
     assert hidden.status == "partly"
     assert "not readable" in hidden.found
     assert hidden.command
 
 
 def test_disks_of_a_machine_and_of_none(room: Room) -> None:
-    assert monitoring.counters(room.machine()).status == "missing"
+    assert _find(check_monitoring, "disk counters", room.machine()).status == "missing"
     room.put("proc/diskstats", "   8  0 sda 1 0 8 5 1 0 8 0 0 5 5\n")
-    assert monitoring.counters(room.machine()).found == f"1 devices in {room.root}/proc/diskstats"
+    assert _find(check_monitoring, "disk counters", room.machine()).found == f"1 devices in {room.root}/proc/diskstats"
 
 
 def test_jobs_of_a_node(room: Room) -> None:
-    assert monitoring.jobs_here(room.machine()).status == "missing"
+    assert _find(check_monitoring, "jobs on the node", room.machine()).status == "missing"
     room.program("slurmd")
-    assert monitoring.jobs_here(room.machine()).status == "partly"
+    assert _find(check_monitoring, "jobs on the node", room.machine()).status == "partly"
     room.put("sys/fs/cgroup/system.slice/slurmstepd.scope/cgroup.procs")
-    assert monitoring.jobs_here(room.machine()).status == "ok"
+    assert _find(check_monitoring, "jobs on the node", room.machine()).status == "ok"
 
 
 @pytest.mark.parametrize(("version", "status"), [("slurm 20.11.9", "partly"), ("slurm 21.08.0", "ok")])
 def test_the_job_feed_needs_json(room: Room, version: str, status: str) -> None:
-    assert monitoring.job_feed(room.machine()).status == "missing"
+    assert _find(check_monitoring, "job feed", room.machine()).status == "missing"
     room.program("squeue", f"echo {version}")
-    assert monitoring.job_feed(room.machine()).status == status
+    assert _find(check_monitoring, "job feed", room.machine()).status == status
 
 
 def test_ports_of_the_server(room: Room) -> None:
     head = "  sl  local_address rem_address   st\n"
     room.put("proc/net/tcp", head + "   0: 0100007F:217B 0100007F:0001 01\n")  # a connection, not a listener
-    assert monitoring.ports(room.machine()).status == "ok"
+    assert _find(check_monitoring, "server's ports", room.machine()).status == "ok"
     room.put("proc/net/tcp6", head + "   0: 00000000000000000000000001000000:217C 00000000:0000 0A\n")
-    taken = monitoring.ports(room.machine())
+    taken = _find(check_monitoring, "server's ports", room.machine())
     assert (taken.status, taken.command) == ("partly", "fairlead server status")
     assert "8572: questions" in taken.found
     assert "8571" not in taken.found
@@ -318,59 +327,61 @@ def test_ports_of_the_server(room: Room) -> None:
 
 def test_systemd_or_another_first_process(room: Room) -> None:
     room.put("proc/1/comm", "tini\n")
-    assert monitoring.service(room.machine()).found == "the first process is tini"
+    assert _find(check_monitoring, "systemd", room.machine()).found == "the first process is tini"
     room.put("proc/1/comm", "systemd\n")
     room.program("systemctl", "echo systemd 252")
-    assert monitoring.service(room.machine()).found == "systemd 252"
+    assert _find(check_monitoring, "systemd", room.machine()).found == "systemd 252"
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
 
 
 def test_darshan_runtime(room: Room) -> None:
-    assert tools.darshan_runtime(room.machine()).command == "spack install darshan-runtime"
+    assert _find(check_tools, "Darshan", room.machine()).command == "spack install darshan-runtime"
     with_modules = replace(room.machine(), environment={"MODULEPATH": "/opt/modules"})
-    assert tools.darshan_runtime(with_modules).command == "module load darshan"
+    assert _find(check_tools, "Darshan", with_modules).command == "module load darshan"
     preloaded = replace(room.machine(), environment={"LD_PRELOAD": "libm.so:/opt/d/lib/libdarshan.so"})
-    assert tools.darshan_runtime(preloaded).found == "preloaded: /opt/d/lib/libdarshan.so"
+    assert _find(check_tools, "Darshan", preloaded).found == "preloaded: /opt/d/lib/libdarshan.so"
     library = room.put("lib/libdarshan.so")
     on_path = replace(room.machine(), environment={"LD_LIBRARY_PATH": f":/nowhere:{library.parent}"})
-    assert tools.darshan_runtime(on_path).found == str(library)
+    assert _find(check_tools, "Darshan", on_path).found == str(library)
 
 
 def test_extra_there_half_there_and_absent() -> None:
-    assert tools.part_of_extra("darshan", ("click",), "x").status == "ok"
-    half = tools.part_of_extra("heavy", ("click", "no_such_module"), "x")
+    assert check_tools_extra("darshan", ("click",), "x").status == "ok"
+    half = check_tools_extra("heavy", ("click", "no_such_module"), "x")
     assert (half.status, half.found) == ("partly", "no no_such_module")
     assert "dask>=" in (half.command or "")
-    assert tools.part_of_extra("darshan", ("no_such_module",), "x").status == "missing"
+    assert check_tools_extra("darshan", ("no_such_module",), "x").status == "missing"
 
 
 def test_requirements_of_extras_come_from_the_package() -> None:
-    assert [word.split(">=")[0] for word in list_check_requirements("darshan")] == ["darshan"]
-    assert list_check_requirements("no-such-extra") == []
-    assert build_check_pip_command() is None
+    assert [word.split(">=")[0] for word in list_install_requirements("darshan")] == ["darshan"]
+    assert list_install_requirements("no-such-extra") == []
+    assert build_pip_install_command() is None
 
 
 def test_browser(room: Room) -> None:
     room.distribution("ID=debian\n")
-    assert tools.browser(room.machine()).command == "sudo apt-get install chromium"
+    assert _find(check_tools, "Chromium", room.machine()).command == "sudo apt-get install chromium"
     room.distribution("ID=ubuntu\nID_LIKE=debian\n")
-    assert (tools.browser(room.machine()).command or "").endswith("playwright install --with-deps chromium")
+    assert (_find(check_tools, "Chromium", room.machine()).command or "").endswith(
+        "playwright install --with-deps chromium"
+    )
     room.program("google-chrome")
-    assert tools.browser(room.machine()).status == "ok"
+    assert _find(check_tools, "Chromium", room.machine()).status == "ok"
 
 
 # --- the machine --------------------------------------------------------------------------------------------------
 
 
 def test_install_command_by_distribution(room: Room) -> None:
-    assert build_check_install_command(room.machine(), apt="a", dnf="d", zypper="z") is None
+    assert build_install_command(room.machine(), apt="a", dnf="d", zypper="z") is None
     room.distribution('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n')
-    assert build_check_install_command(room.machine(), apt="a", dnf="d", zypper="z") == "sudo zypper install z"
-    assert build_check_install_command(room.machine(), apt="a") is None
+    assert build_install_command(room.machine(), apt="a", dnf="d", zypper="z") == "sudo zypper install z"
+    assert build_install_command(room.machine(), apt="a") is None
     room.distribution("ID=debian\n")
-    assert build_check_install_command(replace(room.machine(), user_id=0), apt="a") == "apt-get install a"
+    assert build_install_command(replace(room.machine(), user_id=0), apt="a") == "apt-get install a"
 
 
 def test_a_command_that_hangs_or_is_no_program_is_no_answer(room: Room) -> None:

@@ -132,7 +132,7 @@ def test_what_cannot_be_asked_is_refused_at_once(
     runs = made(tmp_path, site)
     with pytest.raises(UsageError, match=what):
         runs.ask("carol", WhatIfAsked(**words))
-    assert runs.runs(None).runs == []
+    assert runs.list_runs(None).runs == []
 
 
 def test_what_only_the_history_tells_fails_the_run_with_its_reason(
@@ -161,13 +161,13 @@ def test_one_runs_the_others_wait_each_has_a_share_and_can_be_taken_back(
     assert runs.drop(second, "carol").state == "cancelled"
     assert runs.drop(first, None).state == "cancelled"
     until(lambda: state(runs, third).state == "running")
-    assert [one.id for one in runs.runs("dave").runs] == [third]
+    assert [one.id for one in runs.list_runs("dave").runs] == [third]
     with pytest.raises(UsageError):
         runs.page(third, "carol")
     with pytest.raises(UsageError):
         runs.drop(third, "carol")
     runs.drop(first, "carol")
-    assert {one.id for one in runs.runs(None).runs} == {second, third}
+    assert {one.id for one in runs.list_runs(None).runs} == {second, third}
 
 
 def test_a_server_that_ends_breaks_off_what_runs_and_keeps_what_waits(
@@ -192,7 +192,7 @@ def test_limits_of_time_memory_and_how_many_are_kept(
     first, second = runs.ask("carol", ASKED).id, runs.ask("carol", ASKED).id
     until(lambda: state(runs, second).state == "failed")
     assert "took longer than 0.3 s" in (state(runs, second).error or "")
-    assert [one.id for one in runs.runs(None).runs] == [second]
+    assert [one.id for one in runs.list_runs(None).runs] == [second]
     assert first not in " ".join(path.name for path in (tmp_path / "w").iterdir())
     heavy = made(tmp_path / "m", site, module=dozing, memory_bytes=250 << 20)
     name = heavy.ask("carol", msgspec.structs.replace(ASKED, price=300.0)).id

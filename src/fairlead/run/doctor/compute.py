@@ -8,7 +8,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from fairlead.core.model.unit_formats import format_bytes
-from fairlead.run.doctor.check import Check, build_check_pip_command
+from fairlead.run.doctor.check import Check
+from fairlead.run.doctor.install_commands import build_pip_install_command
 from fairlead.run.doctor.machine import Machine, read_machine_file
 
 _CORE = {
@@ -60,7 +61,7 @@ def _packages(machine: Machine) -> Check:
         status="missing" if broken else "ok",
         found="; ".join(broken) if broken else ", ".join(found),
         enables="reading traces, analysis, the lake",
-        command=build_check_pip_command(*wanted, again=True),
+        command=build_pip_install_command(*wanted, again=True),
     )
 
 

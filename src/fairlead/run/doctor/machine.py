@@ -29,6 +29,11 @@ class Ran:
     code: int
     text: str
 
+    @property
+    def first_line(self) -> str:
+        """What it said first, for a line in a table."""
+        return self.text.partition("\n")[0].strip()
+
 
 @dataclass(frozen=True)
 class Mount:
@@ -57,14 +62,14 @@ class Machine:
     kernel: str = field(default_factory=platform.release)
     load: Callable[[str], object] = import_module
 
-    def which(self, *names: str) -> str | None:
+    def find_command(self, *names: str) -> str | None:
         """The first of some commands that is there, as a path."""
         found = (shutil.which(name, path=self.search) for name in names)
         return next((path for path in found if path), None)
 
     def run(self, *command: str, timeout_s: float = 3.0) -> Ran | None:
         """Runs a command without a shell; None when it is not there, does not start or does not end in time."""
-        program = self.which(command[0])
+        program = self.find_command(command[0])
         if program is None:
             return None
         environment = {**self.environment, "PATH": self.search, "LC_ALL": "C"}
@@ -82,7 +87,7 @@ class Machine:
             return None
         return Ran(done.returncode, done.stdout.decode("utf-8", "replace").strip())
 
-    def mounts(self, *kinds: str) -> list[Mount]:
+    def list_mounts(self, *kinds: str) -> list[Mount]:
         """Mounted file systems of some kinds (all without an argument), in the order they were mounted."""
         rows = (line.split() for line in read_machine_file(self.proc / "mounts").splitlines())
         found = [Mount(row[0], row[1].replace("\\040", " "), row[2]) for row in rows if len(row) >= 3]
@@ -105,8 +110,3 @@ def read_machine_file(path: Path, limit: int = 1 << 20) -> str:
             return file.read(limit).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def first_line(text: str) -> str:
-    """What a command said first, for a line in a table."""
-    return text.splitlines()[0].strip() if text.strip() else ""

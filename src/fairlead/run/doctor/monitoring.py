@@ -11,8 +11,9 @@ import re
 from functools import partial
 from pathlib import Path
 
-from fairlead.run.doctor.check import Check, build_check_install_command
-from fairlead.run.doctor.machine import Machine, first_line, read_machine_file
+from fairlead.run.doctor.check import Check
+from fairlead.run.doctor.install_commands import build_install_command
+from fairlead.run.doctor.machine import Machine, read_machine_file
 
 _AREA = "monitoring"
 _OLDEST = (3, 6)
@@ -39,21 +40,21 @@ _JSON_SINCE = (21, 8)
 def check_monitoring(machine: Machine) -> list[Check]:
     """The agent's Python, disks, Lustre's counters, jobs of processes, Slurm's feed, the server's ports, systemd."""
     return [
-        agent_python(machine),
-        counters(machine),
-        lustre(machine),
-        jobs_here(machine),
-        job_feed(machine),
-        ports(machine),
-        service(machine),
+        _check_agent_python(machine),
+        _check_counters(machine),
+        _check_lustre(machine),
+        _check_jobs_here(machine),
+        _check_job_feed(machine),
+        _check_ports(machine),
+        _check_service(machine),
     ]
 
 
-def agent_python(machine: Machine) -> Check:
+def _check_agent_python(machine: Machine) -> Check:
     """Any Python from 3.6 on, found by the names distributions give it."""
     check = partial(Check, area=_AREA, name="Python for the agent", enables="fairlead-agent.pyz on this node")
     for name in _PYTHONS:
-        path = machine.which(name) or _libexec(machine, name)
+        path = machine.find_command(name) or _libexec(machine, name)
         ran = None if path is None else machine.run(path, "--version")
         found = None if ran is None else re.search(r"Python (\d+)\.(\d+)\S*", ran.text)
         if found is not None and (int(found[1]), int(found[2])) >= _OLDEST:
@@ -61,7 +62,7 @@ def agent_python(machine: Machine) -> Check:
     return check(
         status="missing",
         found="none from 3.6 on",
-        command=build_check_install_command(machine, apt="python3-minimal", dnf="python3", zypper="python3"),
+        command=build_install_command(machine, apt="python3-minimal", dnf="python3", zypper="python3"),
         hint="the agent needs no packages besides",
     )
 
@@ -72,7 +73,7 @@ def _libexec(machine: Machine, name: str) -> str | None:
     return str(path) if path.is_file() else None
 
 
-def counters(machine: Machine) -> Check:
+def _check_counters(machine: Machine) -> Check:
     """The kernel's counters of block devices, which every node has."""
     check = partial(Check, area=_AREA, name="disk counters", enables="bytes, requests and busy time per device")
     lines = read_machine_file(machine.proc / "diskstats").splitlines()
@@ -83,7 +84,7 @@ def counters(machine: Machine) -> Check:
     )
 
 
-def lustre(machine: Machine) -> Check:
+def _check_lustre(machine: Machine) -> Check:
     """Where a Lustre node keeps its counters, and whether this user may read them."""
     check = partial(Check, area=_AREA, name="Lustre counters", enables="load per target, job, client and operation")
     roots = [machine.proc / "fs/lustre", machine.sys / "fs/lustre", machine.sys / "kernel/debug/lustre"]
@@ -94,7 +95,7 @@ def lustre(machine: Machine) -> Check:
                 kinds.add(kind)
                 if not os.access(path, os.R_OK):
                     closed.add(path.name)
-    hidden = bool(machine.mounts("lustre")) and not os.access(machine.sys / "kernel/debug", os.X_OK)
+    hidden = bool(machine.list_mounts("lustre")) and not os.access(machine.sys / "kernel/debug", os.X_OK)
     if not kinds and not hidden:
         return check(status="missing", found="none", hint="nothing to do on a node that is neither client nor server")
     as_root = "sudo systemctl edit fairlead-agent   # User=root"
@@ -121,13 +122,13 @@ def _kinds(kinds: set[str]) -> str:
     return " and ".join(kind for kind in _LUSTRE if kind in kinds) or "a client"
 
 
-def jobs_here(machine: Machine) -> Check:
+def _check_jobs_here(machine: Machine) -> Check:
     """Whether processes of jobs can be told apart on this node: by Slurm's control groups, else by environments."""
     check = partial(Check, area=_AREA, name="jobs on the node", enables="device and file system I/O by job")
     found = next((path for name in _JOBS_OF_CGROUPS for path in machine.sys.glob(name)), None)
     if found is not None:
         return check(status="ok", found=f"Slurm's control groups in {found}")
-    if machine.which("slurmd", "slurmstepd") is not None:
+    if machine.find_command("slurmd", "slurmstepd") is not None:
         return check(
             status="partly",
             found="slurmd, but no control groups of jobs: only environments tell",
@@ -136,7 +137,7 @@ def jobs_here(machine: Machine) -> Check:
     return check(status="missing", found="no slurmd here", hint="nothing to do on a node that runs no jobs")
 
 
-def job_feed(machine: Machine) -> Check:
+def _check_job_feed(machine: Machine) -> Check:
     """Where a server learns of jobs: Slurm's commands with JSON."""
     check = partial(Check, area=_AREA, name="job feed", enables="who ran what where, for `fairlead job list`")
     ran = machine.run("squeue", "--version")
@@ -145,19 +146,19 @@ def job_feed(machine: Machine) -> Check:
         return check(
             status="missing",
             found="no squeue",
-            command=build_check_install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
+            command=build_install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
             hint="only where the server runs; other schedulers: [[feeds.job_table]], a CSV",
         )
     if (int(found[1]), int(found[2])) < _JSON_SINCE:
         return check(
             status="partly",
-            found=f"{first_line(ran.text)}: no squeue --json before 21.08",
+            found=f"{ran.first_line}: no squeue --json before 21.08",
             hint="sacct alone tells of jobs when they have ended",
         )
-    return check(status="ok", found=first_line(ran.text))
+    return check(status="ok", found=ran.first_line)
 
 
-def ports(machine: Machine) -> Check:
+def _check_ports(machine: Machine) -> Check:
     """Whether `fairlead up` finds its ports free, as the kernel lists them."""
     check = partial(Check, area=_AREA, name="server's ports", enables="`fairlead up` on its default addresses")
     taken = sorted(_listening(machine) & PORTS.keys())
@@ -182,13 +183,13 @@ def _listening(machine: Machine) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTENS}
 
 
-def service(machine: Machine) -> Check:
+def _check_service(machine: Machine) -> Check:
     """systemd as the first process; without it server and agent are started by something else."""
     check = partial(Check, area=_AREA, name="systemd", enables="server and agent as services: deploy/systemd/")
     first = read_machine_file(machine.proc / "1/comm").strip()
     if first == "systemd":
         release = machine.run("systemctl", "--version")
-        return check(status="ok", found=first_line(release.text) if release is not None else "runs")
+        return check(status="ok", found=release.first_line if release is not None else "runs")
     return check(
         status="missing",
         found=f"the first process is {first or 'not known'}",

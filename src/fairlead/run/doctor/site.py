@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from fairlead.run.doctor.check import Check, build_check_install_command
-from fairlead.run.doctor.machine import Machine, first_line, read_machine_file
+from fairlead.run.doctor.check import Check
+from fairlead.run.doctor.install_commands import build_install_command
+from fairlead.run.doctor.machine import Machine, read_machine_file
 
 _AREA = "site"
 
 
-def check_site(machine: Machine) -> list[Check]:
+def check_site_services(machine: Machine) -> list[Check]:
     """Control groups, Slurm's commands and REST daemon, InfiniBand."""
-    return [cgroups(machine), slurm(machine), slurmrestd(machine), infiniband(machine)]
+    return [_check_cgroups(machine), _check_slurm(machine), _check_slurmrestd(machine), _check_infiniband(machine)]
 
 
-def cgroups(machine: Machine) -> Check:
+def _check_cgroups(machine: Machine) -> Check:
     """Version 2 with the io controller in a folder of our own is the full thing; version 1 needs root."""
     check = partial(
         Check,
@@ -24,7 +25,7 @@ def cgroups(machine: Machine) -> Check:
         name="cgroups",
         enables="limits on a service's memory and I/O; I/O of jobs told apart on one node",
     )
-    second, first = machine.mounts("cgroup2"), machine.mounts("cgroup")
+    second, first = machine.list_mounts("cgroup2"), machine.list_mounts("cgroup")
     if not second and not first:
         return check(status="missing", found="not mounted", command="sudo mount -t cgroup2 none /sys/fs/cgroup")
     base = machine.sys / "fs/cgroup"
@@ -58,26 +59,26 @@ def _own_group(machine: Machine) -> str:
     return "."
 
 
-def slurm(machine: Machine) -> Check:
+def _check_slurm(machine: Machine) -> Check:
     """The client commands, and whether accounting answers them."""
     check = partial(Check, area=_AREA, name="Slurm", enables="jobs, their nodes and times from accounting")
     names = ("sacct", "squeue", "sinfo")
-    there = [name for name in names if machine.which(name)]
+    there = [name for name in names if machine.find_command(name)]
     lacking = [name for name in names if name not in there]
     if lacking:
         absent = f"no {', '.join(lacking)}"
         return check(
             status="partly" if there else "missing",
             found=f"{', '.join(there)}; {absent}" if there else absent,
-            command=build_check_install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
+            command=build_install_command(machine, apt="slurm-client", dnf="slurm", zypper="slurm"),
             hint="accounting exported elsewhere is read without them: sacct -P > jobs.txt",
         )
     release = machine.run("sinfo", "--version")
-    label = first_line(release.text) if release is not None and release.code == 0 and release.text else "Slurm"
+    label = release.first_line if release is not None and release.code == 0 and release.text else "Slurm"
     # One user's last minute: the cheapest question accounting can be asked.
     answer = machine.run("sacct", "-n", "-P", "-S", "now-1minutes", "-o", "JobID")
     if answer is None or answer.code != 0:
-        reason = first_line(answer.text) if answer is not None and answer.text else "no answer"
+        reason = answer.first_line if answer is not None and answer.text else "no answer"
         return check(
             status="partly",
             found=f"{label}; accounting: {reason}",
@@ -86,21 +87,21 @@ def slurm(machine: Machine) -> Check:
     return check(status="ok", found=f"{label}; accounting answers")
 
 
-def slurmrestd(machine: Machine) -> Check:
+def _check_slurmrestd(machine: Machine) -> Check:
     """The REST daemon's program on this machine (a daemon elsewhere needs none here)."""
     check = partial(Check, area=_AREA, name="slurmrestd", enables="accounting over HTTP")
-    path = machine.which("slurmrestd")
+    path = machine.find_command("slurmrestd")
     if path is not None:
         return check(status="ok", found=path)
     return check(
         status="missing",
         found="not here",
-        command=build_check_install_command(machine, apt="slurmrestd", dnf="slurm-slurmrestd", zypper="slurm-rest"),
+        command=build_install_command(machine, apt="slurmrestd", dnf="slurm-slurmrestd", zypper="slurm-rest"),
         hint="only where sacct cannot be used",
     )
 
 
-def infiniband(machine: Machine) -> Check:
+def _check_infiniband(machine: Machine) -> Check:
     """Ports of this node's adapters; perfquery for those of switches."""
     check = partial(Check, area=_AREA, name="InfiniBand", enables="bytes and errors per network port")
     ports = sorted((machine.sys / "class/infiniband").glob("*/ports/*"))
@@ -110,12 +111,12 @@ def infiniband(machine: Machine) -> Check:
     found = f"{len(active)} of {len(ports)} ports active"
     if not active:
         return check(status="partly", found=found, hint="no link: cable, switch or subnet manager")
-    if machine.which("perfquery") is None:
+    if machine.find_command("perfquery") is None:
         package = "infiniband-diags"
         return check(
             status="partly",
             found=f"{found}; no perfquery, so no switch ports",
-            command=build_check_install_command(machine, apt=package, dnf=package, zypper=package),
+            command=build_install_command(machine, apt=package, dnf=package, zypper=package),
             hint=f"the package is named {package}",
         )
     return check(status="ok", found=f"{found}; perfquery")

@@ -8,7 +8,8 @@ import re
 from functools import partial
 from pathlib import Path
 
-from fairlead.run.doctor.check import Check, build_check_install_command
+from fairlead.run.doctor.check import Check
+from fairlead.run.doctor.install_commands import build_install_command
 from fairlead.run.doctor.machine import Machine, read_machine_file
 
 _AREA = "storage"
@@ -19,10 +20,16 @@ _CAP_SYS_ADMIN = 21
 
 def check_storage(machine: Machine) -> list[Check]:
     """FUSE, passthrough, and the parallel file systems."""
-    return [fuse(machine), passthrough(machine), lustre(machine), gluster(machine), gpfs(machine)]
+    return [
+        _check_fuse(machine),
+        _check_passthrough(machine),
+        _check_lustre(machine),
+        _check_gluster(machine),
+        _check_gpfs(machine),
+    ]
 
 
-def fuse(machine: Machine) -> Check:
+def _check_fuse(machine: Machine) -> Check:
     """Whether a mount is possible: the device opens, and an ordinary user has fusermount3."""
     check = partial(Check, area=_AREA, name="FUSE", enables="mounting: forwarding, burst buffer, one tree over several")
     device = machine.dev / "fuse"
@@ -36,12 +43,12 @@ def fuse(machine: Machine) -> Check:
             command=f"{sudo}modprobe fuse" if absent else f"{sudo}chmod 666 {device}",
             hint="a container gets it with --device /dev/fuse",
         )
-    helper = machine.which("fusermount3")
+    helper = machine.find_command("fusermount3")
     if helper is None:
         return check(
             status="partly" if machine.user_id == 0 else "missing",
             found=f"{device} opens; no fusermount3, so only root can mount",
-            command=build_check_install_command(machine, apt="fuse3", dnf="fuse3", zypper="fuse3"),
+            command=build_install_command(machine, apt="fuse3", dnf="fuse3", zypper="fuse3"),
             hint="the package is named fuse3",
         )
     return check(status="ok", found=f"{device} opens; {helper}")
@@ -56,7 +63,7 @@ def _refused(device: Path) -> OSError | None:
     return None
 
 
-def passthrough(machine: Machine) -> Check:
+def _check_passthrough(machine: Machine) -> Check:
     """Whether reads and writes of a mount can go to the backing file inside the kernel."""
     check = partial(Check, area=_AREA, name="FUSE passthrough", enables="mounts at the speed of the file system below")
     kernel = f"kernel {machine.kernel}"
@@ -107,39 +114,39 @@ def _may_administer(machine: Machine) -> bool:
     return bool(match and int(match[1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
-def lustre(machine: Machine) -> Check:
+def _check_lustre(machine: Machine) -> Check:
     """Lustre mounts and the client's tools."""
-    mounted = [mount.point for mount in machine.mounts("lustre")]
-    tools = [name for name in ("lfs", "lctl") if machine.which(name)]
+    mounted = [mount.point for mount in machine.list_mounts("lustre")]
+    tools = [name for name in ("lfs", "lctl") if machine.find_command(name)]
     release = read_machine_file(machine.sys / "fs/lustre/version").strip()
     return _file_system(
         name="Lustre",
         found=[*_listed("mounted at", mounted), *_listed("tools", tools), *([f"version {release}"] if release else [])],
         complete=bool(mounted and len(tools) == 2),
         enables="client, target and metadata counters; striping and pools in plans",
-        command=build_check_install_command(machine, dnf="lustre-client", zypper="lustre-client"),
+        command=build_install_command(machine, dnf="lustre-client", zypper="lustre-client"),
         hint="lfs and lctl come with the Lustre client built for the running kernel",
     )
 
 
-def gluster(machine: Machine) -> Check:
+def _check_gluster(machine: Machine) -> Check:
     """GlusterFS mounts and its command line."""
-    mounted = [mount.point for mount in machine.mounts("fuse.glusterfs")]
-    tools = [name for name in ("gluster", "glusterfs") if machine.which(name)]
+    mounted = [mount.point for mount in machine.list_mounts("fuse.glusterfs")]
+    tools = [name for name in ("gluster", "glusterfs") if machine.find_command(name)]
     return _file_system(
         name="GlusterFS",
         found=[*_listed("mounted at", mounted), *_listed("tools", tools)],
         complete="gluster" in tools,
         enables="per-brick profiles",
-        command=build_check_install_command(machine, apt="glusterfs-cli", dnf="glusterfs-cli", zypper="glusterfs"),
+        command=build_install_command(machine, apt="glusterfs-cli", dnf="glusterfs-cli", zypper="glusterfs"),
         hint="volume profiles are read on a server of the volume",
     )
 
 
-def gpfs(machine: Machine) -> Check:
+def _check_gpfs(machine: Machine) -> Check:
     """IBM Storage Scale mounts and its performance tools."""
-    mounted = [mount.point for mount in machine.mounts("gpfs")]
-    tools = [name for name in ("mmperfmon", "mmpmon", "mmlsfs") if machine.which(name)]
+    mounted = [mount.point for mount in machine.list_mounts("gpfs")]
+    tools = [name for name in ("mmperfmon", "mmpmon", "mmlsfs") if machine.find_command(name)]
     return _file_system(
         name="GPFS",
         found=[*_listed("mounted at", mounted), *_listed("tools", tools)],

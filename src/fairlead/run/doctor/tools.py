@@ -8,11 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from fairlead.run.doctor.check import (
-    Check,
-    build_check_install_command,
-    build_check_pip_command,
-    list_check_requirements,
+from fairlead.run.doctor.check import Check
+from fairlead.run.doctor.install_commands import (
+    build_install_command,
+    build_pip_install_command,
+    list_install_requirements,
 )
 from fairlead.run.doctor.machine import Machine
 
@@ -24,15 +24,15 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 def check_tools(machine: Machine) -> list[Check]:
     """Recorders of traces, extras, browser."""
     return [
-        darshan_runtime(machine),
-        dftracer(),
-        part_of_extra("darshan", ("darshan",), "comparing totals with PyDarshan"),
-        part_of_extra("heavy", ("dask", "distributed"), "re-analysing months on several processes or nodes"),
-        browser(machine),
+        _check_darshan_runtime(machine),
+        _check_dftracer(),
+        check_tools_extra("darshan", ("darshan",), "comparing totals with PyDarshan"),
+        check_tools_extra("heavy", ("dask", "distributed"), "re-analysing months on several processes or nodes"),
+        _check_browser(machine),
     ]
 
 
-def darshan_runtime(machine: Machine) -> Check:
+def _check_darshan_runtime(machine: Machine) -> Check:
     """libdarshan, which records logs; reading them needs nothing but fairlead."""
     check = partial(Check, area=_AREA, name="Darshan", enables="recording new logs; reading them needs nothing")
     preloaded = machine.environment.get("LD_PRELOAD", "").replace(":", " ").split()
@@ -40,7 +40,9 @@ def darshan_runtime(machine: Machine) -> Check:
     if found is None:
         folders = machine.environment.get("LD_LIBRARY_PATH", "").split(":")
         libraries = (Path(folder) / "libdarshan.so" for folder in folders if folder)
-        found = next((str(library) for library in libraries if library.exists()), machine.which("darshan-config"))
+        found = next(
+            (str(library) for library in libraries if library.exists()), machine.find_command("darshan-config")
+        )
     if found is not None:
         return check(status="ok", found=found)
     modules = "MODULEPATH" in machine.environment
@@ -52,7 +54,7 @@ def darshan_runtime(machine: Machine) -> Check:
     )
 
 
-def dftracer() -> Check:
+def _check_dftracer() -> Check:
     """The DFTracer recorder of Python and AI workloads."""
     check = partial(
         Check,
@@ -63,10 +65,10 @@ def dftracer() -> Check:
     found = _version("dftracer") or _version("pydftracer")
     if found is not None:
         return check(status="ok", found=found)
-    return check(status="missing", found="not installed", command=build_check_pip_command("dftracer"))
+    return check(status="missing", found="not installed", command=build_pip_install_command("dftracer"))
 
 
-def part_of_extra(name: str, modules: tuple[str, ...], enables: str) -> Check:
+def check_tools_extra(name: str, modules: tuple[str, ...], enables: str) -> Check:
     """An extra of the package: all of its modules are there, or the command that installs it."""
     check = partial(Check, area=_AREA, name=f"extra: {name}", enables=enables)
     lacking = [module for module in modules if find_spec(module) is None]
@@ -75,19 +77,19 @@ def part_of_extra(name: str, modules: tuple[str, ...], enables: str) -> Check:
     return check(
         status="partly" if len(lacking) < len(modules) else "missing",
         found=f"no {', '.join(lacking)}",
-        command=build_check_pip_command(*list_check_requirements(name)),
+        command=build_pip_install_command(*list_install_requirements(name)),
         hint=f"the same as fairlead[{name}]",
     )
 
 
-def browser(machine: Machine) -> Check:
+def _check_browser(machine: Machine) -> Check:
     """A Chromium: only the project's own browser tests use it."""
     check = partial(Check, area=_AREA, name="Chromium", enables="the project's own browser tests")
-    path = machine.which(*BROWSERS)
+    path = machine.find_command(*BROWSERS)
     if path is not None:
         return check(status="ok", found=path)
     hint = None
-    command = build_check_install_command(machine, apt="chromium", dnf="chromium", zypper="chromium")
+    command = build_install_command(machine, apt="chromium", dnf="chromium", zypper="chromium")
     if "ubuntu" in machine.read_distribution():
         # Ubuntu's package is a snap, which neither containers nor batch nodes can start.
         command = f"{sys.executable} -m playwright install --with-deps chromium"

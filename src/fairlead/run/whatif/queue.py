@@ -73,7 +73,7 @@ class Runs:
         """What is under way is to end: somebody took it back."""
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="what if", daemon=True)
-        for run in sorted(self._kept.runs(), key=lambda one: (one.asked_ns, one.id)):
+        for run in sorted(self._kept.iterate_runs(), key=lambda one: (one.asked_ns, one.id)):
             if run.state == "running":
                 run = self._over(
                     run,
@@ -124,7 +124,7 @@ class Runs:
             self._turn.notify_all()
             return self._shown(run)
 
-    def runs(self, owner: str | None) -> WhatIfRuns:
+    def list_runs(self, owner: str | None) -> WhatIfRuns:
         """Those of somebody, or of all (None), latest first."""
         with self._turn:
             found = [self._shown(one) for one in self._all.values() if owner is None or one.owner == owner]

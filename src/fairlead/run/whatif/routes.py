@@ -129,7 +129,7 @@ class _Web:
     async def all(self, request: Request, person: Person) -> Response:
         """The list."""
         del request
-        return _json(await run_in_threadpool(self._runs.runs, _whose(person)))
+        return _json(await run_in_threadpool(self._runs.list_runs, _whose(person)))
 
     async def policies(self, request: Request, person: Person) -> Response:
         """What there is to choose."""

@@ -31,7 +31,7 @@ class RunFolder:
         except OSError as fault:
             raise _unusable(folder, fault) from fault
 
-    def runs(self) -> Iterator[WhatIfRun]:
+    def iterate_runs(self) -> Iterator[WhatIfRun]:
         """Every run that can be read."""
         for path in sorted(self._folder.iterdir()):
             if not _NAME.fullmatch(path.name):
