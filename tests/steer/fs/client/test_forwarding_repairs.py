@@ -20,8 +20,13 @@ from fairlead.steer.fs.client.dial import Dial
 from fairlead.steer.fs.client.held_state import F_WRLCK, HeldLock, Holdings
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.own_requests import IN_HEADER, build_own_place_request, build_own_request
-from fairlead.steer.fs.client.reclaim import exchange_link_message, reclaim_open_files
+from fairlead.steer.fs.client.own_requests import (
+    IN_HEADER,
+    build_own_place_request,
+    build_own_request,
+    exchange_own_request,
+)
+from fairlead.steer.fs.client.reclaim import reclaim_open_files
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ROOT, Op
 from fairlead.steer.fs.operations.dispatch import Operations
@@ -159,7 +164,7 @@ def test_an_open_file_with_a_lock_is_had_again_though_its_place_was_forgotten(tm
             reclaim_open_files(link, *_locked(node), said.append)
             assert (said, tree.told) == ([], 2)
             flush = build_own_request(Op.FLUSH, node, abi.FLUSH_IN.pack(HANDLE, 0, 0, 0))
-            assert exchange_link_message(link, iter((1000,)), flush)[0] == 0
+            assert exchange_own_request(link, iter((1000,)), flush)[0] == 0
         finally:
             link.close()
 

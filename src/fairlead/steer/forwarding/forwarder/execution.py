@@ -16,10 +16,10 @@ from errno import EINTR, EINVAL, EIO, ENOLCK, ESTALE
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.forwarder import confinement
+from fairlead.steer.forwarding.forwarder import confined_requests
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.buffers import SMALL, BufferPool
-from fairlead.steer.forwarding.forwarder.confinement import NAMED
+from fairlead.steer.forwarding.forwarder.confined_requests import NAMED
 from fairlead.steer.forwarding.forwarder.exactly_once import GUARDED, Guard
 from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants, RunningRequest
 from fairlead.steer.forwarding.forwarder.request import (
@@ -188,7 +188,7 @@ class Execution:
                 thread_identity.switch_thread_user(request.uid, request.gid)
             else:
                 thread_identity.switch_thread_user(request.uid, session.group(request.gid))
-                confinement.confine_request(request)
+                confined_requests.confine_request(request)
             if self._set_job is not None:
                 self._set_job(request)
             if lending is not None and op not in SILENT:
@@ -280,7 +280,7 @@ class Execution:
     def _place(self, request: Request) -> bytes | memoryview:
         steps = _parse_steps(request.body)
         if request.session.authority.uid >= 0:
-            confinement.confine_place(self.operations, request.session.handles, request.node, steps)
+            confined_requests.confine_place(self.operations, request.session.handles, request.node, steps)
         else:
             with thread_identity.forwarder_identity:
                 self.operations.tree.place(request.node, steps)
@@ -292,7 +292,7 @@ class Execution:
         flags, folder, _ = REOPEN_IN.unpack_from(request.body)
         handles, node, handle = request.session.handles, request.node, request.handle
         if request.session.authority.uid >= 0:
-            confinement.confine_reopen(self.operations, handles, node, handle, flags, folder=bool(folder))
+            confined_requests.confine_reopen(self.operations, handles, node, handle, flags, folder=bool(folder))
         else:
             self.operations.reopen(handles, node, handle, flags, folder=bool(folder))
         return b""

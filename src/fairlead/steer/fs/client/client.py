@@ -31,8 +31,10 @@ from fairlead.steer.fs.client.own_requests import (
     build_own_job_request,
     build_own_place_request,
     build_own_reopen_request,
+    exchange_own_request,
+    send_own_farewell,
 )
-from fairlead.steer.fs.client.reclaim import exchange_link_message, reclaim_open_files, send_farewell
+from fairlead.steer.fs.client.reclaim import reclaim_open_files
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag, Refusal
@@ -99,7 +101,7 @@ class Client:
         with self._lock:
             if self._link is not None:
                 with suppress(LinkLostError):
-                    send_farewell(self._link, self._ids)
+                    send_own_farewell(self._link, self._ids)
                 self._link.close()
                 self._link = None
 
@@ -380,7 +382,7 @@ class Client:
         job = self._job()
         if job and job not in self._announced:
             identity = msgspec.json.encode(self._jobs.identities[job])
-            exchange_link_message(link, self._ids, build_own_job_request(job, identity))
+            exchange_own_request(link, self._ids, build_own_job_request(job, identity))
             self._announced.add(job)
         if data is None:
             link.put(number, job, chosen, message, flags)
@@ -459,11 +461,11 @@ class Client:
             for known in nodes:
                 steps = self._nodes.find_steps(known)
                 if steps:
-                    exchange_link_message(link, self._ids, build_own_place_request(known, steps))
+                    exchange_own_request(link, self._ids, build_own_place_request(known, steps))
             held = self._holdings.handles.get(handle)
             if held is not None:
                 again = build_own_reopen_request(held.node, held.flags, directory=held.directory)
-                exchange_link_message(link, self._ids, again, handle)
+                exchange_own_request(link, self._ids, again, handle)
 
 
 def _quiet(_: str) -> None:

@@ -1,12 +1,20 @@
-"""Requests of fairlead's own, in the form of the kernel's: what a client sends to restore its state at a forwarder."""
+"""Requests of fairlead's own, in the form of the kernel's: what a client sends to restore its state at a forwarder.
+
+`exchange_own_request` waits for the reply: only for a connection nobody else uses yet.
+"""
 
 from __future__ import annotations
 
 import os
+import select
+from collections.abc import Iterator
 
+from fairlead.core.clock import monotonic_s
+from fairlead.steer.fs.client.link import Link, LinkLostError, read_link_reply
 from fairlead.steer.fs.fuse.abi import IN_HEADER, LK_IN, Op
 from fairlead.steer.fs.wire.frames import JOB_IN, PLACE_STEP, REOPEN_IN, Own
 
+_ANSWER_S = 10.0
 _UID, _GID = os.geteuid(), os.getegid()
 
 
@@ -36,3 +44,32 @@ def build_own_lock_request(
 ) -> bytes:
     """SETLK, as the kernel would send it."""
     return build_own_request(Op.SETLK, node, LK_IN.pack(handle, owner, start, end, kind, pid, flags, 0))
+
+
+def exchange_own_request(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
+    """One request and its answer: (error, body). LinkLostError when none comes."""
+    number = next(ids)
+    link.put(number, 0, handle, message)
+    deadline = monotonic_s() + _ANSWER_S
+    sent = link.flush()
+    while True:
+        reply = read_link_reply(link)
+        while reply is not None:
+            if reply[0] == number:
+                return reply[1], bytes(reply[2])
+            reply = read_link_reply(link)
+        left = deadline - monotonic_s()
+        if left <= 0:
+            raise LinkLostError("no answer in time")
+        if sent:
+            select.select([link.descriptor], [], [], left)
+            link.receive()
+        else:
+            select.select([], [link.descriptor], [], left)
+            sent = link.flush()
+
+
+def send_own_farewell(link: Link, ids: Iterator[int]) -> None:
+    """Tells a forwarder that is left that nothing more will come: it gives back locks and files at once."""
+    link.put(next(ids), 0, 0, build_own_request(Op.DESTROY, 0))
+    link.flush()

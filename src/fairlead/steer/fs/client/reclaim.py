@@ -7,49 +7,24 @@ needs them (`repairs`).
 from __future__ import annotations
 
 import errno
-import select
 from collections.abc import Callable, Iterator
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.held_state import Handle, HeldLock, Holdings
-from fairlead.steer.fs.client.link import Link, LinkLostError, read_link_reply
+from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.client.node_names import Nodes
 from fairlead.steer.fs.client.own_requests import (
     build_own_lock_request,
     build_own_place_request,
     build_own_reopen_request,
-    build_own_request,
+    exchange_own_request,
 )
-from fairlead.steer.fs.fuse.abi import LK_FLOCK, Op
+from fairlead.steer.fs.fuse.abi import LK_FLOCK
 
-_ANSWER_S = 10.0
 _TIMES = 12
 """How often a file is opened again whose place the forwarder forgets meanwhile."""
 _LOCK_S = 15.0
 """How long a lock is asked for again: a forwarder that lives without us keeps it for its grace period."""
-
-
-def exchange_link_message(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
-    """One request and its answer: (error, body). LinkLostError when none comes."""
-    number = next(ids)
-    link.put(number, 0, handle, message)
-    deadline = monotonic_s() + _ANSWER_S
-    sent = link.flush()
-    while True:
-        reply = read_link_reply(link)
-        while reply is not None:
-            if reply[0] == number:
-                return reply[1], bytes(reply[2])
-            reply = read_link_reply(link)
-        left = deadline - monotonic_s()
-        if left <= 0:
-            raise LinkLostError("no answer in time")
-        if sent:
-            select.select([link.descriptor], [], [], left)
-            link.receive()
-        else:
-            select.select([], [link.descriptor], [], left)
-            sent = link.flush()
 
 
 def reclaim_open_files(
@@ -73,8 +48,8 @@ def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: in
     for _ in range(_TIMES):
         steps = nodes.find_steps(held.node)
         if steps:
-            exchange_link_message(link, ids, build_own_place_request(held.node, steps))
-        error, _ = exchange_link_message(
+            exchange_own_request(link, ids, build_own_place_request(held.node, steps))
+        error, _ = exchange_own_request(
             link, ids, build_own_reopen_request(held.node, held.flags, directory=held.directory), number
         )
         if error <= 0 or not steps:
@@ -100,13 +75,7 @@ def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
     flags = LK_FLOCK if lock.flock else 0
     message = build_own_lock_request(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
     while True:
-        error, _ = exchange_link_message(link, ids, message)
+        error, _ = exchange_own_request(link, ids, message)
         if error != -errno.EAGAIN or monotonic_s() > deadline:
             return error
         sleep_s(0.05)
-
-
-def send_farewell(link: Link, ids: Iterator[int]) -> None:
-    """Tells a forwarder that is left that nothing more will come: it gives back locks and files at once."""
-    link.put(next(ids), 0, 0, build_own_request(Op.DESTROY, 0))
-    link.flush()

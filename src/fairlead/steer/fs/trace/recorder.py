@@ -22,7 +22,7 @@ from fairlead.steer.fs.fuse.messages import NAME_AT, NameChange, iterate_message
 from fairlead.steer.fs.trace.path_names import File, PathNames
 from fairlead.steer.fs.trace.result_ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
 from fairlead.steer.fs.trace.run_sheets import Sheets
-from fairlead.steer.fs.trace.runs import SIZED, Runs, unpack_records
+from fairlead.steer.fs.trace.runs import SIZED, Runs
 from fairlead.steer.fs.wire.handshake import Identity
 
 NAMED = 0
@@ -242,7 +242,7 @@ class Trace:
         events, files, add = self._events, self._names.find_file, self._runs.add
         at = self._at
         for part in parts:
-            for op, job, error, node, handle, offset, size, start, end in unpack_records(part):
+            for op, job, error, node, handle, offset, size, start, end in RECORD.iter_unpack(part):
                 if events and events[0][0] <= at:
                     self._learn(at)
                 at += RECORD.size

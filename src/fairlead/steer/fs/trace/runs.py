@@ -6,11 +6,8 @@ once more when they are taken in. Nothing is lost but single times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.trace.path_names import File
-from fairlead.steer.fs.trace.result_ring import RECORD
 
 GAP_NS = 10_000_000
 BOUNDARY_NS = 1_000_000_000
@@ -139,8 +136,3 @@ class Runs:
         """Closes every run."""
         self.closed += self._open.values()
         self._open.clear()
-
-
-def unpack_records(part: bytes) -> Iterator[tuple[int, ...]]:
-    """The records of a stretch of a ring."""
-    return RECORD.iter_unpack(part)

@@ -42,14 +42,14 @@ class MountOptions:
     patience_s: float = 60.0
 
 
-def list_mount_addresses(options: MountOptions) -> list[str]:
+def list_addresses_of_options(options: MountOptions) -> list[str]:
     """The forwarders' addresses, from the options or the map file's line for this node."""
     if options.map_file is None:
         return list(options.addresses)
     return read_map_file(options.map_file, os.uname().nodename)
 
 
-def build_mount_dial(options: MountOptions) -> Dial:
+def build_dial_of_options(options: MountOptions) -> Dial:
     """A client session at the forwarders, not yet connected."""
     from fairlead.steer.fs.client.dial import Dial
 
@@ -60,7 +60,7 @@ def build_mount_dial(options: MountOptions) -> Dial:
         tls = build_tls_client_context(options.ca)
     token = _token(options.token) if options.token is not None else ""
     return Dial(
-        list_mount_addresses(options),
+        list_addresses_of_options(options),
         token=token,
         tls=tls,
         mount=options.mountpoint,
@@ -70,7 +70,7 @@ def build_mount_dial(options: MountOptions) -> Dial:
     )
 
 
-def build_mount_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
+def build_recording_of_options(options: MountOptions) -> tuple[Trace | None, Jobs]:
     """The trace (not started; None without a spool) and the jobs of the requests."""
     from fairlead.steer.fs.client.job_identity import Jobs
 
@@ -82,12 +82,12 @@ def build_mount_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
     from fairlead.steer.fs.trace.recorder import Trace
 
     spool = open_record_spool(options.spool, node=node, writer=f"mount:{options.mountpoint}")
-    source = options.source or ",".join(list_mount_addresses(options))
+    source = options.source or ",".join(list_addresses_of_options(options))
     trace = Trace(spool, fs=f"fairlead:{source}", mount_point=options.mountpoint)
     return trace, jobs
 
 
-def resolve_mount_source(source: str, mountpoint: str) -> str:
+def resolve_source_option(source: str, mountpoint: str) -> str:
     """The folder to serve. `MountError` if one of it and the mount point holds the other: a mount on itself hangs."""
     folder = os.path.realpath(source)
     if not os.path.isdir(folder):

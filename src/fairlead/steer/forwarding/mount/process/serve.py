@@ -39,11 +39,11 @@ from fairlead.steer.forwarding.mount.process.control import (
 )
 from fairlead.steer.forwarding.mount.process.mount_options import (
     MountOptions,
-    build_mount_dial,
-    build_mount_recording,
+    build_dial_of_options,
+    build_recording_of_options,
     check_mount_options,
-    list_mount_addresses,
-    resolve_mount_source,
+    list_addresses_of_options,
+    resolve_source_option,
 )
 from fairlead.steer.fs.fuse import negotiation, passthrough
 from fairlead.steer.fs.fuse.abi import Init
@@ -125,7 +125,7 @@ class _MountProcess:
         """Mounts, starts the thread that serves and the control socket."""
         options = self._options
         check_mount_options(options)
-        trace, jobs = build_mount_recording(options)
+        trace, jobs = build_recording_of_options(options)
         if trace is not None:
             self._tracing = trace
             trace.start()
@@ -139,7 +139,7 @@ class _MountProcess:
             self._say(f"{self._mountpoint}: took a dead mount off first")
         record = MountRecord(
             mountpoint=self._mountpoint,
-            source=options.source or ",".join(list_mount_addresses(self._options)),
+            source=options.source or ",".join(list_addresses_of_options(self._options)),
             pid=os.getpid(),
             born=read_start_ticks(os.getpid()),
             started_ns=now_ns(),
@@ -159,7 +159,7 @@ class _MountProcess:
 
         options = self._options
         plain = not source.startswith(("targets:", "slow:"))
-        spec = resolve_mount_source(source, self._mountpoint) if plain else source
+        spec = resolve_source_option(source, self._mountpoint) if plain else source
         tree = open_export(spec)
         self._endings.append(tree.close)
         handing = plain and options.passthrough and not options.cache and passthrough.supports_passthrough()
@@ -179,7 +179,7 @@ class _MountProcess:
         from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
 
         options = self._options
-        dial = build_mount_dial(options)
+        dial = build_dial_of_options(options)
         self._named = [str(address) for address in dial.addresses]
         connection = dial.connect_any()
         handing = options.passthrough and not options.cache and passthrough.supports_passthrough()
@@ -345,7 +345,7 @@ class _MountProcess:
                 continue
             pause_s = _MAP_S
             try:
-                addresses = list_mount_addresses(self._options)
+                addresses = list_addresses_of_options(self._options)
                 if addresses != named:
                     self._say(f"{path} has changed: now at {self._remap(addresses)}")
                     named = addresses

@@ -37,8 +37,8 @@ from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
 from fairlead.steer.forwarding.mount.relay.ledger import Entry
 from fairlead.steer.forwarding.mount.relay.passthrough_files import explain_no_passthrough_descriptors
 from fairlead.steer.fs.client.link import Link, LinkLostError
-from fairlead.steer.fs.client.own_requests import build_own_job_request, build_own_request
-from fairlead.steer.fs.client.reclaim import reclaim_locks, reclaim_open_files, send_farewell
+from fairlead.steer.fs.client.own_requests import build_own_job_request, build_own_request, send_own_farewell
+from fairlead.steer.fs.client.reclaim import reclaim_locks, reclaim_open_files
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import Notice, Own
@@ -133,7 +133,7 @@ class Failover:
             if old is not None:
                 # An unlinked file is open at the new forwarder before the old one closes it: its last close removes it.
                 with suppress(LinkLostError):
-                    send_farewell(old, mount.ledger.ids)
+                    send_own_farewell(old, mount.ledger.ids)
                 old.close()
             if not link.connection.welcome.resumed:
                 # Locks only now: the old forwarder had them until it was left, and two may not hold one lock.
@@ -193,7 +193,7 @@ class Failover:
         link = self._mount.link
         if link is not None:
             with suppress(LinkLostError):
-                send_farewell(link, self._mount.ledger.ids)
+                send_own_farewell(link, self._mount.ledger.ids)
         self._ending.set()
         self._generation += 1
         if self._next is not None:
