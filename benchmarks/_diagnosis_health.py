@@ -132,7 +132,7 @@ def low_s(fault: Fault) -> float:
     that sinks slowly, or is rebuilt, is not so low for all of its time."""
     from fairlead.explain.analysis.health.assess import HealthLimits
 
-    spans = pairwise(fault.course())
+    spans = pairwise(fault.build_course())
     return sum(later - time for (time, factor), (later, _) in spans if factor < HealthLimits().share)
 
 

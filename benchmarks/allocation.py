@@ -87,7 +87,7 @@ def profiles(variant: str) -> Profiles:
     if variant == "osts":
         return draw_ost_profiles()
     everything = read_forge_profiles()
-    return everything.only(np.arange(1, len(everything), 2)) if variant == "held-out" else everything
+    return everything.select_rows(np.arange(1, len(everything), 2)) if variant == "held-out" else everything
 
 
 def told(variant: str, drawn: DrawnSet) -> Applications:
@@ -151,7 +151,7 @@ def simulated(drawn: DrawnSet, decision: Decision) -> list[float]:
     outcome = simulate_cycles(drawn.cycles, decision.resources, work, drawn.resources, WINDOW)
     best = applications.time_s.min(axis=1)
     got = compute_cycle_measures(outcome, best, work, applications.compute_s, applications.cores, drawn.cores)
-    return [got.mean, got.idle, got.percentile(90), float(got.unfinished)]
+    return [got.mean, got.idle, got.compute_percentile(90), float(got.unfinished)]
 
 
 def one_by_one(policy: Policy, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
@@ -160,7 +160,7 @@ def one_by_one(policy: Policy, applications: Applications, pool: Layer, rng: np.
     choice = np.zeros(len(applications), np.int64)
     resources = np.full((len(applications), int(applications.counts.max())), NONE, np.int64)
     for i in range(len(applications)):
-        one = applications.only(slice(i, i + 1))
+        one = applications.select_rows(slice(i, i + 1))
         decision = policy.arrive(one, running, pool, rng)
         running.enter(one, decision)
         choice[i], resources[i] = decision.choice[0], decision.resources[0]

@@ -32,7 +32,7 @@ def running(drawn: DrawnSet, pool: Layer) -> Running:
     out = Running(RESOURCES, drawn.applications.counts, room=RUNNING + 1)
     pair, rng = find_registered_policy("tcpu+greedy-clairvoyant"), np.random.default_rng(0)
     for i in range(RUNNING):
-        one = drawn.applications.only([i])
+        one = drawn.applications.select_rows([i])
         out.enter(one, pair.arrive(one, out, pool, rng))
     return out
 
@@ -42,7 +42,7 @@ def times_ms(name: str, state: Running, pool: Layer, arrivals: DrawnSet) -> np.n
     asked, rng = find_registered_policy(name), np.random.default_rng(1)
     out = np.empty(len(arrivals.applications))
     for i in range(len(out)):
-        one = arrivals.applications.only([i])
+        one = arrivals.applications.select_rows([i])
         begin = time.perf_counter()
         asked.arrive(one, state, pool, rng)
         out[i] = (time.perf_counter() - begin) * 1e3

@@ -51,7 +51,9 @@ def study(applications: int, resources: int, seed: int) -> tuple[Cycles, np.ndar
     part *= 0.8 * resources / (part * counts).sum()
     work = 5000.0 * np.minimum(part, 0.9)
     phases = rng.integers(2, 21, applications)
-    cycles = Cycles.equal(phases, 5000.0 - work, skip_s=rng.uniform(0, 1, applications) * (5000.0 - work) / phases)
+    cycles = Cycles.build_equal(
+        phases, 5000.0 - work, skip_s=rng.uniform(0, 1, applications) * (5000.0 - work) / phases
+    )
     return cycles, rows, work
 
 

@@ -11,9 +11,9 @@ UNNAMED = {
     "store": 0,
     "see": 0,
     "explain": 1,
-    "decide": 89,
+    "decide": 13,
     "steer": 0,
-    "show": 41,
+    "show": 0,
     "run": 0,
     "kit": 0,
 }
@@ -23,7 +23,7 @@ named after the commands they are."""
 VERBS = frozenset(
     """
     abandon abort accept accepts access acknowledge acquire adapt add adjust admit adopt advance aggregate align
-    allocate allow analyse annotate announce answer append apply are arrange as ask assemble assert assess
+    allocate allow analyse annotate announce answer append apply are arrange arrive as ask assemble assert assess
     assign attach attribute authenticate authorise average await back backup balance begin bin bind bound
     bracket break bring broadcast buffer build calculate calibrate call can cancel cap carry cast catch change
     charge check chmod choose classify clean cleanup clear clip close cluster code collapse collect combine

@@ -278,10 +278,10 @@ def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
 
 
 def _decide(name: str) -> object:
-    apps = Applications.of([1, 2, 4], [[1.0, 2.0, 3.0]] * 2, [10.0] * 2, [5.0] * 2, [8.0] * 2)
+    apps = Applications.from_columns([1, 2, 4], [[1.0, 2.0, 3.0]] * 2, [10.0] * 2, [5.0] * 2, [8.0] * 2)
     made = find_registered_policy(name)
     pool = build_resource_pool(4, 64.0)
-    made.arrive(apps.only([0]), Running(4, apps.counts), pool, np.random.default_rng(0))
+    made.arrive(apps.select_rows([0]), Running(4, apps.counts), pool, np.random.default_rng(0))
     return made.decide(apps, pool, np.random.default_rng(0))
 
 

@@ -78,9 +78,9 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
         found: dict[str, Any] = {
             "schema": "fairlead.alerts/1",
             "open": state.open_concerns(),
-            "acknowledged": state.acknowledged(),
-            "silences": state.silences(),
-            "routes": state.counts(),
+            "acknowledged": state.list_acknowledged(),
+            "silences": state.list_silences(),
+            "routes": state.count_notices(),
             "retried": [
                 {
                     "route": one.route,
@@ -90,7 +90,7 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
                     "due_ns": one.due_ns,
                     "error": one.error,
                 }
-                for one in state.batches()
+                for one in state.list_batches()
                 if one.attempts
             ],
             "notices": [
@@ -105,7 +105,7 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
                     "made_ns": one.made_ns,
                     "state": one.state,
                 }
-                for one in state.notices(limit)
+                for one in state.list_notices(limit)
             ],
         }
     if as_json:
@@ -256,7 +256,7 @@ def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_
     root = Path(config.server.lake)
     about = find_acknowledgement_subject(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
     with _state(config) as state, state.change():
-        concern = state.concern(finding)
+        concern = state.find_concern(finding)
         by = (
             None
             if undo
@@ -393,7 +393,7 @@ def list_alert_subscriptions(
         found = _ask(server, "GET", "", token_file, ca)
     else:
         with _state(_config(file), create=False) as state:
-            rows = state.subscriptions()
+            rows = state.list_subscriptions()
         found = {"schema": subscribing.SCHEMA, "subscriptions": msgspec.to_builtins(rows)}
     found["subscriptions"] = [one for one in found["subscriptions"] if user in ("", one["owner"])]
     _show_subscriptions(found, as_json)

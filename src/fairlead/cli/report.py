@@ -301,13 +301,13 @@ class _Progress:
             self._task = self._bar.add_task("jobs" if len(jobs) > 1 else "reading", total=len(jobs), rows="")
             self._bar.start()
 
-    def rows(self, count: int) -> None:
+    def note_rows(self, count: int) -> None:
         """`count` more records were read."""
         self._rows += count
         if self._bar is not None:
             self._bar.update(self._task, rows=f"{self._rows:,} records")
 
-    def job_done(self) -> None:
+    def note_job(self) -> None:
         """One more job is analysed."""
         if self._bar is not None:
             self._bar.advance(self._task)

@@ -144,7 +144,7 @@ def _read_new_concerns(lake: LakeReader, state: State, advice: AdviceSet, since_
 
 def _new_rows(lake: LakeReader, state: State, table: str, columns: str, since_ns: int) -> pa.Table:
     seen = lake.query(_NEW.format(table=table), {"since": since_ns}).to_pylist()
-    known = state.made(row["id"] for row in seen)
+    known = state.find_made_ns(row["id"] for row in seen)
     names = [row["id"] for row in seen if known.get(row["id"], -1) < row["made_ns"]]
     if not names:
         return build_empty_table(FINDING if table == "finding" else INCIDENT)

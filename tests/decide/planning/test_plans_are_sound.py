@@ -139,7 +139,7 @@ def histories(draw: st.DrawFn) -> Past:
 
     rows = [one(k) for k in range(draw(st.integers(0, 4)))]
     names = rows[0].keys() if rows else ()
-    return Past.of(pa.table({name: [row[name] for row in rows] for name in names}))
+    return Past.from_rows(pa.table({name: [row[name] for row in rows] for name in names}))
 
 
 def arrivals() -> list[Arriving]:

@@ -86,7 +86,7 @@ def test_rates_stay_fair_through_arrivals_ends_and_changes(seed: int) -> None:
     )
     for until in np.sort(rng.uniform(0, 20, 12)):
         engine.run(float(until))
-        rate, (begun, ended) = engine.rates(), engine.times()
+        rate, (begun, ended) = engine.read_rates(), engine.read_times()
         now = capacity.copy()
         for time, resource, value in zip(when, hit, to, strict=True):
             if time <= until:

@@ -51,7 +51,7 @@ def test_equal_share_of_one_layer_ends_when_the_closed_form_says() -> None:
     engine.run()
     k = np.arange(1, 21)
     expected = (np.cumsum(volumes) + (20 - k) * volumes) / 7.0
-    np.testing.assert_allclose(engine.times()[1], expected, rtol=1e-12)
+    np.testing.assert_allclose(engine.read_times()[1], expected, rtol=1e-12)
 
 
 def test_arrivals_and_capacity_changes_are_exact() -> None:
@@ -60,7 +60,7 @@ def test_arrivals_and_capacity_changes_are_exact() -> None:
     engine.add(phases([10.0, 2.0], [[0], [0]], delay_s=np.array([0.0, 1.0])))
     engine.run()
     # 2/s alone until 1, 1/s each until 3, nothing until 5, then 2/s each: the second has nothing left at 3.
-    begun, ended = engine.times()
+    begun, ended = engine.read_times()
     assert begun.tolist() == [0.0, 1.0]
     assert ended.tolist() == [6.5, 3.0]
 
@@ -82,7 +82,7 @@ def test_work_added_while_it_runs() -> None:
     engine.run(4.5)
     engine.add(phases([1.0], [[0]], after=np.array([first], np.int32)))
     engine.run()
-    assert engine.times()[1].tolist() == [4.0, 5.5, 6.0]
+    assert engine.read_times()[1].tolist() == [4.0, 5.5, 6.0]
 
 
 def test_segments_add_up_and_say_what_held_a_flow_back() -> None:
@@ -99,8 +99,8 @@ def test_a_dead_resource_holds_its_flows_and_stops_nothing_else() -> None:
     engine = Engine([0.0, 1.0])
     engine.add(phases([1.0, 1.0], [[0], [1]]))
     engine.run()
-    assert np.isnan(engine.times()[1][0])
-    assert engine.times()[1][1] == 1.0
+    assert np.isnan(engine.read_times()[1][0])
+    assert engine.read_times()[1][1] == 1.0
 
 
 def test_runs_in_steps_and_in_one_go_agree() -> None:
@@ -114,7 +114,7 @@ def test_runs_in_steps_and_in_one_go_agree() -> None:
     whole.run()
     for until in np.arange(0.0, 400.0, 0.7):
         stepped.run(float(until))
-    np.testing.assert_array_equal(whole.times()[1], stepped.times()[1])
+    np.testing.assert_array_equal(whole.read_times()[1], stepped.read_times()[1])
 
 
 @pytest.mark.parametrize(

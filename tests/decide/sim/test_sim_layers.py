@@ -33,7 +33,7 @@ def ends(capacity: list[float], work: Phases, changes: Changes | None = None) ->
     engine = Engine(capacity, changes)
     engine.add(work)
     engine.run()
-    return engine.times()[1]
+    return engine.read_times()[1]
 
 
 def test_what_a_slow_target_leaves_of_a_forwarder_goes_to_the_other() -> None:

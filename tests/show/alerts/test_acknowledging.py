@@ -38,7 +38,7 @@ def test_it_is_kept_without_any_alert_and_given_back(tmp_path: Path) -> None:
         with state.change():
             assert not state.acknowledge("f2", None), "nobody had"
     with State(tmp_path) as state:
-        assert state.acknowledged() == {"f1": by("root")}
+        assert state.list_acknowledged() == {"f1": by("root")}
         keep(state, f1=None)
         assert state.find_acknowledged("f1") is None
 
@@ -52,7 +52,7 @@ def test_only_what_touches_the_span_is_listed(tmp_path: Path) -> None:
             late=by("r", from_ns=NOW + H, to_ns=None),
             now=by("r"),
         )
-        assert set(state.acknowledged(NOW - H, NOW + 1)) == {"lasts", "now"}
+        assert set(state.list_acknowledged(NOW - H, NOW + 1)) == {"lasts", "now"}
 
 
 def test_a_user_hears_of_own_jobs_only_and_no_words_of_operators(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_file_of_the_first_version_is_brought_over(tmp_path: Path) -> None:
     base.close()
     for _ in range(2):
         with State(tmp_path) as state:
-            assert {name: (one.who, one.why) for name, one in state.acknowledged().items()} == {
+            assert {name: (one.who, one.why) for name, one in state.list_acknowledged().items()} == {
                 "i1": ("me", "disk ordered")
             }
             assert [one.id for one in state.open_concerns()] == ["i1", "i2"]

@@ -102,8 +102,8 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
     )
     with State(tmp_path) as state:
         assert run_alert_step(lake, state, alerts, advice, NOW).added == 2
-        assert {one.concern for one in state.notices(9)} == {"f1", "i1"}, "i2 hits no large job, and is young"
-        found = state.concern("f1")
+        assert {one.concern for one in state.list_notices(9)} == {"f1", "i1"}, "i2 hits no large job, and is young"
+        found = state.find_concern("f1")
         assert found is not None
         assert (found.program, found.nodes) == ("lammps", 2048)
         assert run_alert_step(lake, state, alerts, advice, NOW + 30 * S).added == 0
@@ -118,7 +118,7 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
         over = incident("i1", "ost3", jobs=["42"], to_ns=NOW + 60 * S)
         write(lake, "three", build_incident_rows([over], NOW + 90 * S))
         assert run_alert_step(lake, state, alerts, advice, NOW + 120 * S).added == 1
-        assert [one.kind for one in state.told("i1")] == ["firing", "resolved"]
+        assert [one.kind for one in state.list_told("i1")] == ["firing", "resolved"]
 
 
 _SENDER = """
@@ -160,7 +160,7 @@ def test_a_sender_killed_midway_sends_nothing_confirmed_again_and_loses_nothing(
         assert ids[0] == ids[1]
         assert ids[2] == ids[3]
         assert len(set(ids)) == 3
-        assert state.counts() == {"hook": {"sent": 3}}
+        assert state.count_notices() == {"hook": {"sent": 3}}
 
 
 _SETTINGS = """
@@ -313,7 +313,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
             run_alert_step(lake, state, alerts, load_advice_set(), later)
             assert sender.send_due(state) == 1
             assert {one["labels"]["id"] for one in active()} == {"f1"}
-            assert state.counts() == {"am": {"sent": 3}}
+            assert state.count_notices() == {"am": {"sent": 3}}
     finally:
         process.kill()
         process.wait()

@@ -84,7 +84,7 @@ def test_a_finding_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None
         assert evaluate_alert_concerns(state, settings(), [concern(made_ns=NOW + 1)], NOW + 1).added == 0
         batch = batch_of(state)
         assert batch is not None
-        state.sent(batch, NOW)
+        state.mark_sent(batch, NOW)
         assert evaluate_alert_concerns(state, settings(), [concern(made_ns=NOW + 2)], NOW + 100 * H).added == 0
         assert batch_of(state, NOW + 200 * H) is None
 
@@ -152,7 +152,7 @@ def test_escalation_by_duration_and_at_once_for_a_large_job(tmp_path: Path) -> N
             for hour in (0, 0.25, 0.5, 1, 3.5, 4, 95.5, 96, 200)
         ]
         assert told == [0, 0, 1, 0, 1, 0, 1, 0, 0]
-        found = [(one.route, one.level, one.severity) for one in state.told("i1")]
+        found = [(one.route, one.level, one.severity) for one in state.list_told("i1")]
         assert found == [("ops", 0, "warning"), ("ops", 1, "high"), ("boss", 2, "critical")]
 
 
@@ -167,7 +167,7 @@ def test_what_is_over_is_told_where_its_beginning_was(tmp_path: Path) -> None:
         done = sick(to_ns=NOW + H, made_ns=NOW + H)
         assert evaluate_alert_concerns(state, settings(), [done], NOW + H).added == 1
         assert evaluate_alert_concerns(state, settings(), [done], NOW + 2 * H).added == 0
-        assert [(one.kind, one.route) for one in state.told("i1")] == [("firing", "ops"), ("resolved", "ops")]
+        assert [(one.kind, one.route) for one in state.list_told("i1")] == [("firing", "ops"), ("resolved", "ops")]
         batch = batch_of(state)
         assert batch is not None
         assert build_alert_message(batch, settings()).subject == "[fairlead] over: target ost3 is degraded"
@@ -201,7 +201,7 @@ def test_what_was_over_long_ago_is_not_told(tmp_path: Path) -> None:
 def test_an_incident_that_began_and_ended_between_two_looks_is_told_once(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         assert evaluate_alert_concerns(state, settings(), [sick(to_ns=NOW - 1)], NOW).added == 1
-        assert [one.kind for one in state.told("i1")] == ["firing"]
+        assert [one.kind for one in state.list_told("i1")] == ["firing"]
 
 
 def test_silences_and_acknowledgements(tmp_path: Path) -> None:
@@ -250,11 +250,11 @@ def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
         assert len(message.text) < 10_000
         assert "And 495 more: 495 job.interference" in message.text
         assert "Another 9500 were not told one by one" in message.text
-        state.sent(batch, NOW)
+        state.mark_sent(batch, NOW)
         assert batch_of(state, NOW + 2 * H) is None
         assert evaluate_alert_concerns(state, alerts, storm[:100], NOW + H).added == 0
         state.forget(NOW + H)
-        assert state.concern("f7") is None or state.told("f7") == []
+        assert state.find_concern("f7") is None or state.list_told("f7") == []
 
 
 def test_many_in_one_message_worst_first_and_what_is_over_last(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_state_survives_and_is_for_its_owner_only(tmp_path: Path) -> None:
         evaluate_alert_concerns(state, settings(), [concern()], NOW)
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     with State(tmp_path) as state:
-        assert [one.state for one in state.told("f1")] == ["waiting"]
+        assert [one.state for one in state.list_told("f1")] == ["waiting"]
     with pytest.raises(LakeError, match="nothing was told"):
         State(tmp_path / "elsewhere", create=False)
 
@@ -298,7 +298,7 @@ def test_a_change_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         with pytest.raises(RuntimeError):
             failing(state)
-        assert state.concern("f1") is None
+        assert state.find_concern("f1") is None
 
 
 def subscription(owner: str = "alice", **changes: str) -> Subscription:
@@ -318,7 +318,7 @@ def test_subscribers_are_told_of_their_own_jobs_and_of_nobody_elses(tmp_path: Pa
             for one in (subscription(), subscription("bob"), subscription("carol", job="42")):
                 assert state.subscribe(one)
         evaluate_alert_concerns(state, alerts, [hers, concern("f2", user=None, job="42"), sick()], NOW)
-        assert [one.recipient for one in state.notices(10)] == ["alice@example.org"]
+        assert [one.recipient for one in state.list_notices(10)] == ["alice@example.org"]
         batch = batch_of(state)
         assert batch is not None
         message = build_alert_message(batch, alerts)

@@ -59,7 +59,7 @@ def find_expectation_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> 
         {"programs": sorted({_strip_program(program) for program in programs})},
         within=span,
     )
-    return Past.of(found)
+    return Past.from_rows(found)
 
 
 def build_job_expectation(job: Arriving, runs: Past, node_ids: Sequence[int], at_ns: int) -> ExpectedJob:

@@ -146,11 +146,11 @@ class Engine:
         """Arrivals and ends of flows and phases, and capacity changes, so far."""
         return int(self._state.counts[state.EVENTS])
 
-    def rates(self) -> F64:
+    def read_rates(self) -> F64:
         """Rate of each flow now (0: not begun or ended)."""
         return np.maximum(self._state.rate[: self._flows], 0.0)
 
-    def times(self) -> tuple[F64, F64]:
+    def read_times(self) -> tuple[F64, F64]:
         """Start and end of each flow, seconds; NaN where it has not come to that."""
         return self._state.begun[: self._flows].copy(), self._state.ended[: self._flows].copy()
 
@@ -266,7 +266,7 @@ class Engine:
         upcoming = self._next_event()
         return self.now_s if np.isinf(upcoming) else max(upcoming, self.now_s) * 2.0 + 1.0
 
-    def pending(self) -> Segments:
+    def list_pending(self) -> Segments:
         """The segments that flows running now are in the middle of."""
         s = self._state
         going = np.flatnonzero((s.due_at[: self._flows] >= 0) & (s.since[: self._flows] < self.now_s))
@@ -448,4 +448,4 @@ def compute_max_min_rates(
         )
     )
     engine.run(0.0)
-    return engine.rates()
+    return engine.read_rates()

@@ -36,7 +36,7 @@ class Fault:
     kind: str = "degraded"
     period_s: float = 20.0
 
-    def course(self) -> list[tuple[float, float]]:
+    def build_course(self) -> list[tuple[float, float]]:
         """(time, factor) from its beginning until it is whole again."""
         span = self.to_s - self.from_s
         match self.kind:
@@ -84,7 +84,7 @@ def build_fault_changes(machine: Site, faults: Sequence[Fault], capacity: F64) -
     for fault in faults:
         by_component.setdefault((fault.component, fault.number), []).append(fault)
     for (component, number), own in by_component.items():
-        courses = [fault.course() for fault in own]
+        courses = [fault.build_course() for fault in own]
         for when in sorted({time for course in courses for time, _ in course if time < np.inf}):
             factor = float(np.prod([_factor_at(course, when) for course in courses]))
             points += [(when, r, factor * float(capacity[r])) for r in machine.at.find_resources(component, number)]

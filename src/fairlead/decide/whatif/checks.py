@@ -134,10 +134,10 @@ def find_largest_change(past: Past, span: Span) -> tuple[int, int] | None:
 
 
 def _part(fit: Sound, rows: NDArray[np.int64]) -> tuple[Runs, Phases]:
-    runs = fit.runs.only(rows)
+    runs = fit.runs.select_rows(rows)
     place = np.full(len(fit.runs), -1, np.int64)
     place[rows] = np.arange(len(rows))
-    bursts = fit.bursts.only(place[fit.bursts.job] >= 0)
+    bursts = fit.bursts.select_rows(place[fit.bursts.job] >= 0)
     mine = Bursts(**{name: getattr(bursts, name) for name in _NAMES}, job=place[bursts.job])
     return runs, build_history_phases(runs, mine)
 

@@ -92,7 +92,7 @@ class Past:
     routes: Intervals
     running: int
 
-    def mapped(self, rows: Sequence[int], at_ns: int | None = None) -> list[Names]:
+    def find_mapped(self, rows: Sequence[int], at_ns: int | None = None) -> list[Names]:
         """Forwarders that the site's map gives the nodes of these jobs, as it is `at_ns` (None: when each began)."""
         counts = np.array([len(self.nodes[row]) for row in rows], np.int64)
         if not counts.sum() or not len(self.routes.a):

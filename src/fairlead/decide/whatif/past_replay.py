@@ -65,7 +65,7 @@ def build_recorded_replay(
     by_map: dict[int, Names] = {}
     if forwarders:
         rest = [row for row, names in zip(rows.tolist(), counted, strict=True) if not names]
-        by_map = dict(zip(rest, past.mapped(rest, mapped_at), strict=True))
+        by_map = dict(zip(rest, past.find_mapped(rest, mapped_at), strict=True))
     return RecordedPaths(
         [
             Grant(

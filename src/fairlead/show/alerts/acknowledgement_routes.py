@@ -194,7 +194,7 @@ def list_acknowledgements(state: State, asked: ListParameters, person: Person, n
         one = state.find_acknowledged(asked.id)
         found = {asked.id: one} if one is not None and owner in (None, one.owner) else {}
     else:
-        found = state.acknowledged(span.from_ns, span.to_ns, owner=owner)
+        found = state.list_acknowledged(span.from_ns, span.to_ns, owner=owner)
     shown = [_shown(name, one, person) for name, one in found.items()]
     return Acknowledgements(from_ns=span.from_ns, to_ns=span.to_ns, acknowledgements=shown)
 

@@ -34,19 +34,19 @@ def evaluate_alert_concerns(state: State, alerts: Alerts, concerns: Sequence[Con
     with state.change():
         state.keep(concerns)
         open_ones = state.open_concerns()
-        silences, acknowledged = state.silences(), state.acknowledged(site=True)
-        subscriptions = state.subscriptions()
+        silences, acknowledged = state.list_silences(), state.list_acknowledged(site=True)
+        subscriptions = state.list_subscriptions()
         new = {one.id: one for one in concerns}
         oldest_ns = now_ns - round(alerts.oldest_h * 3600 * _NS)
         quiet = held = 0
         notices: list[Notice] = []
         for concern in {**{one.id: one for one in open_ones}, **new}.values():
-            told = state.told(concern.id)
+            told = state.list_told(concern.id)
             if concern.over:
                 notices += _resolved(alerts, told, concern, now_ns)
                 if concern.withdrawn or told:
                     continue
-            if concern.before(oldest_ns):
+            if concern.is_before(oldest_ns):
                 continue
             if concern.id in acknowledged or find_silence(concern, silences, now_ns):
                 quiet += 1
@@ -75,7 +75,7 @@ def _held(state: State, one: Delivery, concern: Concern, now_ns: int) -> bool:
     if one.rule.hold_off_s <= 0:
         return False
     key = "\0".join((one.rule.name, one.route, one.recipient, concern.about))
-    last = state.held(key)
+    last = state.find_held(key)
     if last is not None and last[0] != concern.id and now_ns < last[1] + one.rule.hold_off_s * _NS:
         return True
     if last is None or last[0] != concern.id:

@@ -42,6 +42,6 @@ def read_acknowledged_alert_ids(folder: Path) -> Callable[[], list[str]]:
 
     def ids() -> list[str]:
         with State(folder) as state:
-            return list(state.acknowledged())
+            return list(state.list_acknowledged())
 
     return ids

@@ -53,7 +53,7 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
         """Whether there is nothing left to wait for."""
         return self.withdrawn or (self.lasting and self.to_ns is not None)
 
-    def before(self, ns: int) -> bool:
+    def is_before(self, ns: int) -> bool:
         """Whether nothing of it reaches to `ns`. What lasts does."""
         return (not self.lasting or self.to_ns is not None) and (self.to_ns or self.from_ns) < ns
 

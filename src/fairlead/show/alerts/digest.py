@@ -67,8 +67,8 @@ def enqueue_due_digests(state: State, alerts: Alerts, now_ns: int) -> int:
 def build_digest_of_span(state: State, alerts: Alerts, from_ns: int, to_ns: int) -> tuple[str, str]:
     """Subject and text of the digest of that time; without what was over long before."""
     oldest_ns = from_ns - round(alerts.oldest_h * 3600e9)
-    concerns = [one for one in state.concerns(from_ns, to_ns) if not one.before(oldest_ns)]
-    return _build_digest(concerns, state.acknowledged(), from_ns, to_ns)
+    concerns = [one for one in state.list_concerns(from_ns, to_ns) if not one.is_before(oldest_ns)]
+    return _build_digest(concerns, state.list_acknowledged(), from_ns, to_ns)
 
 
 def _build_digest(

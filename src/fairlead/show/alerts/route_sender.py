@@ -64,12 +64,12 @@ class Sender:
                 log.error(  # noqa: TRY400  (no defect of ours: no traceback)
                     "%s", escape_text(f"route {self.route}: {len(batch.notices)} alerts given up: {fault.what}")
                 )
-                state.given_up(batch, now_ns)
+                state.mark_abandoned(batch, now_ns)
             else:
                 log.warning("%s", escape_text(f"route {self.route}: {fault.what}; it is tried again"))
                 state.postpone_batch(batch, now_ns + compute_sender_pause(batch.attempts), fault.what)
             return False
-        state.sent(batch, self._clock())
+        state.mark_sent(batch, self._clock())
         return True
 
     def _courier(self) -> Courier:
@@ -93,7 +93,7 @@ class Sender:
         told = [
             (concern, sent[-1].severity)
             for concern in state.open_concerns()
-            if (sent := [one for one in state.told(concern.id) if (one.route, one.state) == (self.route, "sent")])
+            if (sent := [one for one in state.list_told(concern.id) if (one.route, one.state) == (self.route, "sent")])
         ]
         if told:
             try:

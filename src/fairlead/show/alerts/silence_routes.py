@@ -115,7 +115,7 @@ def build_silence_routes(
 
     def held(state: State) -> Silences:
         now_ns = clock()
-        return Silences(now_ns=now_ns, silences=[one for one in state.silences() if now_ns < one.until_ns])
+        return Silences(now_ns=now_ns, silences=[one for one in state.list_silences() if now_ns < one.until_ns])
 
     def work(method: str, name: str, wanted: SilenceRequest | None, person: Person) -> Silences | SilenceEnd:
         with State(folder) as state:

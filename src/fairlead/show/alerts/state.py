@@ -194,7 +194,7 @@ class State:
 
     # Concerns
 
-    def made(self, ids: Iterable[str]) -> dict[str, int]:
+    def find_made_ns(self, ids: Iterable[str]) -> dict[str, int]:
         """`made_ns` of those of these concerns that are known."""
         return {
             str(row[0]): int(row[1])
@@ -226,12 +226,12 @@ class State:
         """What is not over."""
         return [_concern(text) for (text,) in self._rows("SELECT detail FROM concern WHERE open = 1 ORDER BY id")]
 
-    def concern(self, name: str) -> Concern | None:
+    def find_concern(self, name: str) -> Concern | None:
         """One of them by its id."""
         found = self._rows("SELECT detail FROM concern WHERE id = ?", (name,))
         return _concern(found[0][0]) if found else None
 
-    def concerns(self, from_ns: int, to_ns: int) -> list[Concern]:
+    def list_concerns(self, from_ns: int, to_ns: int) -> list[Concern]:
         """Those made in [from_ns, to_ns), and those that are not over, earliest first."""
         sql = "SELECT detail FROM concern WHERE made_ns >= ? AND made_ns < ? OR open = 1 ORDER BY from_ns, id"
         return [_concern(text) for (text,) in self._rows(sql, (from_ns, to_ns))]
@@ -249,7 +249,7 @@ class State:
         )
         return True
 
-    def acknowledged(
+    def list_acknowledged(
         self, from_ns: int = 0, to_ns: int = (1 << 63) - 1, *, owner: str | None = None, site: bool = False
     ) -> dict[str, Acknowledged]:
         """What is taken on → by whom: all, or what touches [from_ns, to_ns), about one owner's jobs, by operators."""
@@ -302,11 +302,11 @@ class State:
                     waiting[one.route] = waiting.get(one.route, 0) + 1
         return added
 
-    def told(self, concern: str) -> list[Notice]:
+    def list_told(self, concern: str) -> list[Notice]:
         """Notices about a concern, earliest first."""
         return self._notices("concern = ? ORDER BY number", (concern,))
 
-    def notices(self, limit: int) -> list[Notice]:
+    def list_notices(self, limit: int) -> list[Notice]:
         """The latest."""
         return self._notices("1 ORDER BY number DESC LIMIT ?", (limit,))
 
@@ -361,7 +361,7 @@ class State:
             )
             return self._batches("id = ?", (new_id,))[0]
 
-    def batches(self) -> list[Batch]:
+    def list_batches(self) -> list[Batch]:
         """Those under way, tried or not."""
         return self._batches("1 ORDER BY due_ns", ())
 
@@ -374,7 +374,7 @@ class State:
             for row in self._rows(f"SELECT {_BATCH} FROM batch WHERE {where}", values)  # noqa: S608
         ]
 
-    def sent(self, batch: Batch, now_ns: int) -> None:
+    def mark_sent(self, batch: Batch, now_ns: int) -> None:
         """It was confirmed: none of it is ever sent again."""
         with self.change():
             self._done(batch, "sent", now_ns)
@@ -387,7 +387,7 @@ class State:
                 (due_ns, error, batch.id),
             )
 
-    def given_up(self, batch: Batch, now_ns: int) -> None:
+    def mark_abandoned(self, batch: Batch, now_ns: int) -> None:
         """It will not be tried again; the next message says that so many were not told."""
         with self.change():
             self.count_untold(batch.route, batch.recipient, len(batch.notices) + batch.untold)
@@ -397,7 +397,7 @@ class State:
         self._base.execute("UPDATE notice SET state = ?, done_ns = ? WHERE batch = ?", (state, now_ns, batch.id))
         self._base.execute("DELETE FROM batch WHERE id = ?", (batch.id,))
 
-    def counts(self) -> dict[str, dict[str, int]]:
+    def count_notices(self) -> dict[str, dict[str, int]]:
         """Route → state of its notices → how many."""
         found: dict[str, dict[str, int]] = {}
         for route, state, count in self._rows("SELECT route, state, count(*) FROM notice GROUP BY route, state"):
@@ -406,7 +406,7 @@ class State:
 
     # Hold-off, marks, silences, subscriptions
 
-    def held(self, key: str) -> tuple[str, int] | None:
+    def find_held(self, key: str) -> tuple[str, int] | None:
         """Which concern was told last under this key, and when."""
         found = self._rows("SELECT concern, at_ns FROM held WHERE key = ?", (key,))
         return (str(found[0][0]), int(found[0][1])) if found else None
@@ -424,7 +424,7 @@ class State:
         """Keeps a number."""
         self._base.execute("INSERT OR REPLACE INTO mark VALUES (?, ?)", (name, value))
 
-    def silences(self) -> list[Silence]:
+    def list_silences(self) -> list[Silence]:
         """All that are kept, those that have ended too."""
         return [
             Silence(
@@ -445,7 +445,7 @@ class State:
         """Takes one away; False when there is none."""
         return self._base.execute("DELETE FROM silence WHERE id = ?", (name,)).rowcount > 0
 
-    def subscriptions(self, owner: str | None = None) -> list[Subscription]:
+    def list_subscriptions(self, owner: str | None = None) -> list[Subscription]:
         """All, or those of one owner."""
         names = ("id", "owner", "job", "program", "address", "made_ns")
         sql = "SELECT * FROM subscription WHERE ? IS NULL OR owner = ? ORDER BY made_ns, id"

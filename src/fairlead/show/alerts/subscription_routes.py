@@ -103,7 +103,7 @@ def add_subscription(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> S
     name = compute_short_identity("subscription", wish.user, wish.job, wish.program, wish.to)
     one = Subscription(id=name, owner=wish.user, job=wish.job, program=wish.program, address=wish.to, made_ns=now_ns)
     with state.change():
-        mine = state.subscriptions(wish.user)
+        mine = state.list_subscriptions(wish.user)
         if len(mine) >= alerts.most_subscriptions and name not in [other.id for other in mine]:
             raise RefusedError(f"{wish.user} has {len(mine)} subscriptions", remedy="fairlead alert unsubscribe ID")
         state.subscribe(one)
@@ -124,7 +124,7 @@ def build_subscription_routes(
                         raise people.RefusedError(404, "there is no such subscription of yours", "list them first")
                 return SubscriptionEnd(removed=name)
             if wish is None:
-                return Subscriptions(subscriptions=state.subscriptions(owner))
+                return Subscriptions(subscriptions=state.list_subscriptions(owner))
             try:
                 return Subscriptions(subscriptions=[add_subscription(state, alerts, _by(wish, owner), clock())])
             except RefusedError as fault:

@@ -61,10 +61,10 @@ class ComparedReports(msgspec.Struct, frozen=True, kw_only=True):
 class Watch(Protocol):
     """Told how far a long reading has come."""
 
-    def rows(self, count: int) -> None:
+    def note_rows(self, count: int) -> None:
         """`count` more records."""
 
-    def job_done(self) -> None:
+    def note_job(self) -> None:
         """One more job."""
 
 
@@ -168,7 +168,7 @@ def build_report(
         return None
     finally:
         if watch is not None:
-            watch.job_done()
+            watch.note_job()
     failures += _damage(view.missing)
     derived = build_profile(view, setup.platform)
     findings, open_rules = evaluate_rules(setup.rules, derived)
@@ -212,7 +212,7 @@ def _joined(items: Iterator[Item], accounts: dict[str, list[Job]], watch: Watch 
             yield msgspec.structs.replace(item, **(empty | ({"user": known.user} if known.user else {})))
         else:
             if watch is not None and isinstance(item, pa.RecordBatch):
-                watch.rows(item.num_rows)
+                watch.note_rows(item.num_rows)
             yield item
 
 

@@ -30,7 +30,7 @@ def sets(draw: st.DrawFn, most: int = 12) -> Applications:
     bandwidth[rng.random(bandwidth.shape) < draw(st.sampled_from((0.0, 0.3)))] = np.nan
     bandwidth[np.isnan(bandwidth).all(axis=1), 0] = 1.0
     direct = np.where(rng.random(k) < 0.5, rng.integers(1, 9, k), np.nan)
-    return Applications.of(
+    return Applications.from_columns(
         counts,
         bandwidth,
         rng.integers(0, 50, k),
@@ -98,7 +98,7 @@ def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Laye
     running = Running(len(pool), applications.counts)
     pair = find_registered_policy("tcpu+greedy-clairvoyant")
     for i in range(len(applications)):
-        one = applications.only([i])
+        one = applications.select_rows([i])
         if len(pool.usable):
             assert Tcpu().choose_one(one, running, pool, RNG) == tcpu_by_definition(one, pool, running.stress)[0]
         running.enter(one, pair.arrive(one, running, pool, RNG))
@@ -176,8 +176,8 @@ def arrived(placing: object, applications: Applications, order: list[int], colum
     running = Running(len(pool), applications.counts)
     out: list[set] = [set() for _ in order]
     for i in order:
-        row = placing.place_one(applications.only([i]), column[i], running, pool, RNG)  # type: ignore[attr-defined]
-        running.enter(applications.only([i]), Decision(np.array([column[i]]), row[None, :]))
+        row = placing.place_one(applications.select_rows([i]), column[i], running, pool, RNG)  # type: ignore[attr-defined]
+        running.enter(applications.select_rows([i]), Decision(np.array([column[i]]), row[None, :]))
         out[i] = set(row[row >= 0].tolist())
     return out
 
@@ -209,10 +209,10 @@ def test_grants_are_what_the_contract_says(name: str, applications: Applications
     rows = []
     for i in range(len(applications)):
         before = {name: np.copy(getattr(running, name)) for name in vars(running)}
-        one = pair.arrive(applications.only([i]), running, pool, np.random.default_rng(seed))
+        one = pair.arrive(applications.select_rows([i]), running, pool, np.random.default_rng(seed))
         assert all(np.array_equal(before[name], getattr(running, name)) for name in before)
         rows.append((one.choice[0], one.resources[0], i))
-        running.enter(applications.only([i]), one)
+        running.enter(applications.select_rows([i]), one)
     for i, column in enumerate(decided.choice):
         rows.append((column, decided.resources[i], i))
     for column, resources, i in rows:

@@ -25,7 +25,7 @@ def rng() -> np.random.Generator:
 
 def alike(k: int, *, steep: bool = True, volume: float = 100.0) -> Applications:
     curve = [1.0, 2.0, 4.0, 8.0] if steep else [8.0, 4.0, 2.0, 1.0]
-    return Applications.of([1, 2, 4, 8], [curve] * k, [volume] * k, [100.0] * k, [10.0] * k)
+    return Applications.from_columns([1, 2, 4, 8], [curve] * k, [volume] * k, [100.0] * k, [10.0] * k)
 
 
 def test_alone_it_gets_what_is_fastest() -> None:
@@ -54,26 +54,30 @@ def test_too_few_resources_and_none() -> None:
         assert asked.decide(some, one, rng()).resources[:, 0].tolist() == [1, 1]
         assert (asked.decide(some, none, rng()).resources < 0).all()
         running = Running(4, some.counts)
-        assert (asked.arrive(some.only([0]), running, none, rng()).resources < 0).all()
-        assert asked.arrive(some.only([0]), running, one, rng()).resources[0, 0] == 1
-        assert len(asked.decide(some.only([]), one, rng()).choice) == 0
+        assert (asked.arrive(some.select_rows([0]), running, none, rng()).resources < 0).all()
+        assert asked.arrive(some.select_rows([0]), running, one, rng()).resources[0, 0] == 1
+        assert len(asked.decide(some.select_rows([]), one, rng()).choice) == 0
 
 
 def test_an_application_without_io_and_one_without_computing() -> None:
-    some = Applications.of([1, 2], [[1.0, 2.0]] * 3, [0.0, 10.0, 10.0], [10.0, 0.0, 10.0], [1.0, 0.0, 0.0])
+    some = Applications.from_columns([1, 2], [[1.0, 2.0]] * 3, [0.0, 10.0, 10.0], [10.0, 0.0, 10.0], [1.0, 0.0, 0.0])
     decision = Joint(QUICK).decide(some, build_resource_pool(2, 10), rng())
     assert (decision.choice >= 0).all()
 
 
 def test_an_application_that_needs_more_than_there_are_gets_the_smallest_count() -> None:
-    some = Applications.of([1, 2, 4], [[np.nan, np.nan, 4.0], [1.0, 2.0, 4.0]], [9.0] * 2, [9.0] * 2, [1.0] * 2)
+    some = Applications.from_columns(
+        [1, 2, 4], [[np.nan, np.nan, 4.0], [1.0, 2.0, 4.0]], [9.0] * 2, [9.0] * 2, [1.0] * 2
+    )
     pool = build_resource_pool(3, 10)
     assert Joint(QUICK).decide(some, pool, rng()).choice[0] == 0
-    assert Joint().arrive(some.only([0]), Running(3, some.counts), pool, rng()).choice.tolist() == [0]
+    assert Joint().arrive(some.select_rows([0]), Running(3, some.counts), pool, rng()).choice.tolist() == [0]
 
 
 def test_counts_that_cannot_be_used_are_not_granted() -> None:
-    some = Applications.of([1, 2, 4], [[1.0, np.nan, 4.0], [np.nan, 2.0, np.nan]] * 4, [9.0] * 8, [9.0] * 8, [1.0] * 8)
+    some = Applications.from_columns(
+        [1, 2, 4], [[1.0, np.nan, 4.0], [np.nan, 2.0, np.nan]] * 4, [9.0] * 8, [9.0] * 8, [1.0] * 8
+    )
     decision = Joint(QUICK).decide(some, build_resource_pool(6, 10), rng())
     assert np.isfinite(some.time_s[np.arange(8), decision.choice]).all()
 
@@ -91,7 +95,7 @@ def test_the_estimate_is_within_a_tenth_of_what_is_simulated() -> None:
 
 def test_two_on_one_resource_are_estimated_as_they_are_known_to_be() -> None:
     # One resource, one transfer each, the other is met with chance t / (T + t): exact for a closed network of two.
-    some = Applications.of([1], [[1.0], [1.0]], [50.0, 50.0], [150.0, 150.0], [1.0, 1.0])
+    some = Applications.from_columns([1], [[1.0], [1.0]], [50.0, 50.0], [150.0, 150.0], [1.0, 1.0])
     shared = Decision(np.zeros(2, np.int64), np.zeros((2, 1), np.int64))
     exact = Tuning(back=1.0)
     assert estimate_joint_slowdowns(some, shared, build_resource_pool(1, 2), exact) == pytest.approx(
@@ -104,9 +108,9 @@ def test_two_on_one_resource_are_estimated_as_they_are_known_to_be() -> None:
 def test_curves_of_classes_are_doubted() -> None:
     """16 applications told two curves that hardly rise: fewer resources are granted than when these are believed."""
     curves = [[1.0, 1.04, 1.08, 1.12], [1.0, 1.05, 1.1, 1.15]] * 8
-    some = Applications.of([1, 2, 4, 8], curves, [5.0] * 16, [5000.0] * 16, [1.0] * 16)
-    believed = Joint(replace(QUICK, doubt=0.0)).decide(some, build_resource_pool(200, 16), rng()).counts(some)
-    doubted = Joint(QUICK).decide(some, build_resource_pool(200, 16), rng()).counts(some)
+    some = Applications.from_columns([1, 2, 4, 8], curves, [5.0] * 16, [5000.0] * 16, [1.0] * 16)
+    believed = Joint(replace(QUICK, doubt=0.0)).decide(some, build_resource_pool(200, 16), rng()).count_granted(some)
+    doubted = Joint(QUICK).decide(some, build_resource_pool(200, 16), rng()).count_granted(some)
     assert doubted.sum() < believed.sum()
 
 
@@ -123,8 +127,8 @@ def test_one_more_goes_where_it_is_met_least() -> None:
     running, pool = Running(4, some.counts), build_resource_pool(4, 100)
     seen = set()
     for i in range(4):
-        decision = Joint().arrive(some.only([i]), running, pool, rng())
-        running.enter(some.only([i]), decision)
+        decision = Joint().arrive(some.select_rows([i]), running, pool, rng())
+        running.enter(some.select_rows([i]), decision)
         seen.add(int(decision.resources[0, 0]))
     assert seen == {0, 1, 2, 3}
 
@@ -152,7 +156,7 @@ def test_ours_beats_tcpu_under_load() -> None:
 def test_the_bound_is_one_where_there_is_room_and_tight_for_one_resource() -> None:
     assert oracle.compute_oracle_bound(alike(1), 8) == pytest.approx(1.0)
     # Two without computing on one resource: each can have half of it at best.
-    full = Applications.of([1], [[1.0], [1.0]], [10.0, 10.0], [0.0, 0.0], [1.0, 1.0])
+    full = Applications.from_columns([1], [[1.0], [1.0]], [10.0, 10.0], [0.0, 0.0], [1.0, 1.0])
     assert oracle.compute_oracle_bound(full, 1) == pytest.approx(2.0, rel=1e-3)
 
 

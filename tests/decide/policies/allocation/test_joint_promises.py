@@ -22,7 +22,7 @@ def asked(draw: st.DrawFn) -> tuple[Applications, Layer, int]:
     rng = np.random.default_rng(seed)
     bandwidth = rng.lognormal(0, 1, (k, 4))
     bandwidth[:, 1:][rng.random((k, 3)) < 0.1] = np.nan
-    applications = Applications.of(
+    applications = Applications.from_columns(
         COUNTS, bandwidth, rng.uniform(0, 100, k) * (rng.random(k) < 0.9), rng.uniform(0, 100, k), rng.uniform(0, 9, k)
     )
     available = rng.random(n) < 0.8
@@ -88,7 +88,7 @@ def test_one_more_is_granted_soundly_and_moves_nobody(case: tuple[Applications, 
     for policy in (Joint(QUICK), JointLight(QUICK)):
         running = Running(len(pool), COUNTS, 4)
         for i in range(len(applications)):
-            one = applications.only([i])
+            one = applications.select_rows([i])
             before = running.resources.copy()
             decision = policy.arrive(one, running, pool, np.random.default_rng(seed))
             assert (running.resources == before).all()

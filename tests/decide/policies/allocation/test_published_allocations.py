@@ -24,7 +24,7 @@ def applications(
 ) -> Applications:
     k = len(bandwidth)
     cores = more.pop("cores", [10.0] * k)
-    return Applications.of(
+    return Applications.from_columns(
         COUNTS[: len(bandwidth[0])], list(bandwidth), [volume] * k, compute_s or [100.0] * k, cores, **more
     )
 
@@ -62,11 +62,11 @@ def test_size_and_process_are_parts_of_the_pool() -> None:
 def test_size_of_one_more_counts_those_that_run() -> None:
     a = applications(RISING, RISING, nodes=[12, 4], processes=[1, 3])
     running, pool = Running(8, a.counts), build_resource_pool(8, 100)
-    running.enter(a.only([0]), Decision(np.array([0]), np.array([[0] + [-1] * 7])))
-    assert Size().choose_one(a.only([1]), running, pool, RNG) == 1  # 4 of 16 nodes: 2 of 8
-    assert Process().choose_one(a.only([1]), running, pool, RNG) == 2  # 3 of 4 processes: 6 of 8, down to 4
+    running.enter(a.select_rows([0]), Decision(np.array([0]), np.array([[0] + [-1] * 7])))
+    assert Size().choose_one(a.select_rows([1]), running, pool, RNG) == 1  # 4 of 16 nodes: 2 of 8
+    assert Process().choose_one(a.select_rows([1]), running, pool, RNG) == 2  # 3 of 4 processes: 6 of 8, down to 4
     running.leave(0)
-    assert Size().choose_one(a.only([1]), running, pool, RNG) == 3
+    assert Size().choose_one(a.select_rows([1]), running, pool, RNG) == 3
 
 
 def test_oracle_may_go_straight() -> None:
@@ -149,7 +149,7 @@ def test_pools_prefer_what_is_fast_and_little_used() -> None:
     assert Pools().place(a, np.zeros(4, np.int64), pool, RNG)[:, 0].tolist() == [0, 0, 1, 0]
     running = Running(3, a.counts)
     running.users[:] = [2, 0, 0]
-    assert Pools().place_one(a.only([0]), 0, running, pool, RNG)[0] == 1
+    assert Pools().place_one(a.select_rows([0]), 0, running, pool, RNG)[0] == 1
 
 
 @pytest.mark.parametrize("placing", [WeightedRandomPlacing(), Straw()])
@@ -159,7 +159,7 @@ def test_draws_follow_performance(placing: WeightedRandomPlacing | Straw) -> Non
     placed = placing.place(a, np.zeros(4000, np.int64), pool, np.random.default_rng(3))[:, 0]
     share = np.bincount(placed, minlength=4) / 4000
     assert share == pytest.approx([3 / 8, 1 / 8, 0, 4 / 8], abs=0.03)
-    four = placing.place(a.only([0]), np.array([2]), pool, RNG)[0]
+    four = placing.place(a.select_rows([0]), np.array([2]), pool, RNG)[0]
     assert four[3] == 2  # of no performance: only where no other is left
 
 
@@ -208,7 +208,7 @@ def test_what_no_application_can_have_is_refused_by_name() -> None:
 )
 def test_columns_that_do_not_fit_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(UsageError) as refused:
-        Applications.of(
+        Applications.from_columns(
             **(
                 {"counts": [1, 2], "bandwidth": [[1.0, 2.0]], "volume": [1], "compute_s": [1], "cores": [1]}
                 | {field: value}
@@ -254,7 +254,9 @@ def test_nobody_leaves_twice() -> None:
 def test_what_runs_is_forgotten_when_it_leaves() -> None:
     a = applications(RISING, FALLING, nodes=[3, 0], processes=[5, 0])
     running = Running(8, a.counts, room=1)
-    rows = [running.enter(a.only([i]), Decision(np.array([1]), np.array([[i, i + 1] + [-1] * 6]))) for i in range(2)]
+    rows = [
+        running.enter(a.select_rows([i]), Decision(np.array([1]), np.array([[i, i + 1] + [-1] * 6]))) for i in range(2)
+    ]
     assert (running.nodes_used, running.processes_used, running.nodeless, running.processless) == (3, 5, 1, 1)
     assert running.users.tolist() == [1, 2, 1, 0, 0, 0, 0, 0]
     for row in rows:

@@ -132,7 +132,7 @@ def test_a_table_of_few_columns_will_do() -> None:
 def test_of_rows_of_one_run_the_last_made_counts_and_one_without_an_end_does_not() -> None:
     again = run(1, write_bytes=1 * GB, made_ns=5)
     running = run(2, end_ns=None, write_bytes=99 * GB)
-    past = Past.of(table(run(1), again, running))
+    past = Past.from_rows(table(run(1), again, running))
     assert len(past) == 1
     assert build_next_run_expectation(past, job()).write_bytes == 8 * GB
 

@@ -128,7 +128,7 @@ def test_aiot_flow_by_hand() -> None:
     #   f2 s1 t3 0.4 (t3 full; s1 at 33 %, behind s0 in its bucket)   f2 s0 t0 0.4 (t0 full; s0 at 63 %)
     #   f2 s1 t2 0.2 (f2 and t2 full; s1 at 50 %, no target left)     f1 s0 t1 0.4 (t1 full: nothing is left below)
     land = aiot_case()
-    weights = Weights.of((4 * GB, 0.0, 0.0), (2.5 * GB, None, None))
+    weights = Weights.weigh_demand((4 * GB, 0.0, 0.0), (2.5 * GB, None, None))
     assert weights.demand == pytest.approx(1.6)
     found = find_flow(land.forwarders, land.targets, weights, servers=land.servers, server_of=land.server_of)
     assert found.forwarders == (2, 1)
@@ -202,7 +202,7 @@ def test_aiot_stripes_of_the_papers_figure_10(apart: int, stripe: int) -> None:
 
 def test_aiot_weights_as_printed() -> None:
     # x1 Y1 = x2 Y2 = x3 Y3: a job of bandwidth alone is a third of what it is in bandwidth.
-    weights = Weights.equal((2.5 * GB, 0.0, 0.0), (2.5 * GB, 50_000.0, 10_000.0))
+    weights = Weights.weigh_equally((2.5 * GB, 0.0, 0.0), (2.5 * GB, 50_000.0, 10_000.0))
     assert [x * y for x, y in zip(weights.x, (2.5e9, 5e4, 1e4), strict=True)] == pytest.approx([1 / 3] * 3)
     assert weights.demand == pytest.approx(1 / 3)
 
@@ -210,7 +210,7 @@ def test_aiot_weights_as_printed() -> None:
 def test_aiot_weighs_three_measures() -> None:
     # Per forwarder 2.5 GB/s, 50,000 I/O/s, 10,000 names/s: the job asks for 0.4, 0.2 and 1.4 of one, 2 in all, so the
     # shares are 0.2, 0.1, 0.7 and x = share / peak. Demand: 0.2 x 0.4 + 0.1 x 0.2 + 0.7 x 1.4 = 1.08.
-    weights = Weights.of((1 * GB, 10_000.0, 14_000.0), (2.5 * GB, 50_000.0, 10_000.0))
+    weights = Weights.weigh_demand((1 * GB, 10_000.0, 14_000.0), (2.5 * GB, 50_000.0, 10_000.0))
     assert weights.share == pytest.approx((0.2, 0.1, 0.7))
     assert weights.x == pytest.approx((0.2 / 2.5e9, 0.1 / 5e4, 0.7 / 1e4))
     assert weights.demand == pytest.approx(1.08)

@@ -136,7 +136,7 @@ def test_the_order_of_components_does_not_matter(seed: int) -> None:
 def test_the_flow_carries_no_more_than_capacities_and_all_it_can(seed: int, asked: float) -> None:
     rng = np.random.default_rng(seed)
     here = site(rng)
-    weights = Weights.of((asked * 1e9, 0.0, 0.0), (1e9, None, None))
+    weights = Weights.weigh_demand((asked * 1e9, 0.0, 0.0), (1e9, None, None))
     found = find_flow(here.forwarders, here.targets, weights, servers=here.servers, server_of=here.server_of)
     carried = found.met * weights.demand
     rooms = []

@@ -40,7 +40,7 @@ class Model:
         self.now = 0
 
     def allowed(self, request: Waiting) -> int:
-        return self.queue.limits.held(request.job, request.target, self.running)
+        return self.queue.limits.find_hold(request.job, request.target, self.running)
 
     def step(self, kind: str, op_class: int, job: int, target: str | None, size: int) -> None:
         if kind == "add":
@@ -51,8 +51,8 @@ class Model:
             self.take()
         elif kind == "done" and self.taken:
             request = self.taken.pop(size % len(self.taken))
-            self.running.ended(request)
-            self.queue.done(request, self.now)
+            self.running.note_end(request)
+            self.queue.finish(request, self.now)
         elif kind == "drop" and self.waiting:
             request = self.waiting.pop(size % len(self.waiting))
             assert self.queue.drop(request)
@@ -71,7 +71,7 @@ class Model:
         if request is not None:
             assert self.allowed(request) < JOB_AT_MOST, "a job or target would hold every worker"
             self.remove(request)
-            self.running.started(request)
+            self.running.note_start(request)
             self.taken.append(request)
         return request
 

@@ -66,8 +66,8 @@ def closed_loop(spec: str, apps: list[App], workers: int = 1) -> list[list[tuple
             for _ in range(min(apps[i].under_way, left[i])):
                 ask(i, now)
         elif kind == "end":
-            running.ended(what)  # type: ignore[arg-type]
-            queue.done(what, now)  # type: ignore[arg-type]
+            running.note_end(what)  # type: ignore[arg-type]
+            queue.finish(what, now)  # type: ignore[arg-type]
             i = what.item  # type: ignore[attr-defined]
             missing[i] -= 1
             if left[i]:
@@ -77,7 +77,7 @@ def closed_loop(spec: str, apps: list[App], workers: int = 1) -> list[list[tuple
                 if len(out[i]) < apps[i].phases:
                     later(now + round(apps[i].compute_s * S), "begin", i)
         while running.total < workers and (taken := queue.take(now, running)) is not None:
-            running.started(taken)
+            running.note_start(taken)
             later(now + round(apps[taken.item].request_s * S), "end", taken)  # type: ignore[call-overload]
         wake = queue.wake_ns(now)
         if wake is not None and wake > now and wake not in woken:
@@ -98,7 +98,7 @@ def streams(apps: list[App]) -> Streams:
 def fluid(order: str, apps: list[App], window: Window, *, repeat: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean seconds of an I/O phase, and the time of the end, of each application."""
     outcome = simulate_cycles(
-        Cycles.equal([1] * len(apps), [a.compute_s for a in apps], repeat=repeat),
+        Cycles.build_equal([1] * len(apps), [a.compute_s for a in apps], repeat=repeat),
         np.zeros((len(apps), 1), np.int64),
         np.array([a.requests * a.request_s for a in apps]),
         1,
@@ -200,16 +200,16 @@ def test_rates_of_targets_and_pools_are_resources_more() -> None:
 
 
 def test_sets_are_orders_of_magnitude() -> None:
-    shared = build_fluid_sharing("set-10", Streams.alike([0.1, 5.0, 20.0, 400.0]))  # 10^0, 10^1, 10^1, 10^3
+    shared = build_fluid_sharing("set-10", Streams.build_alike([0.1, 5.0, 20.0, 400.0]))  # 10^0, 10^1, 10^1, 10^3
     assert shared.queue.tolist() == [0, 1, 1, 2]
     assert shared.weight.tolist() == pytest.approx([1.0, 0.1, 0.001])
 
 
 def test_what_has_no_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="no fluid limit"):
-        build_fluid_sharing("lottery", Streams.alike([1.0]))
+        build_fluid_sharing("lottery", Streams.build_alike([1.0]))
     for order in ("share", "share:all", "share:1.5", "share:-1", "share:nan"):
         with pytest.raises(UsageError, match="no share"):
-            build_fluid_sharing(order, Streams.alike([1.0]))
+            build_fluid_sharing(order, Streams.build_alike([1.0]))
     with pytest.raises(UsageError, match="one application after the other"):
-        compute_fluid_weights("exclusive", Streams.alike([1.0, 2.0]))
+        compute_fluid_weights("exclusive", Streams.build_alike([1.0, 2.0]))

@@ -64,15 +64,15 @@ def simulate(spec: str, jobs: list[Job], seconds: float, *, workers: int = WORKE
             waiting.arrived_ns = now
             queue.add(waiting, now)
         elif kind == "ends":
-            running.ended(waiting)
-            queue.done(waiting, now)
+            running.note_end(waiting)
+            queue.finish(waiting, now)
             job.answered += 1
             job.responses_ns.append(now - waiting.arrived_ns)
             if now < job.until_ns:
                 again = now + job.think_ns
                 at(again, "arrives", Waiting(job.op_class, job.name, job.target, job.size, again, job))
         while running.total < workers and (taken := queue.take(now, running)) is not None:
-            running.started(taken)
+            running.note_start(taken)
             job = taken.item
             job.most_workers = max(job.most_workers, running.jobs[job.name])
             # A little noise, so that nothing stays in step.

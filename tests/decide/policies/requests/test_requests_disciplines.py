@@ -35,14 +35,14 @@ def served(queue: Discipline, workers: int = 1, now_ns: int = 0) -> list[Waiting
     running, busy, order = Running(), [], []
     while True:
         while len(busy) < workers and (taken := queue.take(now_ns, running)) is not None:
-            running.started(taken)
+            running.note_start(taken)
             busy.append(taken)
             order.append(taken)
         if not busy:
             return order
         ended = busy.pop(0)
-        running.ended(ended)
-        queue.done(ended, now_ns)
+        running.note_end(ended)
+        queue.finish(ended, now_ns)
 
 
 def filled(spec: str, requests: list[Waiting], workers: int = 1, seed: int = 1) -> Discipline:
@@ -165,7 +165,7 @@ def test_set_ten_takes_long_requests_for_no_pause() -> None:
         taken = queue.take(now, Running())
         assert taken is not None
         now += 20 * S
-        queue.done(taken, now)
+        queue.finish(taken, now)
     assert queue._order.set_of("slow", now) == 2
 
 
@@ -184,14 +184,14 @@ def test_no_job_and_no_target_holds_all_workers(spec: str) -> None:
         queue, running = filled(spec, requests, workers=8), Running()
         taken = []
         while (request := queue.take(0, running)) is not None:
-            running.started(request)
+            running.note_start(request)
             taken.append(request)
         assert len(taken) == 7
         newcomer = waiting("new", target="other")
         queue.add(newcomer, 0)
         assert queue.take(0, running) is newcomer
-        running.ended(taken[0])
-        queue.done(taken[0], 0)
+        running.note_end(taken[0])
+        queue.finish(taken[0], 0)
         assert queue.take(0, running) is not None
 
 
@@ -201,12 +201,12 @@ def test_a_target_over_its_cap_yields_to_others_and_only_to_them() -> None:
     for _ in range(6):  # nobody else waits: above half of the workers
         request = queue.take(0, running)
         assert request is not None
-        running.started(request)
+        running.note_start(request)
     other = [waiting("b", target="fast") for _ in range(2)]
     for request in other:
         queue.add(request, 0)
     assert queue.take(0, running) is other[0]
-    running.started(other[0])
+    running.note_start(other[0])
     assert queue.take(0, running) is other[1]
 
 
@@ -215,7 +215,7 @@ def test_caps_can_be_lifted() -> None:
     for _ in range(4):
         request = queue.take(0, running)
         assert request is not None
-        running.started(request)
+        running.note_start(request)
 
 
 def test_a_rate_holds_without_a_worker_and_wakes_in_time() -> None:

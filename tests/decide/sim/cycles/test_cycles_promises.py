@@ -61,7 +61,7 @@ def made(seed: int, sharing: str = "equal", *, width: int = 3, phases: int = 3, 
         repeat=False,
     )
     shared = {
-        "equal": Sharing.equal(k),
+        "equal": Sharing.share_equally(k),
         "weighted": Sharing(queue=np.arange(k), weight=rng.uniform(0.1, 4.0, k)),
         "exclusive": Sharing(queue=np.zeros(k, np.int64), weight=np.ones(1)),
         "queues": Sharing(queue=rng.integers(0, 2, k), weight=np.array([1.0, 0.1])),

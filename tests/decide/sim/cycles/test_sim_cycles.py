@@ -42,7 +42,7 @@ def ends(cycles: Cycles, work_s: object, resources: np.ndarray | None = None, co
 
 
 def test_one_application_alone_takes_its_own_time() -> None:
-    cycles = Cycles.equal([3], [6.0], skip_s=[0.5], repeat=False)
+    cycles = Cycles.build_equal([3], [6.0], skip_s=[0.5], repeat=False)
     out = simulate_cycles(cycles, np.array([[1, 0]]), np.array([4.5]), 2, TO_THE_END, logged=True)
     # 2 s of computing less the half already over, then 1.5 s of I/O, three times.
     np.testing.assert_allclose(out.log, [[0, 0, 1.5, 3.0], [0, 1, 5.0, 6.5], [0, 2, 8.5, 10.0]], **EXACT)
@@ -129,14 +129,14 @@ def test_a_dead_resource_holds_its_own_and_is_measured_to_the_last_event() -> No
 
 
 def test_zero_work_takes_no_time() -> None:
-    cycles = Cycles.equal([2, 2], [4.0, 4.0], repeat=False)
+    cycles = Cycles.build_equal([2, 2], [4.0, 4.0], repeat=False)
     out = simulate_cycles(cycles, on_one(2), np.array([0.0, 2.0]), 1, TO_THE_END)
     assert out.end_s.tolist() == [4.0, 6.0]
     assert out.phases.tolist() == [2, 2]
 
 
 def test_nobody_at_all() -> None:
-    out = simulate_cycles(Cycles.equal([], []), np.zeros((0, 4), np.int64), np.zeros(0), 3, Window(until_s=10.0))
+    out = simulate_cycles(Cycles.build_equal([], []), np.zeros((0, 4), np.int64), np.zeros(0), 3, Window(until_s=10.0))
     assert (out.events, out.busy_s.tolist(), out.window_s) == (0, [0.0] * 3, 10.0)
     nothing = compute_cycle_measures(out, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), 480.0)
     assert (nothing.idle, nothing.spread, nothing.unfinished) == (0.0, 0.0, 0)
@@ -152,7 +152,7 @@ def test_long_after_the_origin() -> None:
 
 def two_beside(window: Window, *, repeat: bool) -> Outcome:
     """Each computes 2 s and moves 1 s of work, twice; both on one resource, the second 0.5 s later."""
-    cycles = replace(Cycles.equal([2, 2], [4.0, 4.0], repeat=repeat), start_s=np.array([0.0, 0.5]))
+    cycles = replace(Cycles.build_equal([2, 2], [4.0, 4.0], repeat=repeat), start_s=np.array([0.0, 0.5]))
     return simulate_cycles(cycles, on_one(2), np.array([2.0, 2.0]), 1, window)
 
 
@@ -204,7 +204,7 @@ def _speeds(time_s: object, resource: object, speed: object) -> Speeds:
     return Speeds(initial=np.ones(2), time_s=time_s, resource=resource, speed=speed)  # type: ignore[arg-type]
 
 
-GOOD = Cycles.equal([1, 1], [1.0, 1.0])
+GOOD = Cycles.build_equal([1, 1], [1.0, 1.0])
 ROWS = np.array([[0, 1], [1, -1]])
 
 
@@ -212,7 +212,7 @@ ROWS = np.array([[0, 1], [1, -1]])
     ("field", "change"),
     [
         ("compute_s", {"cycles": replace(GOOD, compute_s=np.array([np.nan, 1.0]))}),
-        ("compute_s", {"cycles": Cycles.equal([1, 1], [0.0, 1.0]), "work_s": np.array([0.0, 1.0])}),
+        ("compute_s", {"cycles": Cycles.build_equal([1, 1], [0.0, 1.0]), "work_s": np.array([0.0, 1.0])}),
         ("share", {"cycles": replace(GOOD, share=np.array([-1.0, 1.0]))}),
         ("share", {"cycles": replace(GOOD, share=np.ones(3))}),
         ("start_s", {"cycles": replace(GOOD, start_s=np.array([0.0, np.inf]))}),

@@ -257,14 +257,14 @@ def _row(policy: str, load: float, number: int, **measures: float | None) -> Row
 def test_points_are_means_with_a_band_and_unknown_is_not_zero() -> None:
     rows = [_row("p+greedy-clairvoyant", 0.5, n, slowdown_mean=float(n)) for n in range(11)]
     rows.append(_row("p+greedy-clairvoyant", 0.5, 11, slowdown_mean=None))
-    results = Results.of_rows(rows)
-    point = results.point(("c", 30, 0.5, "p+greedy-clairvoyant", "exact"), "slowdown_mean")
+    results = Results.from_rows(rows)
+    point = results.compute_point(("c", 30, 0.5, "p+greedy-clairvoyant", "exact"), "slowdown_mean")
     assert point is not None
     assert (point.mean, point.low, point.high, point.sets) == (5.0, 1.0, 9.0, 11)
-    nothing = results.point(("c", 30, 0.5, "p+greedy-clairvoyant", "exact"), "idle")
+    nothing = results.compute_point(("c", 30, 0.5, "p+greedy-clairvoyant", "exact"), "idle")
     assert nothing is not None
     assert (nothing.mean, nothing.sets) == (None, 0)
-    assert results.point(("c", 30, 0.9, "p+greedy-clairvoyant", "exact"), "idle") is None
+    assert results.compute_point(("c", 30, 0.9, "p+greedy-clairvoyant", "exact"), "idle") is None
 
 
 def test_conclusions_pass_and_fail_as_rows_say() -> None:
@@ -284,7 +284,7 @@ def test_conclusions_pass_and_fail_as_rows_say() -> None:
                 _row(f"{name}+greedy-clairvoyant", load, 0, slowdown_mean=value, idle=value / 10)
                 for name, value in slow.items()
             ]
-        found = conclusions.draw_conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+        found = conclusions.draw_conclusions(Results.from_rows(rows), "c", None, (30,), "steady")
         return {one.says: one for one in found}
 
     first, second = made(3.9, 1.5), made(4.1, 1.6)
@@ -306,7 +306,7 @@ def test_what_inaccurate_input_costs_is_told_of_slowdown_and_of_idle_time_apart(
     rows = [_row(name, load, 0, slowdown_mean=2.0, idle=0.5) for load in (0.2, 0.8)]
     wrong = [_row(name, 0.2, 0, slowdown_mean=2.2, idle=0.51), _row(name, 0.8, 0, slowdown_mean=2.0, idle=0.5)]
     rows += [msgspec.structs.replace(row, information="class-mean") for row in wrong]
-    found = conclusions.draw_conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+    found = conclusions.draw_conclusions(Results.from_rows(rows), "c", None, (30,), "steady")
     told = {one.says: one for one in found}
     slow, idle = (told[f"Inaccurate input: TCPU {word} <= 4 % more"] for word in ("slows", "idles"))
     assert (slow.verdict, idle.verdict) == ("fail", "pass")
@@ -321,11 +321,11 @@ def test_who_is_ahead_everywhere_or_alone_has_shown_nothing() -> None:
         for name, value in (("n-sys", 1.5), ("best-bandwidth", 2.0))
     ]
     crossing = {
-        one.says: one for one in conclusions.draw_conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+        one.says: one for one in conclusions.draw_conclusions(Results.from_rows(rows), "c", None, (30,), "steady")
     }
     assert crossing["Nsys crosses BestBdw at high load"].verdict == "fail"
     alone = [_row("static+greedy-clairvoyant", load, 0, slowdown_mean=2.0, idle=0.2) for load in (0.1, 0.8)]
-    found = conclusions.draw_conclusions(Results.of_rows(alone), "c", "c", (30,), "steady")
+    found = conclusions.draw_conclusions(Results.from_rows(alone), "c", "c", (30,), "steady")
     assert {one.verdict for one in found} == {"unknown"}
 
 
@@ -345,7 +345,7 @@ def test_a_papers_line_holds_when_it_is_near_enough() -> None:
 def test_pages_hold_lines_bands_and_words_and_no_scripts() -> None:
     one = msgspec.structs.replace(experiment(), title="<i>small</i>")
     rows = [row for piece in pieces.cut_pieces(pieces.list_piece_keys([one])) for row in pieces.simulate_piece(piece)]
-    told = answer.draw_results(one, Results.of_rows(rows))
+    told = answer.draw_results(one, Results.from_rows(rows))
     drawn = [draw_picture(each) for each in told.pictures]
     assert len(drawn) == 2
     assert drawn[0].count('fill-opacity="0.09"') == 2
@@ -393,7 +393,7 @@ def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
 
 @pytest.mark.parametrize("name", list(papers.PAPERS))
 def test_every_papers_experiment_is_there(name: str) -> None:
-    assert callable(papers.PAPERS[name].compares())
+    assert callable(papers.PAPERS[name].load_comparison())
 
 
 def test_days_that_are_no_time_are_refused() -> None:

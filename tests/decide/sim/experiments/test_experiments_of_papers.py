@@ -44,13 +44,13 @@ def test_sunway_tells_what_was_published() -> None:
 
 
 def test_a_set_reaches_the_sum_of_what_each_reaches() -> None:
-    a = Applications.of([1, 2], [[10.0, 30.0]] * 3, [1.0] * 3, [0.0] * 3, [1.0] * 3, direct=[5.0] * 3)
+    a = Applications.from_columns([1, 2], [[10.0, 30.0]] * 3, [1.0] * 3, [0.0] * 3, [1.0] * 3, direct=[5.0] * 3)
     assert mckp.compute_mckp_bandwidth(a, np.array([0, 1, -1])) == 10.0 + 30.0 + 5.0
 
 
 def test_the_papers_static_gives_a_forwarder_for_every_ratio_begun() -> None:
     nodes = [8, 16, 32, 32]
-    a = Applications.of([1, 2, 4, 8], [[1.0, 2.0, 3.0, 4.0]] * 4, [1.0] * 4, [0.0] * 4, nodes, nodes=nodes)
+    a = Applications.from_columns([1, 2, 4, 8], [[1.0, 2.0, 3.0, 4.0]] * 4, [1.0] * 4, [0.0] * 4, nodes, nodes=nodes)
     choose = mckp.list_mckp_policies()["STATIC"]
     rng = np.random.default_rng(0)
     # 480 nodes: 24 forwarders, one for 20 nodes; 128, one for 3.75: 3 (of 2 and 4 the smaller), 5, 9
@@ -101,7 +101,7 @@ def two(start_s: float) -> set10.Periodic:
 
 
 def test_applications_of_one_set_wait_once_and_are_apart() -> None:
-    streams = Streams.alike([100.0, 100.0])
+    streams = Streams.build_alike([100.0, 100.0])
     # Side by side both need 20 s for 10 s of I/O, every time. In one set one waits for the other once.
     fair = set10.measure_set10_run(two(0.0), build_fluid_sharing("job-fair", streams))
     assert fair.slowdown == pytest.approx(2.0, rel=0.01)

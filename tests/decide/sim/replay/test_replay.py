@@ -234,7 +234,7 @@ def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     for i in range(k):
         places[i, : granted[i]] = rng.permutation(8)[: granted[i]]
     grants = {i: Grant(targets=tuple(places[i, : granted[i]].tolist())) for i in range(k)}
-    cycles = replace(Cycles.equal(phases, compute, repeat=False), start_s=start)
+    cycles = replace(Cycles.build_equal(phases, compute, repeat=False), start_s=start)
     wanted = simulate_cycles(cycles, places, volume * cost / granted, 8, Window(until_s=1e6))
     out = replay_jobs(jobs, machine, Given(grants))
     np.testing.assert_allclose(out.end_s, wanted.end_s, **TIGHT)

@@ -297,13 +297,13 @@ def test_an_unreachable_receiver_holds_up_no_other_and_is_given_up(state: State)
         hook, ops = sender(state, alerts, "hook", clock), sender(state, alerts, "ops", clock)
         assert hook.send_due(state) == 0
         assert ops.send_due(state) == 1
-        (tried,) = state.batches()
+        (tried,) = state.list_batches()
         assert (tried.attempts, tried.due_ns) == (1, NOW + round(FIRST_S * 10**9))
         evaluate_alert_concerns(state, alerts, [concern("f2", components=["ost4"])], NOW + 1)
         clock.ns = NOW + 25 * H
         assert hook.send_due(state) == 0, "given up, and the next one fails, too"
-        assert state.counts()["hook"] == {"given_up": 1, "waiting": 1}
-        (second,) = state.batches()
+        assert state.count_notices()["hook"] == {"given_up": 1, "waiting": 1}
+        (second,) = state.list_batches()
         assert second.untold == 1, "the next message says so"
 
 

@@ -57,17 +57,17 @@ async def behind(scope: Any, receive: Any, send: Any) -> None:
 def test_a_proxy_is_believed_only_when_it_is_named() -> None:
     told = {"x_forwarded_for": "6.6.6.6, 9.9.9.9, 10.0.0.2"}
     nobody, named = Places(Web()), Places(Web(proxies=["10.0.0.0/8"], origin="https://io.example.org"))
-    assert nobody.of(scope(client="10.0.0.1", **told)).address == "10.0.0.1"
-    place = named.of(scope(client="10.0.0.1", **told))
+    assert nobody.find_place(scope(client="10.0.0.1", **told)).address == "10.0.0.1"
+    place = named.find_place(scope(client="10.0.0.1", **told))
     assert (place.address, place.secure, place.by_proxy) == ("9.9.9.9", True, True)
     assert place.cookie == "__Host-fairlead"
-    other = named.of(scope(client="11.0.0.1", **told))
+    other = named.find_place(scope(client="11.0.0.1", **told))
     assert (other.address, other.secure, other.by_proxy, other.private) == ("11.0.0.1", False, False, False)
-    assert named.of(scope(client="10.0.0.1", x_forwarded_for="rubbish")).address == "10.0.0.1"
+    assert named.find_place(scope(client="10.0.0.1", x_forwarded_for="rubbish")).address == "10.0.0.1"
     unix = Places(Web(proxies=["unix"]))
-    assert unix.of(scope(client=None)).by_proxy
-    assert not named.of(scope(client=None)).by_proxy
-    assert nobody.of(scope(client="::ffff:127.0.0.1")).here
+    assert unix.find_place(scope(client=None)).by_proxy
+    assert not named.find_place(scope(client=None)).by_proxy
+    assert nobody.find_place(scope(client="::ffff:127.0.0.1")).here
 
 
 def test_a_cookie_given_twice_is_nobodys() -> None:
@@ -176,7 +176,7 @@ def test_attempts_wait_longer_and_longer() -> None:
     assert max(waits) == 900
     assert attempts.begin("alice", "2.2.2.2") == 0, "others do not lock alice out at once"
     assert attempts.begin("bob", "1.1.1.1") == 0
-    attempts.succeeded("alice", "1.1.1.1")
+    attempts.record_success("alice", "1.1.1.1")
     assert attempts.begin("alice", "1.1.1.1") == 0
 
 

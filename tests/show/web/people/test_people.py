@@ -154,7 +154,7 @@ def test_a_clock_set_back_keeps_nothing_alive(tmp_path: Path, clock: Clock, stor
     assert credentials.find_link_credential(again, link) is not None
     clock.on(1)
     assert credentials.find_link_credential(store, link) is None
-    shown = store.course.shown(store.now)
+    shown = store.course.to_wall_clock(store.now)
     assert shown == clock.now
 
 

@@ -103,7 +103,7 @@ def test_a_flood_of_sign_ins_cannot_take_the_memory() -> None:
     passwords = Passwords(8 << 20, 1)
 
     async def flood() -> list[Any]:
-        return await asyncio.gather(*(passwords.checking(None, "x") for _ in range(100)), return_exceptions=True)
+        return await asyncio.gather(*(passwords.check_in_thread(None, "x") for _ in range(100)), return_exceptions=True)
 
     found = asyncio.run(flood())
     assert found.count((False, None)) == 34
@@ -208,7 +208,7 @@ def test_looking_does_not_write_each_time(site: Site) -> None:
     browser.get("session")
     site.close()
     with Store(site.folder) as store:
-        [(seen,)] = store.rows("SELECT seen_ns FROM session")
+        [(seen,)] = store.select_rows("SELECT seen_ns FROM session")
         assert seen >= NOW + 61 * S
     site.open()
 

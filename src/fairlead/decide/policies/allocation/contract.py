@@ -47,7 +47,7 @@ class Applications:
     held: F64
 
     @staticmethod
-    def of(
+    def from_columns(
         counts: object,
         bandwidth: object,
         volume: object,
@@ -120,7 +120,7 @@ class Applications:
         """K."""
         return len(self.volume)
 
-    def only(self, rows: object) -> Applications:
+    def select_rows(self, rows: object) -> Applications:
         """Some of them, by index or mask."""
         names = ("bandwidth", "volume", "compute_s", "cores", "nodes", "processes", "direct", "behaviour", "held")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
@@ -183,7 +183,7 @@ class Decision:
     choice: I64
     resources: I64
 
-    def counts(self, applications: Applications) -> I64:
+    def count_granted(self, applications: Applications) -> I64:
         """(K,): how many each was granted."""
         return np.asarray(np.where(self.choice < 0, 0, applications.counts[self.choice]))
 

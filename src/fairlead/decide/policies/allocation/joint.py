@@ -129,7 +129,7 @@ def _decide(applications: Applications, pool: Layer, rng: np.random.Generator, t
     order = np.argsort(-heavy, kind="stable")
     for rows in np.array_split(order, -(-k // TOGETHER)):
         rows = np.sort(rows)
-        some = applications.only(rows)
+        some = applications.select_rows(rows)
         choice[rows], resources[rows], slow = _search(some, pool, base, seed, tuning)
         if len(rows) < k:
             _add(base, some, choice[rows], resources[rows], slow)

@@ -83,7 +83,7 @@ class Past:
     _behaviours: dict[Category, tuple[I64, I64]] = field(default_factory=dict, compare=False)
 
     @staticmethod
-    def of(runs: pa.Table) -> Past:
+    def from_rows(runs: pa.Table) -> Past:
         """From rows of JOB_SUMMARY, or of any table with some of its columns (see NUMBERS, WORDS, LISTS). Of rows that
         tell of one run that made last counts; runs whose end is not known do not."""
         here = set(runs.column_names)
@@ -142,7 +142,7 @@ class Past:
         """Rows of each number of nodes rounded to a power of two."""
         return {int(one): np.flatnonzero(self.scale == one).astype(np.int64) for one in np.unique(self.scale)}
 
-    def behaviours(self, category: Category) -> tuple[I64, I64]:
+    def classify_category(self, category: Category) -> tuple[I64, I64]:
         """Rows of a category as they ended, and their behaviours. Numbers never change as runs are added, so the first
         of them are what was known at any earlier time."""
         if category not in self._behaviours:
@@ -158,8 +158,8 @@ class Past:
 
 def build_next_run_expectation(runs: pa.Table | Past, job: Job, predictor: Predictor | None = None) -> ExpectedJob:
     """What to expect of `job`. `predictor`: one that has observed the behaviours of these runs as they ended; without
-    one an `NGram` is taught those of the job's own category. Make `Past.of(runs)` once where many jobs are asked of."""
-    past = runs if isinstance(runs, Past) else Past.of(runs)
+    one an `NGram` is taught those of the job's own category. Build `Past.from_rows(runs)` once for many jobs."""
+    past = runs if isinstance(runs, Past) else Past.from_rows(runs)
     known = len(past)
     if job.start_ns is not None:
         known = int(np.searchsorted(past.numbers["end_ns"], job.start_ns, side="right"))
@@ -175,7 +175,7 @@ def build_next_run_expectation(runs: pa.Table | Past, job: Job, predictor: Predi
     mine = past.by_program.get((job.user, job.program), np.zeros(0, np.int64))
     mine = mine[mine < known]
     category = job.category
-    own, behaviours = past.behaviours(category)
+    own, behaviours = past.classify_category(category)
     own = own[own < known]
     if len(own):
         return _own(past, own, behaviours[: len(own)], job, facts, predictor)

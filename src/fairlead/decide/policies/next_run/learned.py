@@ -102,7 +102,7 @@ class LearnedPredictor:
         """Candidates, the one seen last first, and what the model sees of each (FEATURES,)."""
         runs, marks = self._runs[category], self._marks[category]
         candidates = sorted(marks.last, key=marks.last.__getitem__, reverse=True)[:CANDIDATES]
-        contexts = self._grams.contexts(category)
+        contexts = self._grams.list_contexts(category)
         totals = [after.total() for after in contexts]
         repeated = _repeats(runs)
         now = len(runs)

@@ -48,7 +48,7 @@ class NGram:
             self.recent[category] = (*recent, one)[-self.orders :]
             seen[one] = max(seen.values(), default=0) + 1
 
-    def contexts(self, category: Category) -> list[Counter[int]]:
+    def list_contexts(self, category: Category) -> list[Counter[int]]:
         """What followed the present context of 0, 1, 2, ... runs; shorter than `orders` where longer ones are new."""
         followed, recent = self.followed.get(category, {}), self.recent.get(category, ())
         found = []
@@ -71,7 +71,7 @@ class NGram:
             return {}
         seen = self._seen[category]
         found = {AGAIN: (recent[-1], "as the last run")}
-        for order, after in enumerate(self.contexts(category)):
+        for order, after in enumerate(self.list_contexts(category)):
             one = max(after, key=lambda one: (after[one], seen[one]))
             told = f"after the last {order} runs" if order else "of all runs"
             found[order] = one, f"{after[one]} of {after.total()} times {told}"

@@ -36,7 +36,7 @@ class Aiot:
     def grant(self, expected: ExpectedJob, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`. O(components) beside sorting them."""
         wanted = _wanted(expected)
-        weights = (Weights.equal if self.equal_weights else Weights.of)(wanted, _units(site))
+        weights = (Weights.weigh_equally if self.equal_weights else Weights.weigh_demand)(wanted, _units(site))
         if weights.demand <= 0:
             why = (
                 "nothing is known of what it asks for a second" if max(wanted) <= 0 else "no peak of any layer is known"

@@ -67,7 +67,7 @@ class Ground:
         """Place of each target."""
         return {name: at for at, name in enumerate(self.site.targets.names)}
 
-    def usable(self, layer: Layer, plan: Plan) -> int:
+    def count_usable(self, layer: Layer, plan: Plan) -> int:
         """How many components of a layer could be granted to the job of a plan."""
         job = plan.job
         kept = {
@@ -211,7 +211,7 @@ def _beyond(plan: Plan, ground: Ground) -> Found:
     if count > most:
         yield "forwarders", "", f"{count} are granted, {most} exist"
     elif count and count not in ground.site.forwarder_counts:
-        least, usable = min(ground.site.forwarder_counts), ground.usable(ground.site.forwarders, plan)
+        least, usable = min(ground.site.forwarder_counts), ground.count_usable(ground.site.forwarders, plan)
         default = ground.find_default_forwarders(plan.job.nodes)
         # As many as its own nodes' map gives, or what is sound of those, is no more than it has without a plan.
         own = count == len(default) or set(plan.forwarders) <= default or count == usable < len(default)
@@ -234,7 +234,7 @@ def _stripes(plan: Plan, ground: Ground) -> Found:
         return
     allowed = {*ground.site.stripe_counts, ground.site.default_stripes}
     least = min(ground.site.stripe_counts)
-    few = count < least and count == ground.usable(ground.site.targets, plan)
+    few = count < least and count == ground.count_usable(ground.site.targets, plan)
     if count not in allowed and not few:
         yield "stripe_count", "", f"{count} is granted, a job may have {', '.join(map(str, sorted(allowed)))}"
     room = len(set(plan.targets)) or len(ground.site.targets)

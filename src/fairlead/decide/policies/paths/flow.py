@@ -41,7 +41,9 @@ class Weights:
     demand: float
 
     @staticmethod
-    def of(wanted: tuple[float, float, float], units: tuple[float | None, float | None, float | None]) -> Weights:
+    def weigh_demand(
+        wanted: tuple[float, float, float], units: tuple[float | None, float | None, float | None]
+    ) -> Weights:
         """From what a job wants a second of each and what one usual forwarder gives: x = share / unit. Measures without
         a unit or a demand weigh nothing."""
         parts = [want / unit if unit and want > 0 else 0.0 for want, unit in zip(wanted, units, strict=True)]
@@ -53,7 +55,9 @@ class Weights:
         return Weights(x, share, sum(weight * want for weight, want in zip(x, wanted, strict=True)))
 
     @staticmethod
-    def equal(wanted: tuple[float, float, float], units: tuple[float | None, float | None, float | None]) -> Weights:
+    def weigh_equally(
+        wanted: tuple[float, float, float], units: tuple[float | None, float | None, float | None]
+    ) -> Weights:
         """As printed: x1 Y1 = x2 Y2 = x3 Y3, of the measures with a unit. A job that asks for one measure only then
         counts a third of what it is in that measure."""
         known = sum(unit is not None for unit in units)

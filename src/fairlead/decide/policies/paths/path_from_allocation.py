@@ -141,7 +141,7 @@ def build_allocation_application(expected: ExpectedJob, site: Site, layer: str) 
     held = (
         np.ones(len(counts)) if peak is None else np.minimum(np.nan_to_num(bandwidth, nan=0.0) / (counts * peak), 1.0)
     )
-    application = Applications.of(
+    application = Applications.from_columns(
         counts,
         bandwidth,
         [volume],

@@ -28,7 +28,7 @@ class TargetState(NamedTuple):
     overload: float = 0.0
     """How far its measured load is above `performance`, as a share of it; 0 when it is not."""
 
-    def takes(self, room_bytes: int = ROOM_BYTES) -> bool:
+    def accepts_file(self, room_bytes: int = ROOM_BYTES) -> bool:
         """Whether it may take a new file."""
         return self.available and (self.free_bytes is None or self.free_bytes >= room_bytes)
 
@@ -44,7 +44,7 @@ class Placement(Protocol):
 
 def _choice(targets: Sequence[TargetState], pool: Collection[int] | None) -> list[int]:
     indices = range(len(targets)) if pool is None else sorted(pool)
-    return [index for index in indices if targets[index].takes()]
+    return [index for index in indices if targets[index].accepts_file()]
 
 
 class RoundRobin:

@@ -39,7 +39,7 @@ class Running:
         self.jobs: dict[str | int, int] = {}
         self.targets: dict[object, int] = {}
 
-    def started(self, waiting: Waiting) -> None:
+    def note_start(self, waiting: Waiting) -> None:
         """A worker has begun with it."""
         self.total += 1
         job, target = waiting.job, waiting.target
@@ -48,7 +48,7 @@ class Running:
         if target is not None:
             self.targets[target] = self.targets.get(target, 0) + 1
 
-    def ended(self, waiting: Waiting) -> None:
+    def note_end(self, waiting: Waiting) -> None:
         """Its worker is free again."""
         self.total -= 1
         _less(self.jobs, waiting.job)
@@ -72,17 +72,17 @@ class Discipline(Protocol):
         ...
 
     def take(self, now_ns: int, running: Running) -> Waiting | None:
-        """The request a free worker shall execute; None when none may run now (see `wake_ns`, or after a `done`)."""
+        """The request a free worker shall execute; None when none may run now (see `wake_ns`, or after a `finish`)."""
         ...
 
     def take_along(
         self, waiting: Waiting, choose: Callable[[list[Waiting]], Sequence[Waiting]], now_ns: int
     ) -> Sequence[Waiting]:
         """Requests that the worker of `waiting`, just taken, executes with it: `choose` is shown the next ones of its
-        job, class and target. They are charged, need no worker, and are not to be given to `done`."""
+        job, class and target. They are charged, need no worker, and are not to be given to `finish`."""
         ...
 
-    def done(self, waiting: Waiting, now_ns: int) -> None:
+    def finish(self, waiting: Waiting, now_ns: int) -> None:
         """A request that was taken has ended. What was held back for it may now run: ask `take` again."""
         ...
 

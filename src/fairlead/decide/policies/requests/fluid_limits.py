@@ -36,7 +36,7 @@ class Streams:
     target: object | None = None
 
     @staticmethod
-    def alike(iteration_s: object) -> Streams:
+    def build_alike(iteration_s: object) -> Streams:
         """Applications that differ in their iterations only: one request of 1 MiB under way, a millisecond each."""
         seconds = np.asarray(iteration_s, np.float64)
         ones = np.ones(len(seconds))

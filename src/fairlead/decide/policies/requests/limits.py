@@ -130,7 +130,7 @@ class Limits:
             pooled = self._made(key, self._pools.get((target, pool), self.every_pool))
         return found + more + pooled
 
-    def held(self, job: str | int, target: object | None, running: Running) -> int:
+    def find_hold(self, job: str | int, target: object | None, running: Running) -> int:
         """`FREE`, or what keeps a worker from it."""
         of_job = running.jobs.get(job, 0)
         if of_job >= self.most:

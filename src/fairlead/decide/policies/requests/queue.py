@@ -89,7 +89,7 @@ class RequestQueue:
         if only is not None:
             self._only = None
             limits = self.limits
-            if limits.held(only.job, only.target, running) < JOB_AT_MOST and self._free_ns(only) <= now_ns:
+            if limits.find_hold(only.job, only.target, running) < JOB_AT_MOST and self._free_ns(only) <= now_ns:
                 self._charge(only, now_ns)
                 self._count = 0
                 return only
@@ -104,7 +104,7 @@ class RequestQueue:
         order, limits = self._order, self.limits
         while (lane := order.pick(now_ns)) is not None:
             if lane.queue:
-                held = limits.held(lane.job, lane.target, running)
+                held = limits.find_hold(lane.job, lane.target, running)
                 if held == FREE:
                     free_ns = self._free_ns(lane)
                     if free_ns <= now_ns:
@@ -128,7 +128,7 @@ class RequestQueue:
             if not lane.queue:
                 lane.state = IDLE
                 continue
-            held = self.limits.held(lane.job, lane.target, running)
+            held = self.limits.find_hold(lane.job, lane.target, running)
             if held >= JOB_AT_MOST:
                 self._cap(lane, held)
                 continue
@@ -215,8 +215,8 @@ class RequestQueue:
             self._order.emptied()
         return chosen
 
-    def done(self, waiting: Waiting, now_ns: int) -> None:
-        """As `Discipline.done`."""
+    def finish(self, waiting: Waiting, now_ns: int) -> None:
+        """As `Discipline.finish`."""
         if self._ended is not None:
             self._ended(waiting, now_ns)
         if self._capped:

@@ -43,7 +43,7 @@ class Measures:
         """The largest slowdown."""
         return float(np.nanmax(self.slowdown)) if (~np.isnan(self.slowdown)).any() else float("nan")
 
-    def percentile(self, share: float) -> float:
+    def compute_percentile(self, share: float) -> float:
         """Of the slowdowns, `share` in 0..100."""
         return float(np.nanpercentile(self.slowdown, share)) if (~np.isnan(self.slowdown)).any() else float("nan")
 

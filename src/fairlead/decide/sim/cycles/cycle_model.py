@@ -30,7 +30,7 @@ class Cycles:
     repeat: bool = True
 
     @staticmethod
-    def equal(phases: object, compute_s: object, *, skip_s: object = None, repeat: bool = True) -> Cycles:
+    def build_equal(phases: object, compute_s: object, *, skip_s: object = None, repeat: bool = True) -> Cycles:
         """Applications of `phases` (K,) equal phases each, which compute `compute_s` (K,) seconds in all."""
         number = np.asarray(phases, np.int64)
         total = np.asarray(compute_s, np.float64)
@@ -58,7 +58,7 @@ class Sharing:
     weight: F64
 
     @staticmethod
-    def equal(applications: int) -> Sharing:
+    def share_equally(applications: int) -> Sharing:
         """Everyone the same share (the study's model)."""
         return Sharing(queue=np.arange(applications), weight=np.ones(applications))
 
@@ -133,7 +133,7 @@ def simulate_cycles(
     from fairlead.decide.sim.cycles import cycle_kernel
     from fairlead.decide.sim.cycles.cycle_checks import check_cycles
 
-    sharing = sharing or Sharing.equal(len(cycles.start_s))
+    sharing = sharing or Sharing.share_equally(len(cycles.start_s))
     speeds = speeds or Speeds(initial=np.ones(count))
     check_cycles(cycles, resources, work_s, count, window, sharing, speeds)
     k = len(cycles.start_s)

@@ -186,7 +186,7 @@ def prepare_case_set(case: Case, applications: int, load: float | None, number: 
 def _listed(case: Case, workload: ListedWorkload, number: int) -> PreparedSet:
     rows = workload.rows
     rng = np.random.default_rng((case.seed, number))
-    applications = Applications.of(
+    applications = Applications.from_columns(
         workload.counts,
         [one.bandwidth_bytes_per_s for one in rows],
         [one.volume_bytes for one in rows],
@@ -197,7 +197,7 @@ def _listed(case: Case, workload: ListedWorkload, number: int) -> PreparedSet:
     skip_s = rng.uniform(0.0, 1.0, len(rows)) * applications.compute_s / phases
     if number == 0:
         skip_s[:] = 0.0  # the first set begins as one: nothing of it is drawn
-    cycles = Cycles.equal(phases, applications.compute_s, skip_s=skip_s, repeat=case.window.kind == "steady")
+    cycles = Cycles.build_equal(phases, applications.compute_s, skip_s=skip_s, repeat=case.window.kind == "steady")
     least = applications.stress[np.arange(len(rows)), applications.least]
     return PreparedSet(
         known={"exact": applications},
@@ -253,7 +253,7 @@ def simulate_case_decision(
     """A decision as it works out: the run, its measures, and how many resources each was granted (K,)."""
     true = one.true
     every = np.arange(len(true))
-    counts = decision.counts(true).astype(np.float64)
+    counts = decision.count_granted(true).astype(np.float64)
     lost = (decision.choice < 0) & np.isnan(true.direct) & (true.volume > 0)
     if lost.any():
         raise UsageError(
@@ -291,7 +291,7 @@ def _build_sharing(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64
     """How a resource is shared; None: equally. Else as the order of requests of that name in its fluid limit."""
     if sharing.kind == "equal":
         return None
-    return fluid_limit(sharing.kind, Streams.alike((work_s + compute_s) / np.diff(cycles.first_phase)))
+    return fluid_limit(sharing.kind, Streams.build_alike((work_s + compute_s) / np.diff(cycles.first_phase)))
 
 
 def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications, case: Case) -> dict[str, Any]:

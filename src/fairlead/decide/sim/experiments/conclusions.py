@@ -96,14 +96,14 @@ class Lines:
         return {which: line for which, line in lines.items() if line}
 
     def _values(self, load: float | None, which: tuple[str, str], measure: str) -> NDArray[np.float64]:
-        return self.results.values((self.case, self.applications, load, *which), measure)
+        return self.results.select_values((self.case, self.applications, load, *which), measure)
 
     def list_allocations(self, names: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
         """The same of several allocations with the one placement."""
         lines = self.list_pairs([f"{name}+{PLACING}" for name in names], measure)
         return {name.partition("+")[0]: line for (name, _), line in lines.items()}
 
-    def placed(self, allocation: str, placings: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
+    def list_placed(self, allocation: str, placings: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
         """The same of several placements of one allocation."""
         lines = self.list_pairs([f"{allocation}+{placing}" for placing in placings], measure)
         return {name.partition("+")[2]: line for (name, _), line in lines.items()}
@@ -203,7 +203,7 @@ def _placements_alike(lines: Lines) -> Verdict:
     """Non-clairvoyant placement is near the clairvoyant, for every allocation and point."""
     apart = []
     for name in ("best-bandwidth", "n-sys", "tcpu"):
-        found = lines.placed(name, (PLACING, BLIND), "slowdown_mean")
+        found = lines.list_placed(name, (PLACING, BLIND), "slowdown_mean")
         if len(found) == 2:
             apart += [(found[BLIND][load] / seeing - 1, load, name) for load, seeing in found[PLACING].items()]
     if not apart:
@@ -220,7 +220,7 @@ def _better_than_random(lines: Lines) -> Verdict:
     gains = []
     for name in ("best-bandwidth", "n-sys", "tcpu"):
         for placing in (PLACING, BLIND):
-            found = lines.placed(name, (placing, "random"), "slowdown_mean")
+            found = lines.list_placed(name, (placing, "random"), "slowdown_mean")
             if len(found) == 2:
                 gains += [(found[placing][load] / chance - 1, load) for load, chance in found["random"].items()]
     if not gains:

@@ -70,8 +70,8 @@ def list_mckp_policies() -> dict[str, Chooses]:
 
 def _draw_set(profiles: Profiles, rng: np.random.Generator) -> Applications:
     """A set: scenarios drawn with putting back. What they compute does not count here."""
-    own = profiles.only(rng.integers(0, len(profiles), TOGETHER))
-    return Applications.of(
+    own = profiles.select_rows(rng.integers(0, len(profiles), TOGETHER))
+    return Applications.from_columns(
         own.counts,
         own.bandwidth,
         np.ones(TOGETHER),

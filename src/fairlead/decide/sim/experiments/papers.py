@@ -74,7 +74,7 @@ class Paper:
     summary: str
     target: str
 
-    def compares(self) -> Compares:
+    def load_comparison(self) -> Compares:
         """The function, imported now."""
         module, _, name = self.target.partition(":")
         return getattr(import_module(module), name)  # type: ignore[no-any-return]

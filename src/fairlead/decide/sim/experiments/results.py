@@ -100,7 +100,9 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
     labels = shorten_result_labels(which)
     panels = []
     for applications in dict.fromkeys(k for k, _ in experiment.points):
-        lines = [results.course(case, applications, name, picture.measure, information) for name, information in which]
+        lines = [
+            results.build_course(case, applications, name, picture.measure, information) for name, information in which
+        ]
         of = "applications" if isinstance(experiment.workload, PublishedWorkload | ListedWorkload) else "jobs"
         panels.append(Panel(applications=applications, of=of, labels=labels, lines=lines))
     return FigureData(

@@ -119,7 +119,7 @@ def _compute_means(setting: Setting, seed: int, sets: int, tell: Callable[[], No
     found: dict[str, list[Figures]] = {order: [] for order in ORDERS}
     for number in range(sets):
         applications = draw_set10_applications(setting, (seed, number))
-        streams = Streams.alike(applications.iteration_s)
+        streams = Streams.build_alike(applications.iteration_s)
         for order, figures in found.items():
             figures.append(measure_set10_run(applications, build_fluid_sharing(order, streams)))
         tell()

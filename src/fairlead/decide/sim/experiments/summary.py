@@ -51,7 +51,7 @@ class Results:
     groups: Mapping[Group, NDArray[np.int64]]
 
     @staticmethod
-    def of(names: Sequence[Group], columns: Mapping[str, F64]) -> Results:
+    def from_columns(names: Sequence[Group], columns: Mapping[str, F64]) -> Results:
         """From the group of every row and the columns of numbers."""
         where: dict[Group, list[int]] = {}
         for number, group in enumerate(names):
@@ -59,7 +59,7 @@ class Results:
         return Results(columns, {group: np.array(rows, np.int64) for group, rows in where.items()})
 
     @staticmethod
-    def of_rows(rows: Iterable[Row]) -> Results:
+    def from_rows(rows: Iterable[Row]) -> Results:
         """From rows as they are made."""
         listed = sorted(
             rows, key=lambda r: (r.case_id, r.applications, r.load or 0.0, r.policy, r.information, r.set_number)
@@ -68,16 +68,18 @@ class Results:
             name: np.array([_number(getattr(row, name)) for row in listed], np.float64)
             for name in (*MEASURES, "load_sys")
         }
-        return Results.of([(r.case_id, r.applications, r.load, r.policy, r.information) for r in listed], columns)
+        return Results.from_columns(
+            [(r.case_id, r.applications, r.load, r.policy, r.information) for r in listed], columns
+        )
 
-    def values(self, group: Group, measure: str) -> F64:
+    def select_values(self, group: Group, measure: str) -> F64:
         """A measure of all sets of a group, in order; empty where there is none."""
         rows = self.groups.get(group)
         return np.zeros(0) if rows is None else self.columns[measure][rows]
 
-    def point(self, group: Group, measure: str) -> Point | None:
+    def compute_point(self, group: Group, measure: str) -> Point | None:
         """Mean and band of a group; None where it was not run."""
-        values, load = self.values(group, measure), self.values(group, "load_sys")
+        values, load = self.select_values(group, measure), self.select_values(group, "load_sys")
         if not len(values):
             return None
         known = values[~np.isnan(values)]
@@ -91,13 +93,15 @@ class Results:
             sets=len(known),
         )
 
-    def course(self, case: str, applications: int, policy: str, measure: str, information: str = "exact") -> Course:
+    def build_course(
+        self, case: str, applications: int, policy: str, measure: str, information: str = "exact"
+    ) -> Course:
         """The line of a policy, by rising load; empty where it was not run."""
         loads = sorted(
             {g[2] for g in self.groups if (g[0], g[1], *g[3:]) == (case, applications, policy, information)},
             key=lambda load: load or 0.0,
         )
-        found = [self.point((case, applications, load, policy, information), measure) for load in loads]
+        found = [self.compute_point((case, applications, load, policy, information), measure) for load in loads]
         return Course(
             applications=applications,
             policy=policy,

@@ -70,7 +70,7 @@ def simulate_sunway_writes(
     for i in range(files):
         if apart_s and i:
             engine.run(i * apart_s)
-            ended = ~np.isnan(engine.times()[1]) & ~counted[:i]
+            ended = ~np.isnan(engine.read_times()[1]) & ~counted[:i]
             counted[:i] |= ended
             open_files -= np.bincount(target[:i][ended], minlength=len(states))
         seen = [state._replace(open_files=int(n)) for state, n in zip(states, open_files, strict=True)]
@@ -81,7 +81,7 @@ def simulate_sunway_writes(
     if not apart_s:
         engine.add(_flows(target, 0.0))
     engine.run()
-    opened_s, closed_s = engine.times()
+    opened_s, closed_s = engine.read_times()
     return FileWrites(target=target, opened_s=opened_s, closed_s=closed_s)
 
 

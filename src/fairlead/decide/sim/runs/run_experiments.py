@@ -74,7 +74,7 @@ def run_paper_experiment(
     """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
     lake = Lake.open(root, create=True)
     with lake.open_writer(wait_s=wait_s) as writer:
-        answer = PAPERS[name].compares()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
+        answer = PAPERS[name].load_comparison()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
         kept_results.store_paper_result(writer, name, answer, seed)
     return answer
 

@@ -64,7 +64,7 @@ def read_stored_results(lake: Lake, experiments: Sequence[Experiment]) -> Result
     )
     columns = {name: np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64) for name in names}
     case, applications, load, _, policy, information = (table.column(name).to_pylist() for name in KEY)
-    return Results.of(list(zip(case, applications, load, policy, information, strict=True)), columns)
+    return Results.from_columns(list(zip(case, applications, load, policy, information, strict=True)), columns)
 
 
 def read_stored_rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:

@@ -52,7 +52,7 @@ class Runs:
         """J."""
         return len(self.start_s)
 
-    def only(self, rows: Mask | I64) -> Runs:
+    def select_rows(self, rows: Mask | I64) -> Runs:
         """Some of them."""
         return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
@@ -74,7 +74,7 @@ class Bursts:
         """B."""
         return len(self.job)
 
-    def only(self, rows: Mask | I64) -> Bursts:
+    def select_rows(self, rows: Mask | I64) -> Bursts:
         """Some of them."""
         return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
@@ -110,7 +110,7 @@ def drop_unsound_history(runs: Runs, bursts: Bursts) -> Sound:
     strange = (bursts.job < 0) | (bursts.job >= len(runs))
     if strange.any():
         dropped.append(Omission(why="phases of jobs that are not known", count=int(strange.sum()), of="phases"))
-        bursts = bursts.only(~strange)
+        bursts = bursts.select_rows(~strange)
     left = np.ones(len(runs), np.bool_)
     for why, bad in (*_of_runs(runs), *_of_bursts(runs, bursts)):
         new = bad & left
@@ -130,9 +130,9 @@ def drop_unsound_history(runs: Runs, bursts: Bursts) -> Sound:
     row = row[np.argsort(runs.start_s[row], kind="stable")]
     place = np.full(len(runs), -1, np.int64)
     place[row] = np.arange(len(row))
-    mine = bursts.only(place[bursts.job] >= 0)
+    mine = bursts.select_rows(place[bursts.job] >= 0)
     return Sound(
-        runs=runs.only(row),
+        runs=runs.select_rows(row),
         bursts=replace(mine, job=place[mine.job]),
         row=row,
         quiet=int((left & ~busy & runs.recorded).sum()),
@@ -195,7 +195,7 @@ class Phases:
 def build_history_phases(runs: Runs, bursts: Bursts) -> Phases:
     """The bursts of sound runs as phases. Metadata beside data belongs to the data."""
     order = np.lexsort((bursts.start_s, bursts.job))
-    b = bursts.only(order)
+    b = bursts.select_rows(order)
     begin = np.minimum(np.maximum(b.start_s, runs.start_s[b.job]), runs.end_s[b.job])
     end = np.maximum(np.minimum(b.end_s, runs.end_s[b.job]), begin)
     # Running latest end within each job: jobs are set apart by more than the whole span.

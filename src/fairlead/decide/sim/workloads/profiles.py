@@ -38,7 +38,7 @@ class Profiles:
         """S."""
         return len(self.bandwidth)
 
-    def only(self, rows: object) -> Profiles:
+    def select_rows(self, rows: object) -> Profiles:
         """Some scenarios, by index or mask."""
         names = ("bandwidth", "direct", "nodes", "processes", "behaviour")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})

@@ -78,12 +78,12 @@ def draw_published_set(
     ratio = streams[2].uniform(0.0, compute_published_ratio(theta, resources, k), k)
     io_s = CYCLE_S / (1.0 + ratio)
     compute_s = CYCLE_S - io_s
-    own = profiles.only(scenario)
+    own = profiles.select_rows(scenario)
     held = _cores(k, cores)
     streams[3].shuffle(held)
     skip_s = streams[4].uniform(0.0, 1.0, k) * compute_s / phases
     return DrawnSet(
-        applications=Applications.of(
+        applications=Applications.from_columns(
             own.counts,
             own.bandwidth,
             io_s * own.bandwidth[:, 0],
@@ -94,7 +94,7 @@ def draw_published_set(
             direct=own.direct,
             behaviour=own.behaviour,
         ),
-        cycles=Cycles.equal(phases, compute_s, skip_s=skip_s),
+        cycles=Cycles.build_equal(phases, compute_s, skip_s=skip_s),
         scenario=scenario,
         resources=resources,
         cores=cores,

@@ -135,7 +135,7 @@ class MachineRun:
             now = min(now + step, until_s)
             parts.append(self._engine.run(now, record=True))
         self._retire()
-        parts.append(self._engine.pending())
+        parts.append(self._engine.list_pending())
         return self._course(join_engine_segments(parts), until_s)
 
     def _retire(self) -> None:
@@ -259,7 +259,7 @@ class MachineRun:
         return first
 
     def _course(self, segments: Segments, until_s: float) -> Course:
-        begun, ended = self._engine.times()
+        begun, ended = self._engine.read_times()
         phase_begun, phase_ended = self._engine.list_phase_times()
         laid = [one for _, _, one, _ in self._laid]
         sizes = np.array([len(one.amount) for one in laid], np.int64)

@@ -214,7 +214,7 @@ def draw_bar_chart(
             text = format_svg_value(value, kind) if _known(value) else NO_DATA
             said.append(f"{group}, {name}: {text}")
             if value is not None and _known(value):
-                stop = across.at(value)
+                stop = across.place_value(value)
                 parts.append(
                     f'<rect x="{to_svg(left)}" y="{to_svg(at)}"'
                     f' width="{to_svg(max(0.5, stop - left))}" '
@@ -255,7 +255,7 @@ def draw_cdf_chart(
     )
     parts = [svg.draw_svg_frame(across, up)]
     for at, name in marks:
-        where = across.at(at)
+        where = across.place_value(at)
         parts.append(
             f'<path d="M{to_svg(where)} {to_svg(up.start)}V{to_svg(up.stop)}"'
             f' stroke="{get_svg_colour("faint")}" '
@@ -338,7 +338,7 @@ def draw_gantt_chart(
             )
         )
         for one in lane.stretches:
-            start, stop = across.at(one.start), across.at(one.stop)
+            start, stop = across.place_value(one.start), across.place_value(one.stop)
             told = one.text or f"{lane.name}: {one.name}"
             parts.append(
                 f'<rect x="{to_svg(start)}" y="{to_svg(at + 4)}"'
@@ -413,13 +413,13 @@ def _line(one: Series, across: Scale, up: Scale, *, steps: bool = False) -> str:
         if value is None or not math.isfinite(value) or value <= lowest or not math.isfinite(at):
             close()
         else:
-            run.append((across.at(at), up.at(value)))
+            run.append((across.place_value(at), up.place_value(value)))
     close()
     return f"<g><title>{escape_svg_text(one.name)}</title>{''.join(parts)}</g>" if parts else ""
 
 
 def _highlight(one: Stretch, across: Scale, up: Scale) -> str:
-    start, stop = across.at(one.start), across.at(one.stop)
+    start, stop = across.place_value(one.start), across.place_value(one.stop)
     told = one.text or one.name
     return (
         f'<rect x="{to_svg(start)}" y="{to_svg(up.stop)}"'
@@ -467,7 +467,7 @@ def _size_line(size: int, across: Scale, up: Scale) -> str:
     high = min(across.high, up.high / size)
     if low >= high:
         return ""
-    a, b = (across.at(low), up.at(low * size)), (across.at(high), up.at(high * size))
+    a, b = ((across.place_value(x), up.place_value(x * size)) for x in (low, high))
     return (
         f'<path d="M{to_svg(a[0])} {to_svg(a[1])}L{to_svg(b[0])}'
         f' {to_svg(b[1])}" stroke="{get_svg_colour("faint")}" '
@@ -485,6 +485,6 @@ def _dots(one: Points, across: Scale, up: Scale, every: int, drawn: int) -> tupl
         if drawn % every:
             continue
         said = f"<title>{escape_svg_text(one.names[k])}</title>" if k < len(one.names) else ""
-        dot = f'cx="{to_svg(across.at(a))}" cy="{to_svg(up.at(b))}" r="2.6"'
+        dot = f'cx="{to_svg(across.place_value(a))}" cy="{to_svg(up.place_value(b))}" r="2.6"'
         parts.append(f"<circle {dot}>{said}</circle>" if said else f"<circle {dot}/>")
     return "".join(parts), drawn

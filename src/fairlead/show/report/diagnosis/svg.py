@@ -172,7 +172,7 @@ class Scale:
     bare: bool = False
     """Nothing is known of this axis: it has no ticks."""
 
-    def at(self, value: float) -> float:
+    def place_value(self, value: float) -> float:
         """Where a value lies; what lies beyond the ends is held at them."""
         if self.axis.log:
             value = max(value, self.low)
@@ -251,9 +251,9 @@ def draw_svg_frame(x: Scale, y: Scale) -> str:
     """Grid, ticks and names of both axes. `y` runs upwards: its `start` is the lower edge."""
     parts = []
     for value, text in y.list_ticks(5):
-        at = to_svg(y.at(value))
+        at = to_svg(y.place_value(value))
         parts.append(f'<path d="M{to_svg(x.start)} {at}H{to_svg(x.stop)}" stroke="{get_svg_colour("grid")}"/>')
-        parts.append(draw_svg_label(x.start - 6, y.at(value) + 4, text, anchor="end"))
+        parts.append(draw_svg_label(x.start - 6, y.place_value(value) + 4, text, anchor="end"))
     parts.append(draw_svg_x_axis(x, y.start))
     if y.axis.label:
         parts.append(draw_svg_label(4, y.stop - 14, y.axis.label, fill="faint"))
@@ -264,9 +264,11 @@ def draw_svg_x_axis(x: Scale, at: float) -> str:
     """The axis of x alone, `at` pixels down: line, ticks, name."""
     parts = [(f'<path d="M{to_svg(x.start)} {to_svg(at)}H{to_svg(x.stop)}" stroke="{get_svg_colour("axis")}"/>')]
     for value, text in x.list_ticks(max(2, int((x.stop - x.start) / 90))):
-        parts.append(f'<path d="M{to_svg(x.at(value))} {to_svg(at)}v4" stroke="{get_svg_colour("axis")}"/>')
+        parts.append(f'<path d="M{to_svg(x.place_value(value))} {to_svg(at)}v4" stroke="{get_svg_colour("axis")}"/>')
         parts.append(
-            draw_svg_label(x.at(value), at + 16, text, anchor="end" if x.at(value) > x.stop - 16 else "middle")
+            draw_svg_label(
+                x.place_value(value), at + 16, text, anchor="end" if x.place_value(value) > x.stop - 16 else "middle"
+            )
         )
     if x.axis.label:
         parts.append(draw_svg_label(x.stop, at + 31, x.axis.label, anchor="end", fill="faint"))

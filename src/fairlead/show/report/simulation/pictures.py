@@ -122,11 +122,11 @@ def _styles(panel: Panel) -> list[tuple[str, str, str]]:
 def _frame(across: Scale, up: Scale) -> str:
     parts = []
     for value, text in _ticks(up):
-        at = to_svg(up.at(value))
+        at = to_svg(up.place_value(value))
         parts.append(
             f'<path d="M{to_svg(across.start)} {at}H{to_svg(across.stop)}" stroke="{get_svg_colour("grid")}"/>'
         )
-        parts.append(draw_svg_label(across.start - 6, up.at(value) + 4, text, anchor="end"))
+        parts.append(draw_svg_label(across.start - 6, up.place_value(value) + 4, text, anchor="end"))
     return "".join([*parts, svg.draw_svg_x_axis(across, up.start)])
 
 
@@ -153,8 +153,8 @@ def _runs(points: Sequence[Point]) -> Iterator[list[Point]]:
 def _band(line: Course, shade: str, across: Scale, up: Scale) -> str:
     parts = []
     for run in _runs(line.points):
-        upper = [(across.at(_at(p)), up.at(p.high)) for p in run if p.high is not None]
-        lower = [(across.at(_at(p)), up.at(p.low)) for p in reversed(run) if p.low is not None]
+        upper = [(across.place_value(_at(p)), up.place_value(p.high)) for p in run if p.high is not None]
+        lower = [(across.place_value(_at(p)), up.place_value(p.low)) for p in reversed(run) if p.low is not None]
         if len(upper) < 2:
             continue
         path = "L".join(f"{to_svg(a)} {to_svg(b)}" for a, b in [*upper, *lower])
@@ -166,7 +166,7 @@ def _line(line: Course, text: str, style: tuple[str, str, str], across: Scale, u
     shade, dash, mark = style
     parts = []
     for run in _runs(line.points):
-        at = [(across.at(_at(p)), up.at(p.mean)) for p in run if p.mean is not None]
+        at = [(across.place_value(_at(p)), up.place_value(p.mean)) for p in run if p.mean is not None]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         path = "L".join(f"{to_svg(a)} {to_svg(b)}" for a, b in at)
         parts.append(

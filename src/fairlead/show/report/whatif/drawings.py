@@ -75,7 +75,7 @@ def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, de
         y, x = top + i * _ROW, across.start
         body.append(draw_svg_label(_LEFT - 10, y + 16, shorten_svg_middle(name, 33), anchor="end", fill="ink", size=12))
         for value, shade in pieces:
-            wide = across.at(max(value, 0.0)) - across.start
+            wide = across.place_value(max(value, 0.0)) - across.start
             body.append(
                 f'<rect x="{to_svg(x)}" y="{to_svg(y + 3)}"'
                 f' width="{to_svg(wide)}" height="20" rx="2" '

@@ -50,7 +50,7 @@ class Places:
         self._origin = web.origin.rstrip("/").lower()
         self._host = urlsplit(self._origin).netloc
 
-    def of(self, scope: Scope) -> Place:
+    def find_place(self, scope: Scope) -> Place:
         """Where this request is from."""
         client = scope.get("client")
         peer = client[0] if client and client[0] else UNIX

@@ -55,7 +55,7 @@ class NoForgery:
         await self._app(scope, receive, send)
 
     def _wrong(self, scope: Scope) -> str:
-        place = self._places.of(scope)
+        place = self._places.find_place(scope)
         if not _from_here(scope, place):
             return "the request was made by another site's page"
         if list_client_headers(scope, b"authorization"):

@@ -38,7 +38,7 @@ class SafeHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        secure = self._places.of(scope).secure
+        secure = self._places.find_place(scope).secure
         of_api = scope["path"].startswith("/api/")
 
         async def sending(message: Message) -> None:

@@ -57,7 +57,7 @@ class Budget:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] == "http":
-            place = self._places.of(scope)
+            place = self._places.find_place(scope)
             wait_s = 0.0 if place.address == UNIX else self._address.wait_s(map_client_to_network(place.address))
             held = list_client_headers(scope, b"authorization") or find_client_cookie(scope, place.cookie)
             if not wait_s and held:

@@ -51,7 +51,7 @@ class Attempts:
             self._failed.popitem(last=False)
         return 0.0
 
-    def succeeded(self, name: str, address: str) -> None:
+    def record_success(self, name: str, address: str) -> None:
         """It was good: nothing is held against this name from this address; of the others this one is not counted."""
         both, *others = _keys(name, address)
         self._failed.pop(both, None)

@@ -52,23 +52,23 @@ def _check_projects(projects: Sequence[str]) -> tuple[str, ...]:
 
 def list_accounts(store: Store) -> list[Account]:
     """All of them, by name."""
-    return [_account(row) for row in store.rows(f"SELECT {_COLUMNS} FROM account ORDER BY name")]  # noqa: S608
+    return [_account(row) for row in store.select_rows(f"SELECT {_COLUMNS} FROM account ORDER BY name")]  # noqa: S608
 
 
 def find_account(store: Store, name: str) -> Account | None:
     """One of them."""
-    found = store.rows(f"SELECT {_COLUMNS} FROM account WHERE name = ?", (name,))  # noqa: S608
+    found = store.select_rows(f"SELECT {_COLUMNS} FROM account WHERE name = ?", (name,))  # noqa: S608
     return _account(found[0]) if found else None
 
 
 def has_no_usable_account(store: Store) -> bool:
     """Whether there is no account yet that is of elsewhere or has a password: only a welcome key lets in."""
-    return not store.rows("SELECT 1 FROM account WHERE password IS NOT NULL OR way <> 'local' LIMIT 1")
+    return not store.select_rows("SELECT 1 FROM account WHERE password IS NOT NULL OR way <> 'local' LIMIT 1")
 
 
 def find_account_password_hash(store: Store, name: str) -> str | None:
     """The hash of a local account's password; None where there is none to compare with."""
-    found = store.rows("SELECT password FROM account WHERE name = ? AND way = 'local'", (name,))
+    found = store.select_rows("SELECT password FROM account WHERE name = ? AND way = 'local'", (name,))
     return found[0][0] if found else None
 
 
@@ -192,7 +192,7 @@ def _end_all(store: Store, name: str) -> None:
 
 
 def _one_administrator_left(store: Store) -> None:
-    if not store.rows("SELECT 1 FROM account WHERE role = 'admin' AND disabled = 0 LIMIT 1"):
+    if not store.select_rows("SELECT 1 FROM account WHERE role = 'admin' AND disabled = 0 LIMIT 1"):
         raise ConflictError("the last administrator cannot go", remedy="make another one first")
 
 

@@ -44,7 +44,7 @@ def write_audit_entry(
             "INSERT INTO audit (at_ns, who, how, address, act, what, done) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (store.course.wall(), *words, int(done)),
         )
-        (number,) = store.rows("SELECT max(number) FROM audit")[0]
+        (number,) = store.select_rows("SELECT max(number) FROM audit")[0]
         if number % _EACH == 0:
             store.execute("DELETE FROM audit WHERE number <= ?", (number - MOST_ROWS,))
             if keep_ns is not None:
@@ -55,7 +55,7 @@ def list_audit_entries(
     store: Store, *, before: int | None = None, limit: int = 100, who: str = "", act: str = ""
 ) -> list[Entry]:
     """The latest first, those before a number where one is given."""
-    found = store.rows(
+    found = store.select_rows(
         "SELECT number, at_ns, who, how, address, act, what, done FROM audit WHERE (? IS NULL OR number < ?)"
         " AND (? = '' OR who = ?) AND (? = '' OR act = ?) ORDER BY number DESC LIMIT ?",
         (before, before, who, who, act, act, limit),

@@ -95,7 +95,7 @@ def find_credential_session(store: Store, secret: str, *, idle_ns: int, longest_
     if not secret.startswith(SESSION):
         return None
     key = hash_credential_secret(secret)
-    found = store.rows(
+    found = store.select_rows(
         "SELECT a.name, a.role, a.projects, s.begun_ns, s.seen_ns, s.how FROM session s JOIN account a"
         " ON a.name = s.account WHERE s.hash = ? AND a.disabled = 0",
         (key,),
@@ -150,7 +150,7 @@ def _purge(store: Store, table: str, name: str) -> None:
 
 def _room(store: Store, table: str, name: str) -> None:
     store.execute(f"DELETE FROM {table} WHERE expires_ns <= ?", (store.now,))  # noqa: S608
-    held = store.rows(f"SELECT count(*) FROM {table} WHERE account = ?", (name,))[0][0]  # noqa: S608
+    held = store.select_rows(f"SELECT count(*) FROM {table} WHERE account = ?", (name,))[0][0]  # noqa: S608
     if held >= _MOST[table]:
         raise ConflictError(f"{name} has {held} {table}s, as many as there may be", remedy="end one that is not needed")
 
@@ -179,7 +179,7 @@ def create_token_credential(
 def find_token_credential(store: Store, secret: str) -> CredentialHolder | None:
     """Whose API token it is; None for one that is unknown, over, or of an account that is disabled."""
     key = hash_credential_secret(secret)
-    found = store.rows(
+    found = store.select_rows(
         "SELECT a.name, a.role, a.projects, t.made_ns, t.expires_ns, t.seen_ns, t.id, t.scopes FROM token t"
         " JOIN account a ON a.name = t.account WHERE t.hash = ? AND a.disabled = 0",
         (key,),
@@ -202,7 +202,7 @@ def find_token_credential(store: Store, secret: str) -> CredentialHolder | None:
 
 def list_token_credentials(store: Store, name: str | None) -> list[Token]:
     """Those of an account, or of all, latest first."""
-    found = store.rows(
+    found = store.select_rows(
         "SELECT id, account, title, scopes, made_ns, expires_ns, seen_ns FROM token WHERE expires_ns > ?"
         " AND (account = ? OR ? IS NULL) ORDER BY made_ns DESC, id",
         (store.now, name, name),
@@ -259,7 +259,7 @@ def create_link_credential(
 def find_link_credential(store: Store, secret: str) -> CredentialHolder | None:
     """What a link shows, and who made it; None for one that is unknown, over, or of an account that is disabled."""
     key = hash_credential_secret(secret)
-    found = store.rows(
+    found = store.select_rows(
         "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns, a.projects,"
         " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0",
         (key,),
@@ -284,7 +284,7 @@ def find_link_credential(store: Store, secret: str) -> CredentialHolder | None:
 
 def list_link_credentials(store: Store, name: str | None) -> list[Link]:
     """Those of an account, or of all, latest first."""
-    found = store.rows(
+    found = store.select_rows(
         "SELECT id, account, cluster, job, start_ns, made_ns, expires_ns, seen_ns FROM link WHERE expires_ns > ?"
         " AND (account = ? OR ? IS NULL) ORDER BY made_ns DESC, id",
         (store.now, name, name),
@@ -300,7 +300,7 @@ def end_link_credential(store: Store, number: str, name: str | None) -> str | No
 
 def _end(store: Store, table: str, number: str, name: str | None) -> str | None:
     with store.change():
-        found = store.rows(
+        found = store.select_rows(
             f"SELECT account FROM {table} WHERE id = ? AND (account = ? OR ? IS NULL)",  # noqa: S608
             (number, name, name),
         )
@@ -325,7 +325,9 @@ def use_welcome_credential(store: Store, secret: str) -> str | None:
     """The account a key is for, made as an administrator's where it is not there yet; the key is used up by it. None
     for one that is unknown, over or of an account that is disabled."""
     with store.change():
-        found = store.rows("SELECT account, expires_ns FROM welcome WHERE hash = ?", (hash_credential_secret(secret),))
+        found = store.select_rows(
+            "SELECT account, expires_ns FROM welcome WHERE hash = ?", (hash_credential_secret(secret),)
+        )
         if not found:
             return None
         store.execute("DELETE FROM welcome WHERE hash = ?", (hash_credential_secret(secret),))
@@ -342,4 +344,4 @@ def use_welcome_credential(store: Store, secret: str) -> str | None:
 
 def count_credentials(store: Store) -> dict[str, Any]:
     """How many of each there are."""
-    return {table: store.rows(f"SELECT count(*) FROM {table}")[0][0] for table in _MOST}  # noqa: S608
+    return {table: store.select_rows(f"SELECT count(*) FROM {table}")[0][0] for table in _MOST}  # noqa: S608

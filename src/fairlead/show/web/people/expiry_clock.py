@@ -22,7 +22,7 @@ class ExpiryClock:
         self._lock = threading.Lock()
         self._last, self._at = max(wall(), begin_ns), steady()
 
-    def now(self) -> int:
+    def read_now(self) -> int:
         """The time things are dated and judged by."""
         with self._lock:
             at = self._steady()
@@ -30,6 +30,6 @@ class ExpiryClock:
             self._at = at
             return self._last
 
-    def shown(self, at_ns: int) -> int:
+    def to_wall_clock(self, at_ns: int) -> int:
         """A time of this course as the clock on the wall will show it."""
-        return at_ns - (self.now() - self.wall())
+        return at_ns - (self.read_now() - self.wall())

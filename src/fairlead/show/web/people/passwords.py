@@ -75,7 +75,7 @@ class Passwords:
         """`hash` in a thread. Raises CrowdedError."""
         return await self._in_thread(lambda: self.hash(password))
 
-    async def checking(self, kept: str | None, password: str) -> tuple[bool, str | None]:
+    async def check_in_thread(self, kept: str | None, password: str) -> tuple[bool, str | None]:
         """`check` in a thread. Raises CrowdedError."""
         return await self._in_thread(lambda: self.check(kept, password))
 

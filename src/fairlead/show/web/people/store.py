@@ -88,11 +88,11 @@ class Store:
             raise LakeError(
                 f"cannot be used: {fault}", where=str(self.path), remedy="check folder and owner"
             ) from fault
-        found = self.rows("SELECT value FROM mark WHERE name = 'latest_ns'")
+        found = self.select_rows("SELECT value FROM mark WHERE name = 'latest_ns'")
         self.course = course or ExpiryClock(wall, int(found[0][0]) if found else 0)
 
     def _version(self) -> int:
-        return int(self.rows("PRAGMA user_version")[0][0])
+        return int(self.select_rows("PRAGMA user_version")[0][0])
 
     def _prepare(self) -> None:
         version = self._version()
@@ -117,7 +117,7 @@ class Store:
     @property
     def now(self) -> int:
         """The time things expire by."""
-        return self.course.now()
+        return self.course.read_now()
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -137,7 +137,7 @@ class Store:
             raise
         self._base.execute("COMMIT")
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def select_rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """What a SELECT finds."""
         return self._base.execute(sql, values).fetchall()
 

@@ -53,13 +53,13 @@ class FrontDoor:
             if kind.lower() == "bearer" and secret.startswith(LINK):
                 return self._by_link(secret)
             return self._tokens.identify_person(request)
-        named = self._portal.names(request)
+        named = self._portal.read_names(request)
         if named is not None:
             name, role, projects = named
             return Person(
                 name=name, role=role, key=f"portal:{name}", projects=projects, scopes=SCOPES_OF[role], how="header"
             )
-        held = self.session(request)
+        held = self.find_session(request)
         if held is not None:
             return Person(
                 name=held.name,
@@ -71,9 +71,9 @@ class FrontDoor:
             )
         raise RefusedError(401, "nobody is signed in", "sign in, or send Authorization: Bearer TOKEN", _CHALLENGE)
 
-    def session(self, request: Request) -> CredentialHolder | None:
+    def find_session(self, request: Request) -> CredentialHolder | None:
         """The session this request's cookie belongs to."""
-        secret = find_client_cookie(request.scope, self._office.places.of(request.scope).cookie)
+        secret = find_client_cookie(request.scope, self._office.places.find_place(request.scope).cookie)
         if secret is None or len(secret) > _LONGEST:
             return None
         office = self._office
@@ -108,14 +108,14 @@ class FrontDoor:
 
     def _touch(self, table: str, held: CredentialHolder) -> None:
         """Writes down that it is used, at most once a minute; looking must not write each time."""
-        now = self._office.course.now()
+        now = self._office.course.read_now()
         key = held.hash
         if now - max(held.seen_ns or 0, self._touched.get(key, 0)) < TOUCH_NS:
             return
         if len(self._touched) > 10_000:
             self._touched.clear()
         self._touched[key] = now
-        self._office.later(lambda store: credentials.record_credential_use(store, table, key))
+        self._office.do_later(lambda store: credentials.record_credential_use(store, table, key))
 
 
 def _still_shown(held: CredentialHolder) -> bool:

@@ -55,7 +55,7 @@ class Office:
         """Does `work` where writing is done, and waits for it. It is one transaction."""
         return await asyncio.wrap_future(self._submit(work))
 
-    def later(self, work: Callable[[Store], object]) -> None:
+    def do_later(self, work: Callable[[Store], object]) -> None:
         """The same without waiting; what fails is told in the log. Dropped when very much waits already."""
         if self._waiting < 1000:
             self._submit(work).add_done_callback(_complain)
@@ -82,14 +82,14 @@ class Office:
         self, request: Request, who: str, act: str, what: str = "", *, how: str = "", done: bool = True
     ) -> None:
         """Writes a line of the audit log; it is on disk when this returns."""
-        line = self.line(request, who, act, what, how=how, done=done)
+        line = self.write_audit_line(request, who, act, what, how=how, done=done)
         await self.write(line)
 
-    def line(
+    def write_audit_line(
         self, request: Request, who: str, act: str, what: str = "", *, how: str = "", done: bool = True
     ) -> Callable[[Store], None]:
         """What writes a line of the audit log: for the same transaction as the change it tells of."""
-        address = self.places.of(request.scope).address
+        address = self.places.find_place(request.scope).address
         keep_ns = int(self.web.audit_days * 24 * _HOUR_NS)
         return lambda store: audit.write_audit_entry(
             store, who, act, what, how=how, address=address, done=done, keep_ns=keep_ns

@@ -84,7 +84,7 @@ class Provider:
         made = blake2b(browser.encode(), key=self._key[:64], digest_size=32, person=what.encode()[:16]).digest()
         return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
 
-    async def address(self, browser: str) -> str:
+    async def build_address(self, browser: str) -> str:
         """Where somebody is sent to sign in. Raises ProviderError."""
         known = await self._known()
         challenge = sha256(self.derive_secret(browser, "verifier").encode()).digest()

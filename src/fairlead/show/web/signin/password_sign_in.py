@@ -42,7 +42,7 @@ class Ways:
 
     async def admit_person(self, request: Request, asked: SignIn) -> Account:
         """The account of who asks. Raises RefusedError 401, 403, 429, 503, CrowdedError."""
-        place = self._office.places.of(request.scope)
+        place = self._office.places.find_place(request.scope)
         if not place.private:
             raise RefusedError(
                 403,
@@ -59,7 +59,7 @@ class Ways:
         if found is None:
             await self._failed(request, name)
             raise _WRONG
-        self._office.attempts.succeeded(name, place.address)
+        self._office.attempts.record_success(name, place.address)
         if found.disabled:  # only who knows the password is told
             await self._office.note(request, found.name, "sign in", "the account is disabled", done=False)
             raise RefusedError(403, "the account is disabled", "ask an administrator")
@@ -75,16 +75,16 @@ class Ways:
     async def confirm_password(self, request: Request, name: str, password: str) -> None:
         """Checks the password of somebody who is signed in, before it is changed. Raises RefusedError."""
         await self._begin(request, name)
-        good, _ = await self._office.passwords.checking(
+        good, _ = await self._office.passwords.check_in_thread(
             find_account_password_hash(self._office.reading, name), password
         )
         if not good:
             await self._failed(request, name, "change password")
             raise RefusedError(403, "the old password is wrong", "try again")
-        self._office.attempts.succeeded(name, self._office.places.of(request.scope).address)
+        self._office.attempts.record_success(name, self._office.places.find_place(request.scope).address)
 
     async def _begin(self, request: Request, name: str) -> None:
-        wait_s = self._office.attempts.begin(name, self._office.places.of(request.scope).address)
+        wait_s = self._office.attempts.begin(name, self._office.places.find_place(request.scope).address)
         if wait_s > 0:
             again = {"retry-after": str(int(wait_s) + 1)}
             raise RefusedError(429, "too many attempts failed", f"wait {int(wait_s) + 1} s", again)
@@ -101,7 +101,7 @@ class Ways:
         if "ldap" in ways and self._directory is not None:
             return await self._by_directory(request, asked.name, asked.password)
         kept = find_account_password_hash(office.reading, name) if "local" in ways and office.web.local else None
-        good, newer = await office.passwords.checking(kept, asked.password)
+        good, newer = await office.passwords.check_in_thread(kept, asked.password)
         if not good or there is None or kept is None:
             return None
         if newer is not None:
@@ -133,7 +133,7 @@ class Ways:
 
     async def _welcome(self, request: Request, key: str) -> Account:
         # Keys are not guessed: of a name that all share, one who tries would keep everybody out.
-        stranger = f"\0welcome {self._office.places.of(request.scope).address}"
+        stranger = f"\0welcome {self._office.places.find_place(request.scope).address}"
         await self._begin(request, stranger)
 
         def use(store: Store) -> Account | None:
@@ -149,5 +149,5 @@ class Ways:
             raise RefusedError(
                 401, "this welcome address is used or over", "ask for another one: fairlead account welcome"
             )
-        self._office.attempts.succeeded(stranger, self._office.places.of(request.scope).address)
+        self._office.attempts.record_success(stranger, self._office.places.find_place(request.scope).address)
         return found

@@ -52,22 +52,24 @@ class PeopleRoutes:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="links")
         self._refused: dict[tuple[str, str], int] = {}
 
-    def routes(self) -> list[BaseRoute]:
+    def list_routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
-            Route(f"{ROOT}/links", handle_request_refusals(self.links), methods=["GET", "POST"]),
+            Route(f"{ROOT}/links", handle_request_refusals(self.serve_links), methods=["GET", "POST"]),
             Route(f"{ROOT}/links/{{id}}", handle_request_refusals(self.end), methods=["DELETE"], name="link"),
-            Route(f"{ROOT}/tokens", handle_request_refusals(self.tokens), methods=["GET", "POST"]),
+            Route(f"{ROOT}/tokens", handle_request_refusals(self.serve_tokens), methods=["GET", "POST"]),
             Route(f"{ROOT}/tokens/{{id}}", handle_request_refusals(self.end), methods=["DELETE"], name="token"),
-            Route(f"{ROOT}/accounts", handle_request_refusals(self.accounts), methods=["GET", "POST"]),
-            Route(f"{ROOT}/accounts/{{name}}", handle_request_refusals(self.account), methods=["PATCH", "DELETE"]),
-            Route(f"{ROOT}/accounts/{{name}}/welcome", handle_request_refusals(self.welcome), methods=["POST"]),
+            Route(f"{ROOT}/accounts", handle_request_refusals(self.serve_accounts), methods=["GET", "POST"]),
+            Route(
+                f"{ROOT}/accounts/{{name}}", handle_request_refusals(self.serve_account), methods=["PATCH", "DELETE"]
+            ),
+            Route(f"{ROOT}/accounts/{{name}}/welcome", handle_request_refusals(self.serve_welcome), methods=["POST"]),
             Route(f"{ROOT}/audit", handle_request_refusals(self.handle_audit), methods=["GET"]),
         ]
 
     # Links
 
-    async def links(self, request: Request) -> Response:
+    async def serve_links(self, request: Request) -> Response:
         """One's own links (`all`: everybody's, for administrators); makes one."""
         person = self._door.identify_person(request)
         if request.method == "POST":
@@ -87,7 +89,7 @@ class PeopleRoutes:
         if found is None:  # the same words for one that is not there and one that is not this person's
             raise RefusedError(404, f"no job {asked.job!r} is known", "see the list of jobs")
         run, user, project = found
-        line = self._office.line(request, person.name, "make link", _called(run), how=person.how)
+        line = self._office.write_audit_line(request, person.name, "make link", _called(run), how=person.how)
 
         def work(store: Store) -> tuple[str, credentials.Link]:
             made = credentials.create_link_credential(store, person.name, run, lasts_ns, user=user, project=project)
@@ -102,13 +104,13 @@ class PeopleRoutes:
             job=made.job,
             cluster=made.cluster,
             start_ns=made.start_ns,
-            expires_ns=self._office.course.shown(made.expires_ns),
+            expires_ns=self._office.course.to_wall_clock(made.expires_ns),
         )
         return send_json_body(one, 201)
 
     # Tokens
 
-    async def tokens(self, request: Request) -> Response:
+    async def serve_tokens(self, request: Request) -> Response:
         """One's own API tokens (`all`: everybody's, for administrators); makes one."""
         person = self._door.identify_person(request)
         if request.method == "POST":
@@ -129,7 +131,7 @@ class PeopleRoutes:
             raise RefusedError(403, "the token would do more than you may", f"{', '.join(SCOPES_OF[person.role])}")
         lasts_ns = _lasting(asked.days, self._office.web.token_days, "web.token_days")
         scopes = tuple(scope for scope in SCOPES_OF[person.role] if scope in asked.scopes)
-        line = self._office.line(request, person.name, "make token", ", ".join(scopes), how=person.how)
+        line = self._office.write_audit_line(request, person.name, "make token", ", ".join(scopes), how=person.how)
 
         def work(store: Store) -> tuple[str, credentials.Token]:
             made = credentials.create_token_credential(
@@ -144,7 +146,7 @@ class PeopleRoutes:
             token=secret,
             title=made.title,
             scopes=made.scopes,
-            expires_ns=self._office.course.shown(made.expires_ns),
+            expires_ns=self._office.course.to_wall_clock(made.expires_ns),
         )
         return send_json_body(one, 201)
 
@@ -164,7 +166,9 @@ class PeopleRoutes:
         def work(store: Store) -> str | None:
             owner = ending(store, key, name)
             if owner is not None:
-                self._office.line(request, person.name, f"end {what}", f"{key} of {owner}", how=person.how)(store)
+                self._office.write_audit_line(request, person.name, f"end {what}", f"{key} of {owner}", how=person.how)(
+                    store
+                )
             return owner
 
         if await self._office.write(work) is None:
@@ -193,7 +197,7 @@ class PeopleRoutes:
 
     # Accounts
 
-    async def accounts(self, request: Request) -> Response:
+    async def serve_accounts(self, request: Request) -> Response:
         """All accounts; makes one."""
         check_request_parameters(request)
         person = self._door.identify_person(request)
@@ -205,7 +209,9 @@ class PeopleRoutes:
         asked = await read_body(request, NewAccount)
         name = accounts.check_account_name(asked.name)
         kept = await self._hashed(asked.password, name, asked.way)
-        line = self._office.line(request, person.name, "add account", f"{name}: {asked.role}", how=person.how)
+        line = self._office.write_audit_line(
+            request, person.name, "add account", f"{name}: {asked.role}", how=person.how
+        )
 
         def work(store: Store) -> Account:
             made = accounts.add_account(
@@ -216,7 +222,7 @@ class PeopleRoutes:
 
         return send_json_body(self._shown(await self._office.write(work)), 201)
 
-    async def account(self, request: Request) -> Response:
+    async def serve_account(self, request: Request) -> Response:
         """Changes or removes one."""
         check_request_parameters(request)
         person = self._door.identify_person(request)
@@ -224,7 +230,7 @@ class PeopleRoutes:
         act = "remove account" if request.method == "DELETE" else "change account"
         await self._administrator(request, person, act, name)
         if request.method == "DELETE":
-            line = self._office.line(request, person.name, act, name, how=person.how)
+            line = self._office.write_audit_line(request, person.name, act, name, how=person.how)
 
             def leave(store: Store) -> None:
                 accounts.remove_account(store, name)
@@ -237,7 +243,7 @@ class PeopleRoutes:
         kept = await self._hashed(asked.password, name, asked.way or before.way)
         said = {key: value for key, value in msgspec.to_builtins(asked).items() if value is not None}
         words = ", ".join(key if key == "password" else f"{key} {value}" for key, value in said.items())
-        line = self._office.line(request, person.name, act, f"{name}: {words}", how=person.how)
+        line = self._office.write_audit_line(request, person.name, act, f"{name}: {words}", how=person.how)
 
         def work(store: Store) -> Account:
             accounts.change_account(
@@ -250,7 +256,7 @@ class PeopleRoutes:
 
         return send_json_body(self._shown(await self._office.write(work)))
 
-    async def welcome(self, request: Request) -> Response:
+    async def serve_welcome(self, request: Request) -> Response:
         """An address that lets somebody in once, to choose a password."""
         check_request_parameters(request)
         person = self._door.identify_person(request)
@@ -261,7 +267,7 @@ class PeopleRoutes:
             raise RefusedError(
                 409, f"{name} cannot sign in with a password here", "see its way, and whether it is disabled"
             )
-        line = self._office.line(request, person.name, "welcome", name, how=person.how)
+        line = self._office.write_audit_line(request, person.name, "welcome", name, how=person.how)
 
         def work(store: Store) -> str:
             accounts.get_account(store, name)  # a key of an account that is not there makes an administrator
@@ -293,7 +299,7 @@ class PeopleRoutes:
         try:
             require_identity_scope(person, ADMIN)
         except RefusedError:
-            now = self._office.course.now()
+            now = self._office.course.read_now()
             if len(self._refused) > _PAGE:
                 self._refused.clear()
             if now - self._refused.get((person.name, act), 0) > _AGAIN_NS:  # trying for hours must not flood the log
@@ -316,12 +322,12 @@ class PeopleRoutes:
             projects=one.projects,
             disabled=one.disabled,
             has_password=one.has_password,
-            made_ns=self._office.course.shown(one.made_ns),
-            signed_in_ns=None if one.signed_in_ns is None else self._office.course.shown(one.signed_in_ns),
+            made_ns=self._office.course.to_wall_clock(one.made_ns),
+            signed_in_ns=None if one.signed_in_ns is None else self._office.course.to_wall_clock(one.signed_in_ns),
         )
 
     def _dated(self, one: _Dated) -> _Dated:
-        shown = self._office.course.shown
+        shown = self._office.course.to_wall_clock
         seen = None if one.seen_ns is None else shown(one.seen_ns)
         return msgspec.structs.replace(one, made_ns=shown(one.made_ns), expires_ns=shown(one.expires_ns), seen_ns=seen)
 

@@ -43,12 +43,12 @@ class SessionRoutes:
     def __init__(self, office: Office, door: FrontDoor, ways: LetIn) -> None:
         self._office, self._door, self._ways = office, door, ways
 
-    def routes(self) -> list[BaseRoute]:
+    def list_routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
             Route(f"{ROOT}/signin", handle_request_refusals(self.handle_offered), methods=["GET"]),
-            Route(f"{ROOT}/session", handle_request_refusals(self.session), methods=["GET", "POST", "DELETE"]),
-            Route(f"{ROOT}/session/password", handle_request_refusals(self.password), methods=["POST"]),
+            Route(f"{ROOT}/session", handle_request_refusals(self.serve_session), methods=["GET", "POST", "DELETE"]),
+            Route(f"{ROOT}/session/password", handle_request_refusals(self.serve_password), methods=["POST"]),
         ]
 
     async def handle_offered(self, request: Request) -> Response:
@@ -73,7 +73,7 @@ class SessionRoutes:
             )
         )
 
-    async def session(self, request: Request) -> Response:
+    async def serve_session(self, request: Request) -> Response:
         """Who is signed in; signs in; signs out."""
         check_request_parameters(request)
         if request.method == "POST":
@@ -86,7 +86,7 @@ class SessionRoutes:
         asked = await read_body(request, SignIn)
         found = await self._ways.admit_person(request, asked)
         secret = await begin_session_route(self._office, request, found, "welcome" if asked.welcome else found.way)
-        place = self._office.places.of(request.scope)
+        place = self._office.places.find_place(request.scope)
         expires_ns = self._office.course.wall() + min(self._office.idle_ns, self._office.longest_ns)
         told = Session(
             name=found.name,
@@ -105,10 +105,10 @@ class SessionRoutes:
         )
 
     async def _sign_out(self, request: Request) -> Response:
-        held = self._door.session(request)
-        place = self._office.places.of(request.scope)
+        held = self._door.find_session(request)
+        place = self._office.places.find_place(request.scope)
         if held is not None:
-            line = self._office.line(request, held.name, "sign out", how=held.how)
+            line = self._office.write_audit_line(request, held.name, "sign out", how=held.how)
 
             def work(store: Store) -> None:
                 end_credential_session(store, held.hash)
@@ -119,11 +119,11 @@ class SessionRoutes:
         return send_json_body(SignedOut(signed_out=held is not None), headers=headers)
 
     def _told(self, request: Request, person: Person) -> Session:
-        held = self._door.session(request) if person.how == "session" else None
+        held = self._door.find_session(request) if person.how == "session" else None
         word = None
         if held is not None:
             word = derive_csrf_token(
-                find_client_cookie(request.scope, self._office.places.of(request.scope).cookie) or ""
+                find_client_cookie(request.scope, self._office.places.find_place(request.scope).cookie) or ""
             )
         elif person.how == "header":
             named = find_client_header(request.scope, self._office.web.header.name.lower().encode()) or ""
@@ -137,17 +137,17 @@ class SessionRoutes:
             scopes=person.scopes,
             how=person.how,
             csrf=word,
-            expires_ns=self._office.course.shown(held.expires_ns) if held is not None else None,
+            expires_ns=self._office.course.to_wall_clock(held.expires_ns) if held is not None else None,
             has_password=found.has_password if found is not None else None,
             way=found.way if found is not None else None,
             run=None if run is None else RunShown(job=run.job_id, cluster=run.cluster, start_ns=run.start_ns),
             simulated=self._office.web.simulated,
         )
 
-    async def password(self, request: Request) -> Response:
+    async def serve_password(self, request: Request) -> Response:
         """Changes one's own password; other sessions of the account end."""
         person = self._door.identify_person(request)
-        held = self._door.session(request)
+        held = self._door.find_session(request)
         if person.how != "session" or held is None:
             raise RefusedError(403, "only who is signed in has a password to change", "sign in")
         asked = await read_body(request, NewPassword)
@@ -158,7 +158,7 @@ class SessionRoutes:
         if there.has_password:
             await self._ways.confirm_password(request, held.name, asked.old)
         kept = await self._office.passwords.hash_in_thread(asked.new)
-        line = self._office.line(request, held.name, "change password")
+        line = self._office.write_audit_line(request, held.name, "change password")
 
         def work(store: Store) -> None:
             set_account_password(store, held.name, kept, keep=held.hash)
@@ -170,8 +170,8 @@ class SessionRoutes:
 
 async def begin_session_route(office: Office, request: Request, found: Account, how: str) -> str:
     """A new session: never one whose id was known before. What the browser showed until now ends."""
-    before = find_client_cookie(request.scope, office.places.of(request.scope).cookie)
-    line = office.line(request, found.name, "sign in", how=how)
+    before = find_client_cookie(request.scope, office.places.find_place(request.scope).cookie)
+    line = office.write_audit_line(request, found.name, "sign in", how=how)
 
     def work(store: Store) -> str:
         if before is not None:

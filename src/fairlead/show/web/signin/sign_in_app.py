@@ -57,11 +57,11 @@ def build_sign_in_app(state: Path, web: Web, key: bytes, lake: Tables, *, wall: 
         return Entrance(tokens, [], guards, [], office.note, office.close)
     door = FrontDoor(office, tokens)
     routes = [
-        *SessionRoutes(office, door, Ways(office)).routes(),
-        *PeopleRoutes(office, door, lake).routes(),
+        *SessionRoutes(office, door, Ways(office)).list_routes(),
+        *PeopleRoutes(office, door, lake).list_routes(),
     ]
     described = OPERATIONS
     if web.oidc.issuer:
-        routes += SingleSignOn(office).routes()
+        routes += SingleSignOn(office).list_routes()
         described += SIGN_ON
     return Entrance(door, routes, guards, described, office.note, office.close)

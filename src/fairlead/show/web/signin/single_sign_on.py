@@ -48,23 +48,23 @@ class SingleSignOn:
         self._provider = Provider(office.web.oidc, office.web.origin, office.key, office.course.wall)
         self._used: OrderedDict[str, None] = OrderedDict()
 
-    def routes(self) -> list[BaseRoute]:
+    def list_routes(self) -> list[BaseRoute]:
         """The routes."""
         return [
             Route(PATH, handle_request_refusals(self.leave), methods=["GET"]),
-            Route(f"{PATH}/callback", handle_request_refusals(self.come_back), methods=["GET"]),
+            Route(f"{PATH}/callback", handle_request_refusals(self.serve_return), methods=["GET"]),
         ]
 
     async def leave(self, request: Request) -> Response:
         """To the provider. `next`: the page to show afterwards."""
-        place = self._office.places.of(request.scope)
+        place = self._office.places.find_place(request.scope)
         if not place.private or not place.at_origin:
             raise RefusedError(403, "signing in begins at the server's own address", self._office.web.origin)
-        begun = self._office.course.now() // 10**9
+        begun = self._office.course.read_now() // 10**9
         target = clean_sign_on_path(request.query_params.get("next", "/"))
         kept = f"{secrets.token_urlsafe(32)}.{begun}.{quote(target, safe='')}"
         try:
-            address = await self._provider.address(kept)
+            address = await self._provider.build_address(kept)
         except ProviderError as fault:
             _LOG.warning("the OpenID provider: %s", fault)
             raise RefusedError(503, "the provider does not answer", "try again later", {"retry-after": "5"}) from None
@@ -76,9 +76,9 @@ class SingleSignOn:
         }
         return RedirectResponse(address, 303, headers)
 
-    async def come_back(self, request: Request) -> Response:
+    async def serve_return(self, request: Request) -> Response:
         """From the provider. A refusal ends at the page to sign in, with a word of why."""
-        place = self._office.places.of(request.scope)
+        place = self._office.places.find_place(request.scope)
         kept = self._opened(find_client_cookie(request.scope, _name(place)))
         # Who began nothing here (a page elsewhere may make browsers come) does not keep out those who did.
         stranger = f"\0oidc {'nobody ' if kept is None else ''}{place.address}"
@@ -88,7 +88,7 @@ class SingleSignOn:
             return await self._back(request, place, "forged", "no sign-in was begun in this browser, or long ago")
         try:
             secret = await self._let_in(request, kept)
-            self._office.attempts.succeeded(stranger, place.address)
+            self._office.attempts.record_success(stranger, place.address)
         except ForgedError as fault:
             return await self._back(request, place, "forged", str(fault))
         except ProviderError as fault:
@@ -140,7 +140,7 @@ class SingleSignOn:
         kept, _, seal = (sent or "").rpartition(".")
         if not kept or not hmac.compare_digest(seal.encode("latin-1", "replace"), self._seal(kept).encode()):
             return None
-        return kept if self._office.course.now() // 10**9 - int(kept.split(".")[1]) <= _LASTS_S else None
+        return kept if self._office.course.read_now() // 10**9 - int(kept.split(".")[1]) <= _LASTS_S else None
 
 
 def _name(place: Place) -> str:

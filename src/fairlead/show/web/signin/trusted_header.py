@@ -31,13 +31,13 @@ class Portal:
         self._secret = read_web_secret(file, "web.header.secret_file").encode() if file else b""
         self._written: dict[str, tuple[int, Role | None, tuple[str, ...] | None]] = {}
 
-    def names(self, request: Request) -> tuple[str, Role, tuple[str, ...]] | None:
+    def read_names(self, request: Request) -> tuple[str, Role, tuple[str, ...]] | None:
         """Name, role and projects of who the portal says asks; None where no portal of ours says anything. Raises
         RefusedError."""
         told = list_client_headers(request.scope, self._name) if self._name else []
         if not told:
             return None
-        place = self._places.of(request.scope)
+        place = self._places.find_place(request.scope)
         if not place.by_proxy:
             return None  # anybody may write a header
         if self._secret:
@@ -69,14 +69,14 @@ class Portal:
         return given_role, given
 
     def _write(self, name: str, role: Role | None, projects: tuple[str, ...] | None) -> None:
-        now = self._office.course.now()
+        now = self._office.course.read_now()
         at, *was = self._written.get(name, (0, None, None))
         if now - at < _AGAIN_NS and was == [role, projects]:
             return
         if len(self._written) > 10_000:
             self._written.clear()
         self._written[name] = (now, role, projects)
-        self._office.later(lambda store: admit_account(store, name, "header", role=role, projects=projects))
+        self._office.do_later(lambda store: admit_account(store, name, "header", role=role, projects=projects))
 
 
 def _text(value: str) -> str:

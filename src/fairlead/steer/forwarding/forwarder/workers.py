@@ -148,8 +148,8 @@ class WorkerPool:
             with lock:
                 now = monotonic_ns()
                 if done is not None:
-                    running.ended(done)
-                    queued.done(done, now)
+                    running.note_end(done)
+                    queued.finish(done, now)
                     kind = done.op_class + 3 if done.size >> _LARGE_SHIFT else done.op_class
                     mean_ns[kind] += (now - began_ns - mean_ns[kind]) >> 3
                     done = None
@@ -194,7 +194,7 @@ class WorkerPool:
         request: Request | None = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
         if request is None:
             return None
-        running.started(request)
+        running.note_start(request)
         aggregation = self._aggregation
         if waiting > 1 and aggregation is not None and request.op_class == WRITE and self._mean_ns[WRITE] > _DEAR_NS:
             request.along = aggregation.take_adjacent(queued, request, now)
