@@ -160,7 +160,7 @@ def test_no_lake_no_server_no_token(
     assert run(["job", "list", "--lake", str(tmp_path / "none")], capsys)[0] == 7
     code, _, err = run(["job", "list", "--server", "http://127.0.0.1:1"], capsys)
     assert code == 9
-    assert "no server answers" in err
+    assert "the server does not respond" in err
     code, _, err = run(["job", "list", "--server", server], capsys)
     assert code == 8
     assert "a token is needed" in err

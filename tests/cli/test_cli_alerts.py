@@ -86,7 +86,7 @@ def told(tmp_path: Path) -> Concern:
 def test_list_shows_what_is_open_harmlessly(run: Run, told: Concern) -> None:
     code, out, _ = run("list")
     assert code == 0
-    assert out.startswith("1 not over\n  i1  high")
+    assert out.startswith("1 open\n  i1  high")
     assert "\x1b" not in out
     assert "ost3 \\x1b[2J\\nis degraded" in out
     assert "route hook: 1 waiting, 0 sent, 0 counted, 0 given_up" in out
@@ -100,7 +100,7 @@ def test_list_shows_what_is_open_harmlessly(run: Run, told: Concern) -> None:
 def test_nothing_told_yet_is_said(run: Run) -> None:
     code, _, err = run("list")
     assert code == 7
-    assert "nothing was told from here yet" in err
+    assert "no alerts were sent from here yet" in err
 
 
 def test_a_silence_and_its_end(run: Run, told: Concern) -> None:
@@ -124,15 +124,15 @@ def test_taking_on_a_finding_and_giving_it_back(run: Run, told: Concern) -> None
     assert code == 0
     assert json.loads(out)["schema"] == "fairlead.alerts.ack/1"
     assert "disk ordered]" in run("list")[1]
-    assert run("ack", "i1", "--undo")[1] == "i1: taken on by nobody\n"
-    assert "taken on" not in run("list")[1]
+    assert run("ack", "i1", "--undo")[1] == "i1: not acknowledged\n"
+    assert "acknowledged" not in run("list")[1]
 
 
 def test_the_digest_of_the_last_day(run: Run, told: Concern) -> None:
     code, out, _ = run("digest")
     assert code == 0
     assert out.startswith("[fairlead] digest: ")
-    assert "1 not over" in out.splitlines()[0]
+    assert "1 open" in out.splitlines()[0]
     document = json.loads(run("digest", "--every", "week", "--json")[1])
     assert document["to_ns"] - document["from_ns"] == 7 * 86400 * 10**9
 
@@ -162,7 +162,7 @@ def test_a_route_is_tested(run: Run, config: Path) -> None:
 
 def test_subscriptions_on_the_servers_own_machine(run: Run, tmp_path: Path) -> None:
     to = ("--to", "alice@example.org", "--user", "alice")
-    assert run("subscribe", *to)[0] == 2, "of which jobs is not said"
+    assert run("subscribe", *to)[0] == 2, "no jobs selected"
     assert run("subscribe", "--mine", "--job", "1", *to)[0] == 2
     assert run("subscribe", "--mine", "--user", "alice", "--to", "alice@example.com")[0] == 8
     assert run("subscribe", "--mine", "--user", "alice", "--to", "a@example.org\nBcc: x@y")[0] == 2
@@ -193,5 +193,5 @@ def test_a_user_has_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
             add_subscription(state, alerts, msgspec.structs.replace(wish, job=job), 0)
         with pytest.raises(RefusedError, match="alice has 2"):
             add_subscription(state, alerts, msgspec.structs.replace(wish, job="3"), 0)
-        with pytest.raises(RefusedError, match="takes no subscriptions"):
+        with pytest.raises(RefusedError, match="has no subscriptions"):
             add_subscription(state, msgspec.structs.replace(alerts, subscriptions=""), wish, 0)

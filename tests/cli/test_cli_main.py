@@ -132,7 +132,7 @@ def test_a_wrong_call_names_the_help_of_its_command(probe: None, capsys: pytest.
 def test_a_defect_stays_a_traceback_with_a_note(probe: None) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         main(["probe", "defect"])
-    assert any("defect of fairlead" in note for note in caught.value.__notes__)
+    assert any("bug in fairlead" in note for note in caught.value.__notes__)
 
 
 def test_interruption(probe: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -244,7 +244,7 @@ def test_a_faulty_probe_is_failing_and_says_why(tmp_path: Path, body: str) -> No
 def test_a_probe_that_cannot_be_loaded_is_failing(tmp_path: Path, text: str) -> None:
     outcome = _run_file(tmp_path, text)
     assert outcome.state == FAILING
-    assert f"defect of the probe 'mine' ({tmp_path}/mine.py)" in outcome.text
+    assert f"error in the probe 'mine' ({tmp_path}/mine.py)" in outcome.text
 
 
 def _run_file(folder: Path, text: str) -> object:
@@ -263,7 +263,7 @@ def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
     file.write_text("raise SystemExit\n", encoding="utf-8")
     tmp_path.chmod(0o755)
     for path, mode, why in (
-        (str(file), 0o666, "others can change it"),
+        (str(file), 0o666, "other users can change it"),
         ("mine.py", 0o644, "give an absolute path"),
         (str(tmp_path / "absent.py"), 0o644, "No such file"),
         (str(tmp_path), 0o755, "not a regular file"),

@@ -72,7 +72,7 @@ def test_what_is_not_there_stands_in_the_file_as_a_comment(tmp_path: Path) -> No
     found = discover_site(tmp_path, nothing)
     text = format_site_text(found.site, found.remarks)
     assert parse_site_file(text).layers == ("client", "target")
-    for remark in ("no Slurm commands", "no parallel file system", "no lake was asked", "no node was found"):
+    for remark in ("no Slurm commands", "no parallel file system", "no lake was given", "no node was found"):
         assert f"# Not found out: {remark}" in text
 
 
@@ -113,9 +113,9 @@ def test_the_command_writes_and_checks(tmp_path: Path) -> None:
     file.write_text('[[routes]]\nnodes = "n1"\nforwarders = "f9"\n')
     refused = runner.invoke(command, ["check", str(file)])
     assert isinstance(refused.exception, ConfigError)
-    assert "no forwarder: f9" in refused.exception.what
+    assert "nodes that are not forwarders: f9" in refused.exception.what
     told = runner.invoke(command, ["check", "--json", str(file)])
-    assert '"faults": ["routes lead to what is no forwarder: f9"]' in told.output
+    assert '"faults": ["routes lead to nodes that are not forwarders: f9"]' in told.output
 
 
 @pytest.mark.parametrize("name", ["absent.toml", ""])

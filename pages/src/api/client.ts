@@ -109,14 +109,14 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Refused(0, "The server does not answer.", "It is asked again every few seconds.");
+    throw new Refused(0, "The server does not respond.", "Retrying every few seconds.");
   }
   if (!answer.ok) throw await refusalOf(answer);
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
 export async function refusalOf(answer: Response): Promise<Refused> {
-  let what = `The server answers ${answer.status}.`;
+  let what = `The server returned ${answer.status}.`;
   let remedy = "";
   try {
     const told = (await answer.json()) as { error?: string; remedy?: string };

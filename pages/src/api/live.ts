@@ -46,7 +46,7 @@ export async function follow<T>(
     } catch (error) {
       if (signal.aborted) return;
       if (turn.signal.aborted) continue;
-      const trouble = error instanceof Refused ? error : new Refused(0, "The server does not answer.", "");
+      const trouble = error instanceof Refused ? error : new Refused(0, "The server does not respond.", "");
       onTrouble(trouble);
       if ([400, 401, 403, 404].includes(trouble.status)) return;
     } finally {

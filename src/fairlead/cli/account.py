@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _ROLES = click.Choice(["user", "support", "admin"])
 _WAYS = click.Choice(["local", "ldap", "oidc", "header"])
 _options = (
-    click.option("--state", type=FOLDER, metavar="DIR", help="Folder of the server's state: server.state."),
-    click.option("--lake", type=FOLDER, metavar="DIR", help="The lake: its folder has the state beside it."),
+    click.option("--state", type=FOLDER, metavar="DIR", help="State directory of the server (server.state)."),
+    click.option("--lake", type=FOLDER, metavar="DIR", help="The lake; the state directory is next to it."),
     click.option("--config", "file", type=FILE, metavar="FILE", help="Settings of the server (TOML)."),
 )
 _password_option = click.option(
     "--password-file",
     type=FILE,
     metavar="FILE",
-    help="File with the password in its first line; - reads it from stdin.",
+    help="Read the password from the first line of this file; - is stdin.",
 )
 
 
@@ -51,8 +51,8 @@ def _server_options(command: Callable[..., None]) -> Callable[..., None]:
 def account() -> None:
     """Who may sign in to the pages.
 
-    Works on the accounts of a server on this machine, running or not, as the server's own user. What is changed counts
-    at once: a disabled account is out with its next request.
+    Works on the accounts of a server on this machine, running or not; run it as the server's user. Changes take effect
+    at once: a disabled account is refused from its next request on.
     """
 
 
@@ -63,18 +63,24 @@ def account() -> None:
     type=_ROLES,
     default="user",
     show_default=True,
-    help="user: own jobs and those of own projects; support: all; admin: all, and accounts.",
+    help="user: own jobs and jobs of own projects; support: all jobs; admin: all jobs, and accounts.",
 )
-@click.option("--project", "projects", multiple=True, metavar="NAME", help="Sees jobs of this project too. Repeatable.")
+@click.option(
+    "--project", "projects", multiple=True, metavar="NAME", help="Also sees jobs of this project. Repeatable."
+)
 @click.option(
     "--way",
     type=_WAYS,
     default="local",
     show_default=True,
-    help="How it signs in: a password here, the directory, the OpenID provider, the portal.",
+    help="How it signs in: local password, LDAP directory, OpenID provider or portal.",
 )
 @_password_option
-@click.option("--no-password", is_flag=True, help="None yet: `fairlead account welcome NAME` lets it in to choose one.")
+@click.option(
+    "--no-password",
+    is_flag=True,
+    help="Set no password yet: `fairlead account welcome NAME` prints an address to choose one.",
+)
 @_server_options
 @json_option
 def add_account(
@@ -87,13 +93,13 @@ def add_account(
     config: Config,
     as_json: bool,
 ) -> None:
-    """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
+    """Add an account. NAME is the user name of its jobs. Asks for the password unless --password-file is given."""
     from fairlead.show.web.people import accounts
     from fairlead.show.web.people.accounts import check_account_name
 
     name = check_account_name(name)
     if way != "local" and (password_file or no_password):
-        raise UsageError(f"--way {way} has no password here", remedy="leave the password out")
+        raise UsageError(f"--way {way} takes no local password", remedy="leave the password out")
     kept = None if way != "local" or no_password else _hashed(config, name, password_file)
     with _store(config) as store, store.change():
         made = accounts.add_account(store, name, role=role, way=way, projects=projects, password=kept)
@@ -118,7 +124,7 @@ def list_accounts(config: Config, as_json: bool) -> None:
 @_password_option
 @_server_options
 def set_account_password(name: str, password_file: Path | None, config: Config) -> None:
-    """Give a local account another password. Its sessions end."""
+    """Change the password of a local account. Its sessions end."""
     from fairlead.show.web.people.accounts import get_account, set_account_password
 
     with _store(config, create=False) as store:
@@ -133,8 +139,10 @@ def set_account_password(name: str, password_file: Path | None, config: Config) 
 @account.command("role")
 @click.argument("name")
 @click.argument("role", type=_ROLES)
-@click.option("--project", "projects", multiple=True, metavar="NAME", help="Its projects from now on. Repeatable.")
-@click.option("--no-projects", is_flag=True, help="It has none from now on.")
+@click.option(
+    "--project", "projects", multiple=True, metavar="NAME", help="Replace its projects with these. Repeatable."
+)
+@click.option("--no-projects", is_flag=True, help="Remove all its projects.")
 @_server_options
 @json_option
 def set_account_role(
@@ -145,7 +153,7 @@ def set_account_role(
     config: Config,
     as_json: bool,
 ) -> None:
-    """Change what an account may. Projects stay unless they are named."""
+    """Change the role or projects of an account. Projects stay unless given."""
     if projects and no_projects:
         raise UsageError("--no-projects and --project", remedy="give one of them")
     wanted = {"role": role, **({"projects": projects} if projects or no_projects else {})}
@@ -157,7 +165,7 @@ def set_account_role(
 @_server_options
 @json_option
 def disable_account(name: str, config: Config, as_json: bool) -> None:
-    """Let an account in no more. Its sessions, tokens and share links end at once, for good."""
+    """Disable an account. Its sessions, tokens and share links end at once, for good."""
     _change(name, config, as_json, disabled=True)
 
 
@@ -166,7 +174,7 @@ def disable_account(name: str, config: Config, as_json: bool) -> None:
 @_server_options
 @json_option
 def enable_account(name: str, config: Config, as_json: bool) -> None:
-    """Let an account in again."""
+    """Enable a disabled account."""
     _change(name, config, as_json, disabled=False)
 
 
@@ -174,7 +182,7 @@ def enable_account(name: str, config: Config, as_json: bool) -> None:
 @click.argument("name")
 @_server_options
 def remove_account(name: str, config: Config) -> None:
-    """Remove an account with its sessions, tokens and share links. The audit log keeps what it did."""
+    """Remove an account with its sessions, tokens and share links. Its entries in the audit log stay."""
     from fairlead.show.web.people import accounts
 
     with _store(config, create=False) as store, store.change():
@@ -186,7 +194,11 @@ def remove_account(name: str, config: Config) -> None:
 @account.command("token")
 @click.argument("name")
 @click.option(
-    "--title", default="made by fairlead account token", show_default=True, metavar="TEXT", help="What it is for."
+    "--title",
+    default="made by fairlead account token",
+    show_default=True,
+    metavar="TEXT",
+    help="Note on what the token is for.",
 )
 @click.option(
     "--scope",
@@ -195,14 +207,14 @@ def remove_account(name: str, config: Config) -> None:
     type=click.Choice(["read", "act", "admin"]),
     default=("read",),
     show_default=True,
-    help="read: ask; act: acknowledge, share; admin: accounts. Repeatable.",
+    help="read: query; act: acknowledge, share; admin: manage accounts. Repeatable.",
 )
 @click.option(
     "--days",
     type=click.FloatRange(0, min_open=True),
     default=90.0,
     show_default=True,
-    help="How long it is good; web.token_days is the most.",
+    help="Days it is valid, at most web.token_days.",
 )
 @_server_options
 @json_option
@@ -214,18 +226,23 @@ def issue_account_token(
     config: Config,
     as_json: bool,
 ) -> None:
-    """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
+    """Print an API token for programs (`Authorization: Bearer TOKEN`). It has no more rights than NAME."""
     from fairlead.show.web.people.accounts import get_account
     from fairlead.show.web.people.credentials import create_token_credential
     from fairlead.show.web.signin.authenticate import SCOPES_OF
 
     if days > config.web.token_days:
-        raise UsageError(f"--days {days:g} is more than {config.web.token_days:g}", remedy="web.token_days is the most")
+        raise UsageError(
+            f"--days {days:g} is more than {config.web.token_days:g}", remedy="the limit is web.token_days"
+        )
     with _store(config, create=False) as store, store.change():
         there = get_account(store, name)
         may = SCOPES_OF[there.role]
         if there.disabled or any(scope not in may for scope in scopes):
-            raise UsageError(f"{name} may not do that itself", remedy=f"it may {', '.join(may)}, unless it is disabled")
+            raise UsageError(
+                f"{name} does not have these rights",
+                remedy=f"its role has: {', '.join(may)}; a disabled account has none",
+            )
         lasts_ns = int(days * 86_400 * 10**9)
         ordered = tuple(scope for scope in may if scope in scopes)
         secret, made = create_token_credential(store, name, title=title, scopes=ordered, lasts_ns=lasts_ns)
@@ -250,9 +267,9 @@ def issue_account_token(
 @_server_options
 @json_option
 def print_account_welcome(name: str, config: Config, as_json: bool) -> None:
-    """Print an address that signs NAME in once, within an hour; no password needed, one can be chosen then.
+    """Print an address that signs NAME in once, within an hour, without a password; NAME can then choose one.
 
-    Without any administrator yet, NAME becomes the first.
+    If there is no administrator yet, NAME becomes the first.
     """
     from fairlead.run.first_sign_in import find_first_sign_in_address
     from fairlead.show.web.people import accounts
@@ -266,7 +283,7 @@ def print_account_welcome(name: str, config: Config, as_json: bool) -> None:
             if any(one.role == "admin" and not one.disabled for one in accounts.list_accounts(store)):
                 raise NobodyError(f"there is no account {name!r}", remedy=f"fairlead account add {name}")
         elif there.disabled or there.way != "local":
-            raise UsageError(f"{name} cannot be let in here", remedy="fairlead account list says why")
+            raise UsageError(f"{name} cannot sign in with a local password", remedy="fairlead account list shows why")
         key = create_welcome_credential(store, name)
         _note(store, "welcome", name)
     address = f"{find_first_sign_in_address(config, _listening(config))}/welcome#{key}"
@@ -278,11 +295,11 @@ def print_account_welcome(name: str, config: Config, as_json: bool) -> None:
 
 @account.command("audit")
 @add_limit_option("How many lines.", 50, 10_000)
-@click.option("--who", default="", metavar="NAME", help="Of this account.")
+@click.option("--who", default="", metavar="NAME", help="Only entries of this account.")
 @_server_options
 @json_option
 def print_account_audit(limit: int, who: str, config: Config, as_json: bool) -> None:
-    """Who signed in, or tried to, and what was changed; latest first."""
+    """List sign-ins, failed ones included, and changes; latest first."""
     import msgspec
 
     from fairlead.show.alerts.alert_messages import format_message_time
@@ -325,7 +342,7 @@ def _store(config: Config, *, create: bool = True) -> Store:
     folder = Path(config.server.state)
     if create and not folder.is_dir():
         raise RefusedError(
-            "there is no such folder of a server's state", where=str(folder), remedy="give --state, --lake or --config"
+            "no such server state directory", where=str(folder), remedy="give --state, --lake or --config"
         )
     return Store(folder, create=create)
 

@@ -24,31 +24,39 @@ def agent() -> None:
 @click.option(
     "--config", type=FILE, metavar="FILE", help="Settings, key = value. Default: /etc/fairlead/agent.conf if it exists."
 )
-@click.option("--server", metavar="URL", help="The collector, https://HOST:PORT. Without it records wait in the spool.")
-@click.option("--token", type=FILE, metavar="FILE", help="The token to show to the collector.")
-@click.option("--ca", type=FILE, metavar="FILE", help="Trust this authority (PEM) instead of the system's.")
+@click.option(
+    "--server", metavar="URL", help="The collector, https://HOST:PORT. Without it, records stay in the spool."
+)
+@click.option("--token", type=FILE, metavar="FILE", help="Token for the collector.")
+@click.option("--ca", type=FILE, metavar="FILE", help="Trust this CA certificate (PEM) instead of the system's.")
 @click.option(
     "--spool",
     type=FOLDER,
     metavar="DIR",
     help="Where records wait until they are sent. Default: /var/spool/fairlead/agent.",
 )
-@click.option("--spool-bytes", metavar="SIZE", help="Room they may take there, as 64M; the oldest go. Default: 256M.")
-@click.option("--spools", metavar="DIR,...", help="Send what mounts and forwarders spool there, too.")
+@click.option(
+    "--spool-bytes",
+    metavar="SIZE",
+    help="Maximum size of the spool, such as 64M; the oldest records are dropped. Default: 256M.",
+)
+@click.option("--spools", metavar="DIR,...", help="Also send what mounts and forwarders spool there.")
 @click.option("--root", type=FOLDER, metavar="DIR", help="Read counters below DIR instead of /.")
-@click.option("--node", metavar="NAME", help="This node's name in records. Default: the host's.")
-@click.option("--probes", metavar="LIST", help="Which probes, by comma. Default: auto, all that find something.")
-@click.option("--ship-s", metavar="SECONDS", help="How often records are sent while something happens. Default: 10.")
-@click.option("--idle-s", metavar="SECONDS", help="And while nothing does. Default: 60.")
-@click.option("--health-s", metavar="SECONDS", help="How often the agent tells of itself. Default: 60.")
-@click.option("--sync", is_flag=True, help="Wait for the disk before a file of the spool counts.")
-@click.option("--once", is_flag=True, help="Look twice, one second apart, send, end.")
-@click.option("--check", is_flag=True, help="Say what is found and lacking here, ask the collector, end.")
+@click.option("--node", metavar="NAME", help="This node's name in records. Default: the host name.")
+@click.option(
+    "--probes", metavar="LIST", help="Probes to run, comma-separated. Default: auto, all that find their source."
+)
+@click.option("--ship-s", metavar="SECONDS", help="Send interval while counters change. Default: 10.")
+@click.option("--idle-s", metavar="SECONDS", help="Send interval while nothing changes. Default: 60.")
+@click.option("--health-s", metavar="SECONDS", help="Interval of the agent's own status reports. Default: 60.")
+@click.option("--sync", is_flag=True, help="Sync (fsync) spool files before they count as written.")
+@click.option("--once", is_flag=True, help="Read the counters twice, one second apart, send and exit.")
+@click.option("--check", is_flag=True, help="Report what is found and missing here, contact the collector, exit.")
 def run_agent(**options: object) -> None:
-    """Watch this node's counters, keep what changed, send it to a collector.
+    """Read this node's counters, record what changed, send it to a collector.
 
-    Runs in the foreground until SIGTERM; SIGHUP reads settings and token anew. The same agent is one file for any
-    Python from 3.6 on: make agent, dist/fairlead-agent.pyz.
+    Runs in the foreground until SIGTERM; SIGHUP reloads settings and token. The agent also exists as one file for
+    Python 3.6 or newer: `make agent` builds dist/fairlead-agent.pyz.
     """
     words = [] if not is_printing_quiet() else ["--quiet"]
     for name, value in options.items():

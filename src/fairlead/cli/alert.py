@@ -26,14 +26,14 @@ _config_option = click.option(
     "file",
     type=FILE,
     metavar="FILE",
-    help="Settings of the server (TOML): its [alerts], and where its state is.",
+    help="Server settings (TOML): [alerts] and the state directory.",
 )
 _server_options = (
     click.option(
         "--server",
         metavar="URL",
         envvar="FAIRLEAD_API",
-        help="Ask the API of a server (https://host:port), in place of its state on this machine.",
+        help="Use the API of this server (https://host:port) instead of its state on this machine.",
     ),
     click.option(
         "--token",
@@ -41,13 +41,13 @@ _server_options = (
         type=FILE,
         metavar="FILE",
         envvar="FAIRLEAD_TOKEN_FILE",
-        help="File with your reader's token for the server.",
+        help="File with your reader token for the server.",
     ),
     click.option(
         "--ca",
         type=FILE,
         metavar="FILE",
-        help="Certificates (PEM) the server's is checked with. Default: the system's.",
+        help="Certificates (PEM) to verify the server with. Default: the system's.",
     ),
 )
 
@@ -57,10 +57,10 @@ _with_server = add_options(_server_options)
 
 @click.group(cls=Noun)
 def alert() -> None:
-    """Alerts: what was told to whom, and what is not to be told.
+    """Alerts: list them, test routes, mute, acknowledge, subscribe.
 
-    The server (`fairlead up`) tells; these commands look at its state and change it, as the server's own user. Only
-    `subscribe`, `unsubscribe` and `subscriptions` work from elsewhere, with --server.
+    The server (`fairlead up`) sends alerts; these commands read and change its state: run them as the server's user.
+    Only `subscribe`, `unsubscribe` and `subscriptions` also work from another machine, with --server.
     """
 
 
@@ -69,7 +69,7 @@ def alert() -> None:
 @add_limit_option("How many messages to list.", most=10_000)
 @json_option
 def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
-    """What is not over, what was told last, silences, and how the routes are."""
+    """List open alerts, the latest messages, silences, and the state of the routes."""
     import msgspec
 
     from fairlead.core import clock
@@ -118,12 +118,12 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
     from fairlead.show.alerts.alert_messages import format_message_time
 
     acknowledged = found["acknowledged"]
-    print_lines(f"{len(found['open'])} not over")
+    print_lines(f"{len(found['open'])} open")
     for one in found["open"]:
         by = acknowledged.get(one.id)
         print_lines(
             f"  {one.id}  {one.severity:8s} {format_message_time(one.from_ns)}  {one.title}"
-            + (f"  [taken on by {by.who}: {by.why}]" if by else "")
+            + (f"  [acknowledged by {by.who}: {by.why}]" if by else "")
         )
     for one in found["silences"]:
         if now_ns < one.until_ns:
@@ -144,12 +144,14 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
 @alert.command("test")
 @click.argument("route")
 @_config_option
-@click.option("--to", "recipient", default="", metavar="ADDRESS", help="Of a mail route: to this address instead.")
+@click.option(
+    "--to", "recipient", default="", metavar="ADDRESS", help="For a mail route: send to this address instead."
+)
 @json_option
 def send_test_alert(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
     """Send a test message through ROUTE now.
 
-    Ends with exit code 10 when it is not delivered.
+    Exits with 10 if it is not delivered.
     """
     import secrets
 
@@ -160,7 +162,7 @@ def send_test_alert(route: str, file: Path | None, recipient: str, as_json: bool
     settings = _config(file).alerts
     if route not in settings.routes:
         there = ", ".join(sorted(settings.routes)) or "none"
-        raise UsageError(f"there is no route {route!r}", remedy=f"routes of the settings: {there}")
+        raise UsageError(f"there is no route {route!r}", remedy=f"configured routes: {there}")
     now_ns = clock.now_ns()
     message = Message(
         id=secrets.token_hex(12),
@@ -187,17 +189,17 @@ def send_test_alert(route: str, file: Path | None, recipient: str, as_json: bool
     multiple=True,
     required=True,
     metavar="FIELD=PATTERN",
-    help="What is silent: id, rule, severity, layer, component, user, program or job; * and ? stand for "
-    "anything. Several: all must fit.",
+    help="What to mute, by id, rule, severity, layer, component, user, program or job; * and ? are wildcards. "
+    "Repeatable: all must match.",
 )
-@click.option("--for", "age", required=True, metavar="AGE", help="How long, as 2h or 3d.")
+@click.option("--for", "age", required=True, metavar="AGE", help="How long, such as 2h or 3d.")
 @click.option("--why", required=True, metavar="TEXT", help="Why.")
 @_config_option
 @json_option
 def silence_alerts(match: tuple[str, ...], age: str, why: str, file: Path | None, as_json: bool) -> None:
-    """Do not tell what fits, for a time.
+    """Mute matching alerts for a while.
 
-    What is still not over then is told then.
+    Alerts still open after that time are sent then.
     """
     import msgspec
 
@@ -233,25 +235,25 @@ def end_alert_silence(silence_id: str, file: Path | None) -> None:
     """End a silence."""
     with _state(_config(file), create=False) as state, state.change():
         if not state.unsilence(silence_id):
-            raise UsageError(f"there is no silence {silence_id!r}", remedy="`fairlead alert list` names them")
+            raise UsageError(f"there is no silence {silence_id!r}", remedy="`fairlead alert list` lists them")
     print_lines(f"ended {silence_id}")
 
 
 @alert.command("ack")
 @click.argument("finding", metavar="FINDING")
-@click.option("--why", default="", metavar="TEXT", help="What is being done.")
-@click.option("--undo", is_flag=True, help="Nobody has taken it on any more.")
+@click.option("--why", default="", metavar="TEXT", help="Note: what is being done about it.")
+@click.option("--undo", is_flag=True, help="Withdraw the acknowledgement.")
 @_config_option
 @json_option
 def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
-    """Take on a finding or incident: it is not told again, until it is over."""
+    """Acknowledge a finding or incident: no further alerts about it until it is over."""
     from fairlead.core import clock
     from fairlead.show.alerts.acknowledgement_routes import find_acknowledgement_subject
     from fairlead.show.alerts.state import Acknowledged
     from fairlead.store.lake import Lake
 
     if not undo and not why:
-        raise UsageError("why is not said", remedy="--why TEXT")
+        raise UsageError("--why is missing", remedy="say what is being done: --why TEXT")
     config = _config(file)
     root = Path(config.server.lake)
     about = find_acknowledgement_subject(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
@@ -279,11 +281,11 @@ def acknowledge_alert(finding: str, why: str, undo: bool, file: Path | None, as_
     if as_json:
         print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
     else:
-        print_lines(f"{finding}: " + (f"taken on by {by.who}" if by else "taken on by nobody"))
+        print_lines(f"{finding}: " + (f"acknowledged by {by.who}" if by else "not acknowledged"))
 
 
 @alert.command("digest")
-@click.option("--every", type=click.Choice(["day", "week"]), default=None, help="Default: as the settings say.")
+@click.option("--every", type=click.Choice(["day", "week"]), default=None, help="Default: as configured.")
 @_config_option
 @json_option
 def print_alert_digest(every: str | None, file: Path | None, as_json: bool) -> None:
@@ -307,7 +309,7 @@ def print_alert_digest(every: str | None, file: Path | None, as_json: bool) -> N
 @_config_option
 @json_option
 def check_alert_settings(file: Path | None, as_json: bool) -> None:
-    """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
+    """Check [alerts] in the settings: names, addresses, secret files. Sends nothing."""
     from fairlead.show.alerts.delivery import build_delivery_courier
 
     settings = _config(file).alerts
@@ -330,13 +332,13 @@ def check_alert_settings(file: Path | None, as_json: bool) -> None:
             f"{rule.name}: {', '.join(rule.rules) or 'every rule'}, {rule.severity} or worse -> "
             f"{', '.join(rule.to)}{steps}"
         )
-    print_lines(f"{len(settings.rules)} rules, {len(settings.routes)} routes: they can be used")
+    print_lines(f"valid: {len(settings.rules)} rules, {len(settings.routes)} routes")
 
 
 @alert.command("subscribe")
-@add_name_option("--job", "Findings on this job.", "ID")
-@add_name_option("--program", "Findings on jobs that run this program; * and ? stand for anything.")
-@click.option("--mine", is_flag=True, help="Findings on all your jobs.")
+@add_name_option("--job", "Findings about this job.", "ID")
+@add_name_option("--program", "Findings about jobs of this program; * and ? are wildcards.")
+@click.option("--mine", is_flag=True, help="Findings about all your jobs.")
 @click.option("--to", required=True, metavar="ADDRESS", help="Mail address to send to.")
 @add_name_option("--user", "Jobs of this user. Default: yours; an operator may name others.")
 @_config_option
@@ -354,16 +356,16 @@ def subscribe_to_alerts(
     ca: Path | None,
     as_json: bool,
 ) -> None:
-    """Be told by mail when something is found about your own jobs."""
+    """Subscribe to mail about findings on your own jobs."""
     import msgspec
 
     from fairlead.core import clock
     from fairlead.show.alerts import subscription_routes as subscribing
 
     if not (job or program or mine):
-        raise UsageError("of which jobs is not said", remedy="--job ID, --program NAME or --mine")
+        raise UsageError("no jobs selected", remedy="--job ID, --program NAME or --mine")
     if mine and (job or program):
-        raise UsageError("--mine is all of your jobs", remedy="give one of --mine, --job and --program")
+        raise UsageError("--mine covers all your jobs", remedy="give one of --mine, --job and --program")
     wish = subscribing.Wish(to=to, user=user, job=job, program=program)
     if server:
         found = _ask(server, "POST", "", token_file, ca, msgspec.json.encode(wish))
@@ -377,7 +379,7 @@ def subscribe_to_alerts(
 
 
 @alert.command("subscriptions")
-@add_name_option("--user", "Subscriptions of this user.")
+@add_name_option("--user", "Only subscriptions of this user.")
 @_config_option
 @_with_server
 @json_option
@@ -457,9 +459,7 @@ def _state(config: Config, *, create: bool = True) -> State:
 
     folder = Path(config.server.state)
     if create and not folder.is_dir():
-        raise RefusedError(
-            "there is no such folder of a server's state", where=str(folder), remedy="give --config FILE"
-        )
+        raise RefusedError("no such server state directory", where=str(folder), remedy="give --config FILE")
     return State(folder, create=create)
 
 

@@ -56,7 +56,9 @@ _WHERE = (
     ),
 )
 _WHEN = (
-    click.option("--last", default="", metavar="AGE", help="This long, up to now or to --to or --at: 90s, 5m, 2h, 7d."),
+    click.option(
+        "--last", default="", metavar="AGE", help="Length of the time span, up to now, --to or --at: 90s, 5m, 2h, 7d."
+    ),
     click.option(
         "--from",
         "from_",
@@ -65,7 +67,7 @@ _WHEN = (
         help="Start: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -2h, or seconds since 1970.",
     ),
     click.option("--to", default="", metavar="TIME", help="End. Default: now."),
-    click.option("--at", default="", metavar="TIME", help="The state at this time (with --last: that long before it)."),
+    click.option("--at", default="", metavar="TIME", help="State at this time (with --last: the span that ends then)."),
 )
 where_options = add_options(_WHERE)
 """--lake, --server, --token, --ca."""
@@ -179,7 +181,7 @@ class Asker:
             return msgspec.json.decode(body, type=list_questions()[question].answer)
         except msgspec.DecodeError as error:
             raise ServerError(
-                f"not an answer of fairlead: {error}", where=url, remedy="check --server, or upgrade fairlead"
+                f"not a fairlead response: {error}", where=url, remedy="check --server, or upgrade fairlead"
             ) from error
 
     def _get(self, url: str) -> bytes:
@@ -204,9 +206,9 @@ class Asker:
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
             raise NoAnswerError(
-                f"no server answers: {reason}",
+                f"the server does not respond: {reason}",
                 where=url.partition("/api/")[0],
-                remedy="check --server, and that the server runs",
+                remedy="check --server, and that the server is running",
             ) from error
 
 
@@ -227,7 +229,7 @@ def _build_url(server: str, path: str, question: str, name: str, words: dict[str
 
     parts = urlsplit(server if "//" in server else f"https://{server}")
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"not a server: {server!r}", remedy="write https://host:port")
+        raise UsageError(f"not a server address: {server!r}", remedy="write https://host:port")
     base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     below = path.format(name=quote(name, safe="")) if "{name}" in path else path
     if question == "mds" and name:
@@ -251,7 +253,7 @@ def _read_refusal(status: int, body: bytes, url: str) -> Exception:
         answer = json.loads(body)
         what, remedy = str(answer["error"]), str(answer.get("remedy") or "") or None
     except (ValueError, KeyError, TypeError):
-        what, remedy = f"the server answers {status}", "check --server: this is not an API of fairlead"
+        what, remedy = f"the server returned {status}", "check --server: this is not the fairlead API"
     where = url.partition("/api/")[0]
     if status in (401, 403):
         return RefusedError(what, where=where, remedy=remedy or "give a reader token with --token FILE")
@@ -264,7 +266,7 @@ def _read_refusal(status: int, body: bytes, url: str) -> Exception:
 
 def _suggest(names: list[str], question: str) -> str:
     if names:
-        return f"names like it: {', '.join(names)}"
+        return f"similar names: {', '.join(names)}"
     return {
         "job": "fairlead job list --last 7d",
         "why": "fairlead job list --last 7d",

@@ -31,9 +31,9 @@ def component() -> None:
 @click.option("--all", "everything", is_flag=True, help="Also list healthy, idle and unknown components.")
 @add_ask_options(html=True)
 def list_components(request: Request, everything: bool) -> None:
-    """List how the components are: by layer, the sick ones, open incidents and those of the last day (or another time).
+    """List component states by layer, the sick components, open incidents and those of the last day (or another span).
 
-    A component with no requests is idle, one without any data is unknown: neither is called healthy.
+    A component without requests is idle, one without data is unknown: neither counts as healthy.
     """
     from fairlead.show.report.diagnosis.diagnosis_pages import build_health_diagnosis_page
 

@@ -28,24 +28,28 @@ _PAGE = Path("fairlead-demo.html")
 
 
 @click.command()
-@click.option("--seed", type=int, metavar="N", help="Play the same again. Default: another play each time.")
-@click.option("--html", type=FILE, metavar="FILE", default=_PAGE, show_default=True, help="Where the page goes.")
-@click.option("--keep", type=FOLDER, metavar="DIR", help="Keep the records, the lake and the logs there.")
-@click.option("--no-fuse", is_flag=True, help="Use the library client instead of mounts, as where FUSE is not allowed.")
+@click.option(
+    "--seed", type=int, metavar="N", help="Repeat the run with this seed. Default: a different run each time."
+)
+@click.option(
+    "--html", type=FILE, metavar="FILE", default=_PAGE, show_default=True, help="Write the HTML page to this file."
+)
+@click.option("--keep", type=FOLDER, metavar="DIR", help="Keep the records, the lake and the logs in this directory.")
+@click.option("--no-fuse", is_flag=True, help="Use the library client instead of mounts, for hosts without FUSE.")
 @click.option(
     "--pages/--no-pages",
     default=None,
-    help="Serve the pages over the run's own records until Ctrl-C. Default: ask, at a screen.",
+    help="Serve the web pages on the records of this run until Ctrl-C. Default: ask, on a terminal.",
 )
 @click.option("--open", "browser", is_flag=True, help="With --pages: open them in a browser.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was played, seen and judged as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was injected, recorded and found as JSON.")
 def demo(
     seed: int | None, html: Path, keep: Path | None, no_fuse: bool, pages: bool | None, browser: bool, as_json: bool
 ) -> None:
-    """Real I/O on this machine, a fault injected and found: a slow target, a job that disturbs others, or nothing.
+    """Run real I/O on this machine, inject a fault and find it: a slow target, a job that disturbs others, or nothing.
 
-    Takes half a minute, needs no rights and leaves nothing behind but the page. What is injected is drawn from the
-    seed and shown at the end; the judge is another process, which is given only the records.
+    Takes half a minute, needs no privileges and leaves nothing but the page. The seed decides what is injected; it is
+    shown at the end. The diagnosis runs in another process, which sees only the records.
     """
     import msgspec
 
@@ -105,8 +109,8 @@ def _must_be_writable(folder: Path | None, option: str) -> None:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        what = f"nothing can be written there: {(error.strerror or str(error)).lower()}"
-        raise UsageError(what, where=str(folder), remedy=f"name another place with {option}") from error
+        what = f"cannot be written: {(error.strerror or str(error)).lower()}"
+        raise UsageError(what, where=str(folder), remedy=f"use another place with {option}") from error
 
 
 def _as_interrupt(_number: int, _frame: object) -> None:

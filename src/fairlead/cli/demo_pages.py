@@ -34,7 +34,7 @@ def are_demo_pages_wanted(pages: bool | None) -> bool:
 
 def ask_for_demo_pages(pages: bool | None) -> bool:
     """Asks whether to open the pages, unless that was said."""
-    return pages is True or click.confirm("look at this run in the pages?", default=True, err=True)
+    return pages is True or click.confirm("open this run in the web pages?", default=True, err=True)
 
 
 def serve_demo_pages(lake: Path, jobs: list[str], *, browser: bool) -> None:

@@ -115,10 +115,10 @@ def _verdicts(console: Any, outcome: Outcome) -> None:
         for text in one["advice"]:
             console.print(f"  → {text}")
     if judgement["nobody"]:
-        console.print(Text("Nobody is accused.", style="bold"), judgement["nobody"])
+        console.print(Text("No cause was found.", style="bold"), judgement["nobody"])
     console.print()
     console.print(Text("injected:", style="bold"), outcome.told)
-    words = {True: "as it was judged", False: "NOT as it was judged"}
-    console.print(f"That is {words[outcome.all_right]}.")
+    words = {True: "correct", False: "WRONG"}
+    console.print(f"The diagnosis is {words[outcome.all_right]}.")
     if outcome.lost_without_fuse:
         console.print(outcome.lost_without_fuse)

@@ -132,7 +132,7 @@ def render_diagnosis_usual(rows: Sequence[Usual], width: int) -> list[Renderable
         if mine is None:
             continue
         if not others:
-            parts.append(Text(f"  {one.kind}: nothing like it is known", style="dim"))
+            parts.append(Text(f"  {one.kind}: no comparable run is known", style="dim"))
             continue
         said = f"  {one.kind}: {format_html_rate(mine.rate_per_s, one.kind)}; {format_html_usual_rates(one)}"
         rates = [*(run.rate_per_s for run in others), mine.rate_per_s]
@@ -146,7 +146,7 @@ def render_diagnosis_usual(rows: Sequence[Usual], width: int) -> list[Renderable
 
 
 def build_diagnosis_incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> RenderableType:
-    """A line an incident."""
+    """One line per incident."""
     columns = [
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
         Column("state", lambda r: r.kind),

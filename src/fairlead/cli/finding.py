@@ -30,12 +30,12 @@ SEVERITY_STYLE = {
 
 @click.group(cls=Noun)
 def finding() -> None:
-    """Findings: slowed jobs and who slowed them, sick components, faults of the whole system."""
+    """Findings: slowed jobs and who slowed them, sick components, system-wide faults."""
 
 
 @finding.command("list")
 @add_name_option("--job", "About this job, or blaming it.", "ID")
-@add_name_option("--component", "That involve this forwarder, target, server or port.")
+@add_name_option("--component", "Involving this forwarder, target, server or port.")
 @add_name_option("--user", "About jobs of this user.")
 @click.option(
     "--severity",
@@ -49,7 +49,7 @@ def finding() -> None:
 @click.option("--since", default="", metavar="TIME", help="The same as --from; an age (2h, 7d) is the same as --last.")
 @add_ask_options(html=True)
 def list_findings(request: Request, since: str, offset: int, **words: Any) -> None:
-    """List what was found: slowed jobs and who slowed them, sick components, faults of the whole system.
+    """List what was found: slowed jobs and who slowed them, sick components, system-wide faults.
 
     Covers the last day unless you ask for another time. `fairlead finding show ID` shows the evidence.
     """
@@ -66,8 +66,8 @@ def list_findings(request: Request, since: str, offset: int, **words: Any) -> No
 @click.argument("name", metavar="FINDING")
 @add_ask_options(timed=False, html=True)
 def show_finding(request: Request, name: str) -> None:
-    """Show one finding: the evidence step by step, what the job got, what went on at the components it shared over the
-    same time, what is usual, what to do, and what data was missing.
+    """Show one finding: the evidence step by step, what the job got, what happened meanwhile at the components it
+    shared, what is usual, what to do, and what data was missing.
 
     FINDING is an id from `fairlead finding list`, or the first characters of one.
     """
@@ -136,7 +136,7 @@ def _render_finding(answer: Explanation, width: int) -> list[RenderableType]:
         Text.assemble((finding.severity, style), "  ", (escape_text(finding.title), "bold"), f"\n{', '.join(facts)}"),
     ]
     if answer.withdrawn:
-        parts.append(Text("withdrawn: a later look did not bear it out", style="bold yellow"))
+        parts.append(Text("withdrawn: later analysis did not confirm it", style="bold yellow"))
     if finding.evidence:
         parts += [shown.render_diagnosis_heading("Evidence"), *shown.render_diagnosis_evidence(finding.evidence)]
     parts += shown.render_diagnosis_courses(answer.courses, width)

@@ -33,7 +33,7 @@ def forwarder() -> None:
     "--export",
     required=True,
     metavar="DIR|targets:FILE",
-    help="What is served: a directory, or a tree striped over storage targets.",
+    help="What to serve: a directory, or a tree striped over storage targets.",
 )
 @click.option(
     "--listen",
@@ -48,55 +48,59 @@ def forwarder() -> None:
     default=16,
     show_default=True,
     metavar="N",
-    help="Requests carried out at the same time, at most.",
+    help="Maximum number of requests executed at the same time.",
 )
 @click.option(
     "--discipline",
     default="job-fair",
     show_default=True,
     metavar="SPEC",
-    help="Which request is next: fifo (who came first), metadata-first, share:P (metadata with probability "
+    help="Order of requests: fifo (order of arrival), metadata-first, share:P (metadata with probability "
     "P), job-fair (jobs in turn), set-10 (short iterations first) or exclusive (one job at a time); "
-    "then shares of workers, and bytes or operations a second, as "
+    "then limits on workers, bytes or operations per second, such as "
     "job-fair,cap-job:0.5,rate-job:100M,rate-job:lammps=200ops.",
 )
-@click.option("--job-settings", type=FILE, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")
+@click.option(
+    "--job-settings", type=FILE, metavar="FILE", help="Read-ahead, cache and rates of individual jobs (TOML)."
+)
 @click.option(
     "--token-key",
     type=FILE,
     metavar="FILE",
-    help="Clients on a network must show a token made with this key (fairlead token).",
+    help="Clients on a network must present a token made with this key (fairlead token).",
 )
-@click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate shown on tls: addresses (PEM).")
-@click.option("--tls-key", type=FILE, metavar="FILE", help="Its key (PEM).")
+@click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate for tls: addresses (PEM).")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="Key of the certificate (PEM).")
 @click.option(
-    "--spool", type=FOLDER, metavar="DIR", help="Write records of what was served there, for `fairlead ingest`."
+    "--spool",
+    type=FOLDER,
+    metavar="DIR",
+    help="Write records of served requests to this directory, for `fairlead ingest`.",
 )
 @click.option(
     "--read-ahead",
     type=Size("1G"),
     default="0",
     metavar="SIZE",
-    help="Read this far ahead of sequential readers, as 256K or 4M (powers of 1024). Default: not at all.",
+    help="Read this far ahead of sequential readers, such as 256K or 4M (powers of 1024). Default: not at all.",
 )
 @click.option(
     "--cache",
     type=Size("1T"),
     default="0",
     metavar="SIZE",
-    help="Memory for what is read ahead and read again, as 512M or 4G. Default: none, or 64M with --read-ahead.",
+    help="Memory for read-ahead and for data read again, such as 512M or 4G. Default: none, or 64M with --read-ahead.",
 )
 @click.option(
     "--sole",
     is_flag=True,
-    help="Nobody else changes this tree: what is cached is served without a look at it, and mounts may cache "
-    "(--cache).",
+    help="Nothing else changes this tree: cached data is served without checking it, and mounts may cache (--cache).",
 )
 @click.option(
     "--descriptors",
     is_flag=True,
-    help="Let clients of this machine that ask for it have the descriptors of open files, so that their "
-    "data need not come through here.",
+    help="Pass descriptors of open files to clients on this machine that ask for them, so that their data bypasses "
+    "the forwarder.",
 )
 @click.option(
     "--grace",
@@ -105,14 +109,14 @@ def forwarder() -> None:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long open files and locks outlive a lost connection.",
+    help="How long open files and locks are kept after a connection is lost.",
 )
-@click.option("--name", default="", metavar="NAME", help="Its name in records. Default: host and process.")
+@click.option("--name", default="", metavar="NAME", help="Name in records. Default: host and process.")
 def run_forwarder(listen: tuple[str, ...], **words: Any) -> None:
     """Serve a tree of files to mounts, until SIGTERM.
 
-    Runs in the foreground. Prints one line `ready ADDRESS` on stderr for each address when clients may come. On a unix
-    socket everyone acts as who he is; beyond this machine a token is needed.
+    Runs in the foreground. Prints one line `ready ADDRESS` on stderr for each address once clients can connect. On a
+    unix socket clients act as their own user; clients on other machines need a token.
     """
     from fairlead.steer.forwarding.forwarder import run
 
@@ -122,7 +126,7 @@ def run_forwarder(listen: tuple[str, ...], **words: Any) -> None:
 
 
 @forwarder.command("list")
-@add_peak_option("A forwarder's full load. Default: the highest minute measured.")
+@add_peak_option("Full load of a forwarder. Default: its highest minute measured.")
 @add_limit_option("How many forwarders to draw, the busiest first.", 60)
 @add_ask_options()
 def list_forwarders(request: Request, peak: float | None, limit: int) -> None:

@@ -53,7 +53,7 @@ _WORKERS = (
         "where",
         default="here",
         metavar="WHERE",
-        help="Where to work: here (this process, without Dask), threads, processes (of this machine), slurm, or "
+        help="Where to run: here (this process, without Dask), threads, processes (of this machine), slurm, or "
         "a scheduler's tcp://HOST:PORT. Default: here.",
     ),
     click.option(
@@ -68,7 +68,7 @@ _WORKERS = (
         "file",
         type=FILE,
         metavar="FILE",
-        help="What to ask of Slurm: the table [slurm] of a TOML file.",
+        help="What to request from Slurm: the table [slurm] of a TOML file.",
     ),
     click.option(
         "--memory",
@@ -148,10 +148,10 @@ def _rewrite_options(what: str, shard: str) -> Callable[[Callable[..., None]], C
 
 @click.group(cls=Noun)
 def history() -> None:
-    """Months of a lake at once: renew job summaries and findings, describe the jobs, explain slow phases.
+    """Months of a lake at once: recompute job summaries and findings, describe the jobs, explain slow phases.
 
-    The span is cut into days or hours. Workers open the lake by its path, which they must see, with this version of
-    fairlead.
+    The span is cut into days or hours. Workers need this version of fairlead and access to the lake under the same
+    path.
     """
 
 
@@ -159,10 +159,10 @@ def history() -> None:
 @_batch_options
 @_rewrite_options("summaries", "reanalysis")
 def summarise_history(batch: Batch, **words: Any) -> None:
-    """Write the summaries of past jobs again, with this version.
+    """Recompute the summaries of past jobs with this version.
 
-    Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
-    and does nothing when all is done. A summary stays as it is if the records it was made of are gone.
+    Covers the jobs that began in the span and have ended. Can be killed and rerun: it continues where it stopped, and
+    does nothing when all is done. A summary stays as it is if its records have expired.
     """
     from fairlead.explain.batch.reanalysis import run_reanalysis
 
@@ -171,21 +171,23 @@ def summarise_history(batch: Batch, **words: Any) -> None:
     if batch.as_json:
         print_json(found)
         return
-    click.echo(f"{found.jobs:,} summaries made, {found.kept:,} left as they were, in {found.stretches:,} stretches")
+    click.echo(
+        f"{found.jobs:,} summaries made, {found.kept:,} left as they were, in {found.stretches:,} parts of the span"
+    )
     if found.done_before:
-        print_message(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
+        print_message(f"{found.done_before:,} parts of the span were done before under the label {found.label!r}")
     if found.kept:
-        print_message("the records of summaries left as they were have expired")
+        print_message("summaries were left as they were because their records have expired")
 
 
 @history.command("diagnose")
 @_batch_options
 @_rewrite_options("findings", "rediagnosis")
 def diagnose_history(batch: Batch, **words: Any) -> None:
-    """Make phases and findings of past jobs again, with this version.
+    """Recompute phases and findings of past jobs with this version.
 
-    Covers the jobs that began in the span and have ended. May be killed and run again: it continues where it stopped,
-    and does nothing when all is done. Findings of an older version are no longer listed for what this one examined.
+    Covers the jobs that began in the span and have ended. Can be killed and rerun: it continues where it stopped, and
+    does nothing when all is done. Findings of an older version are no longer listed for jobs examined here.
     """
     from fairlead.explain.batch.rediagnosis import run_rediagnosis
 
@@ -196,19 +198,19 @@ def diagnose_history(batch: Batch, **words: Any) -> None:
         return
     click.echo(
         f"{found.phases:,} phases and {found.findings:,} findings of {found.jobs:,} jobs made,"
-        f" {found.withdrawn:,} findings withdrawn, in {found.stretches:,} stretches"
+        f" {found.withdrawn:,} findings withdrawn, in {found.stretches:,} parts of the span"
     )
     if found.done_before:
-        print_message(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
+        print_message(f"{found.done_before:,} parts of the span were done before under the label {found.label!r}")
     if found.kept:
         print_message(f"phases of {found.kept:,} jobs are left as they were: their records have expired")
 
 
 @history.command("describe")
 @_batch_options
-@add_peak_option("What one target can do. Default: the busiest minute of the span.")
+@add_peak_option("Peak of one target. Default: the busiest minute of the span.")
 def describe_history(batch: Batch, peak: float | None) -> None:
-    """Describe what the jobs of a long span did, and the machine with them.
+    """Describe the jobs and the load of the machine over a long span.
 
     Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
     """
@@ -225,8 +227,10 @@ def describe_history(batch: Batch, peak: float | None) -> None:
 @history.command("explain")
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @lake_option
-@click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
-@click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
+@click.option(
+    "--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Only phases from this time on."
+)
+@click.option("--to", default="now", metavar="TIME", help="Only phases before this time. Default: now.")
 @add_name_option("--user", "Only jobs of this user.")
 @add_name_option("--program", "Only runs of this program.")
 @click.option(
@@ -247,9 +251,9 @@ def explain_history(
     slow: float,
     as_json: bool,
 ) -> None:
-    """Explain slow phases: load of others, metadata, space, ranked.
+    """Rank the causes of slow phases: load of others, metadata, space.
 
-    Learnt from the earlier 70 % of the span and judged on the rest. Uses the phases of the lake, or FILEs of repeated
+    Trained on the first 70 % of the span, evaluated on the rest. Uses the phases of the lake, or FILEs of repeated
     benchmark runs (summaries of pytokio).
     """
     from fairlead.core import clock
@@ -290,7 +294,7 @@ def _explained(name: str, one: Explanation | None) -> Iterator[str]:
 
     yield escape_text(name)
     if one is None:
-        yield "  unknown: too few runs, or too few slow ones in the later part of the time"
+        yield "  unknown: too few runs, or too few slow ones in the later part of the span"
         return
     yield f"  {one.slow:,} of {one.runs:,} later runs were slow; separated from the others in {one.auc:.0%} of pairs"
     yield f"  (by {one.baseline or 'nothing'}, which correlates best, in {one.baseline_auc:.0%})"
@@ -385,7 +389,7 @@ def _rate(quantiles: dict[str, float]) -> str:
 def _busy(found: Population) -> str:
     targets = found.targets
     if not targets.minutes:
-        return "nothing is known of targets"
+        return "nothing is known about targets"
     shares = ", ".join(f"{float(q):.0%} of them at or below {value:.1%}" for q, value in found.target_quantiles.items())
     return (
         f"{targets.components:,} targets, {targets.minutes:,} minutes; of the peak of"

@@ -69,4 +69,4 @@ def _print_table(checks: list[Check]) -> None:
     console = PipedConsole(highlight=False)
     console.print(table)
     counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in STATUSES)
-    console.print(f"\n{counts}. Only [bold]Core[/] must be there; the rest adds what it says.")
+    console.print(f"\n{counts}. Only [bold]Core[/] is required; the rest is optional.")

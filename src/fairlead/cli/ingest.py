@@ -23,7 +23,7 @@ SCHEMA = "fairlead.ingest/1"
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
-@add_lake_option("The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")
+@add_lake_option("The lake, created if missing. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")
 @click.option(
     "--shard",
     default="main",
@@ -35,16 +35,16 @@ SCHEMA = "fairlead.ingest/1"
 @click.option(
     "--exact-times",
     is_flag=True,
-    help="Keep the times of every operation, not only first, last and busy of a run. Takes more room.",
+    help="Keep the times of every operation, not only first, last and busy time of a run. Takes more space.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what became of every file as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result for every file as JSON.")
 def ingest(
     paths: tuple[Path, ...], root: Path | None, shard: str, wait_s: float, exact_times: bool, as_json: bool
 ) -> None:
-    """Feed traces, counters and accounting into a lake.
+    """Read traces, counters and accounting into a lake.
 
-    PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
-    what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
+    PATH is a file, or a folder that is searched for traces. Each file is ingested completely or not at all, and only
+    once: files already in the lake are recognised by content. A file that cannot be used does not stop the others.
     """
     from fairlead.see.ingest import find_ingest_traces
     from fairlead.store.compaction import compact_tables
@@ -130,7 +130,7 @@ def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
         }
         print_json(document)
         return
-    click.echo(f"{counts['added']:,} added, {counts['known']:,} known before, {counts['failed']:,} failed")
+    click.echo(f"{counts['added']:,} added, {counts['known']:,} already known, {counts['failed']:,} failed")
     operations = sum(o.operations for o in outcomes)
     for table, rows in sum_ingested_rows(outcomes).items():
         note = f"  (runs of {operations:,} operations)" if table == "ops" else ""
@@ -162,4 +162,4 @@ def _finish(outcomes: list[Outcome]) -> None:
         click.echo(click.style("error: ", fg="red", bold=True) + str(error), err=True)
     kind: type[FairleadError] = InputError if len(errors) == len(outcomes) else PartialInputError
     rest = "; the others are in the lake" if kind is PartialInputError else ""
-    raise kind(f"{len(errors)} of the inputs could not be taken in", remedy=f"see the errors above{rest}")
+    raise kind(f"{len(errors)} of the inputs could not be ingested", remedy=f"see the errors above{rest}")

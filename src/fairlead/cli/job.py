@@ -21,7 +21,7 @@ _SORTS = ("start", "end", "read", "write", "bytes", "metadata", "nodes", "user",
 
 @click.group(cls=Noun)
 def job() -> None:
-    """Jobs: which ran, what one moved, why it was slow, how they behave."""
+    """Jobs: which ran, what they moved, why they were slow, how they behave."""
 
 
 @job.command("list")

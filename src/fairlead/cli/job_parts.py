@@ -53,9 +53,7 @@ def list_job_clock_lines(clocks: list[ClockShift]) -> list[str]:
     for one in clocks[:10]:
         way = "later" if one.offset_ns > 0 else "earlier"
         off = unit_formats.format_duration(abs(one.offset_ns) / 1e9)
-        lines.append(
-            f"{escape_text(one.source)}: its clock is off; its records are shown {off} {way} than it dated them"
-        )
+        lines.append(f"{escape_text(one.source)}: its clock is off; its records are shown {off} {way} than recorded")
     return [*lines, *([f"and {len(clocks) - 10} more (--json has all)"] if len(clocks) > 10 else [])]
 
 

@@ -34,7 +34,7 @@ _wait_option = add_wait_option("How long to wait for another writer of a shard t
 
 @click.group(cls=Noun)
 def lake() -> None:
-    """Look after a lake: info, compact, expire, query, backup, restore."""
+    """Maintain a lake: info, compact, expire, query, backup, restore."""
 
 
 @lake.command("info")
@@ -42,9 +42,9 @@ def lake() -> None:
 @click.option("--columns", is_flag=True, help="Show the columns of every table instead.")
 @json_option
 def show_lake_info(root: Path | None, columns: bool, as_json: bool) -> None:
-    """What the lake holds: tables, rows, days, bytes, files.
+    """List what the lake holds: tables, rows, days, bytes, files.
 
-    Writes nothing, and may run beside a writer.
+    Read-only; can run beside a writer.
     """
     from fairlead.store.inventory import take_inventory
 
@@ -82,7 +82,7 @@ def show_lake_info(root: Path | None, columns: bool, as_json: bool) -> None:
         ]
         _print_rows(["shard", "rows", "waiting", "size", "log"], sums)
     size = format_bytes(found.bytes_on_disk)
-    click.echo(f"{format_count(found.batches)} inputs taken in, {size} on disk, {found.root}")
+    click.echo(f"{format_count(found.batches)} inputs ingested, {size} on disk, {found.root}")
     for path in found.damaged_segments:
         print_message(f"a damaged segment of the write-ahead log was set aside: {path}")
 
@@ -100,9 +100,9 @@ def show_lake_info(root: Path | None, columns: bool, as_json: bool) -> None:
 )
 @json_option
 def compact_lake(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str, as_json: bool) -> None:
-    """Merge small files into few sorted ones, and remove files no reader needs any more.
+    """Merge small files into a few sorted ones, and remove files no reader needs any more.
 
-    Answers do not change. May be stopped at any time and run again.
+    Query results do not change. Can be stopped at any time and rerun.
     """
     from fairlead.store.compaction import compact_tables
 
@@ -125,12 +125,16 @@ def compact_lake(root: Path | None, shards: tuple[str, ...], wait_s: float, keep
 @lake.command("expire")
 @lake_option
 @click.option(
-    "--older-than", "age", required=True, metavar="AGE", help="Forget days that ended this long ago (180d, 26w)."
+    "--older-than",
+    "age",
+    required=True,
+    metavar="AGE",
+    help="Expire days that ended at least this long ago (180d, 26w).",
 )
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table (repeatable). Default: all.")
 @_shard_option
 @_wait_option
-@click.option("--dry-run", is_flag=True, help="Say what would be forgotten; forget nothing.")
+@click.option("--dry-run", is_flag=True, help="Report what would expire; change nothing.")
 @json_option
 def expire_lake_days(
     root: Path | None,
@@ -141,10 +145,10 @@ def expire_lake_days(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Forget whole days that are older than an age.
+    """Expire whole days that are older than an age.
 
     Rows are gone for every query at once. Their files stay for readers that still use them; `fairlead lake compact`
-    removes them later. Rows without a time never expire. A forgotten trace that is ingested again stays forgotten.
+    removes them later. Rows without a time never expire. An expired trace that is ingested again stays expired.
     """
     from fairlead.core.clock import now_ns
     from fairlead.store import retention
@@ -165,7 +169,7 @@ def expire_lake_days(
     ]
     _print_rows(["table", "shard", "days", "rows", "size"], rows)
     if dry_run:
-        print_message("nothing was forgotten (--dry-run)")
+        print_message("nothing was removed (--dry-run)")
 
 
 @lake.command("query")
@@ -174,10 +178,10 @@ def expire_lake_days(
 @click.option("--csv", "as_csv", is_flag=True, help="Print the result as CSV.")
 @json_option
 def run_lake_query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
-    """Ask the lake with one SELECT.
+    """Query the lake with one SELECT.
 
-    Tables and columns are those of the record reference, with a date column `day` besides; filter on it, and other
-    days are not read. Times are nanoseconds: make_timestamp_ns(start_ns) shows them. Reads only.
+    Tables and columns are those of the record reference, plus a date column `day`: filter on it to skip other days.
+    Times are nanoseconds: make_timestamp_ns(start_ns) converts them. Read-only.
     """
     result = _open(root).query(sql)
     if as_csv:
@@ -192,13 +196,13 @@ def run_lake_query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> 
 @lake.command("backup")
 @click.argument("folder", type=PATH, metavar="DEST")
 @lake_option
-@click.option("--link", is_flag=True, help="Link files that never change instead of copying them, where that can be.")
+@click.option("--link", is_flag=True, help="Hard-link files that never change instead of copying them, where possible.")
 @json_option
 def backup_lake(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
-    """Copy the lake to DEST, while it is written.
+    """Back up the lake to DEST, even while it is being written.
 
-    Each shard is copied as of one moment; what was acknowledged before is in it. When DEST holds a backup already,
-    only what is new is copied. Killed at any point, the backup before is whole.
+    Each shard is copied as of one moment, with everything acknowledged before. If DEST already holds a backup, only new
+    files are copied. If killed at any point, the previous backup stays intact.
     """
     from fairlead.store import backup
 
@@ -215,7 +219,7 @@ def backup_lake(folder: Path, root: Path | None, link: bool, as_json: bool) -> N
 @lake_option
 @json_option
 def restore_lake(folder: Path, root: Path | None, as_json: bool) -> None:
-    """Make the lake of a backup in a new folder.
+    """Restore a lake from a backup into a new directory.
 
     Every file is checked against its checksum; a damaged backup is not restored.
     """

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 VERBS: dict[str, tuple[str, str]] = {
     "report": ("fairlead.cli.report:report", "A verdict on traces of a job: grade, findings, what to change."),
-    "demo": ("fairlead.cli.demo:demo", "Real I/O on this machine, a fault injected and found."),
+    "demo": ("fairlead.cli.demo:demo", "Run real I/O on this machine, inject a fault, find it."),
     "up": ("fairlead.cli.up:up", "Run the server: collector, lake, analysis and API."),
     "ingest": ("fairlead.cli.ingest:ingest", "Read traces, counters and accounting into a lake."),
-    "top": ("fairlead.cli.top:top", "Who moves most right now, refreshed."),
-    "ask": ("fairlead.cli.question:ask", "Any question by its name, those of plug-ins too, as JSON."),
+    "top": ("fairlead.cli.top:top", "Watch who moves most right now."),
+    "ask": ("fairlead.cli.question:ask", "Ask any question by name, those of plug-ins included."),
     "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why; nothing is applied."),
-    "whatif": ("fairlead.cli.whatif:whatif", "Your own past under other policies and capacities, simulated."),
-    "simulate": ("fairlead.cli.simulate:simulate", "Policies on published or own workloads, simulated."),
+    "whatif": ("fairlead.cli.whatif:whatif", "Replay your own past under other policies and capacities."),
+    "simulate": ("fairlead.cli.simulate:simulate", "Simulate policies on published or own workloads."),
     "mount": ("fairlead.cli.mount:mount", "Mount a tree through forwarders or from here; list mounts."),
     "remap": ("fairlead.cli.remap:remap", "Move a mount to other forwarders while it is in use."),
-    "umount": ("fairlead.cli.umount:umount", "End a mount."),
+    "umount": ("fairlead.cli.umount:umount", "Unmount."),
 }
 """What is typed daily or is about no single noun. Name → (module:attribute, the line `--help` shows)."""
 NOUNS: dict[str, tuple[str, str]] = {
@@ -57,7 +57,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "account": ("fairlead.cli.account:account", "Who may sign in to the pages: add, role, disable, ..."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders and servers: make-key, issue."),
     "site": ("fairlead.cli.site:site", "The description of a site in one file: init, check."),
-    "host": ("fairlead.cli.host:host", "What this host can do, and what it lacks: check."),
+    "host": ("fairlead.cli.host:host", "What this host can do, and what is missing: check."),
 }
 """What commands are about; each is a group of verbs. In the form of `VERBS`."""
 COMMANDS = VERBS | NOUNS
@@ -66,7 +66,7 @@ COMMANDS = VERBS | NOUNS
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + the signal's number, as a shell reports a program ended by SIGINT or SIGPIPE."""
-DEFECT = "This is a defect of fairlead, not of your input. Please report it with the lines above."
+DEFECT = "This is a bug in fairlead, not in your input. Please report it with the lines above."
 _COMPLETE = "_FAIRLEAD_COMPLETE"
 """Set by the shell when it asks for completions (docs/howto/complete-commands.md)."""
 
@@ -115,7 +115,7 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(fairlead.__version__, "--version", prog_name="fairlead", message="%(prog)s %(version)s")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 def cli(quiet: bool) -> None:
     """fairlead sees, explains, decides and steers I/O on HPC storage.
 

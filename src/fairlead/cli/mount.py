@@ -19,15 +19,15 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("places", nargs=-1, metavar="[FORWARDER[,FORWARDER...]] DIR")
 @click.option("--local", "source", metavar="SOURCE", help="Mount this folder (or targets:FILE), without a forwarder.")
-@click.option("--map", "map_file", type=_FILE, help="File that says which nodes mount from which forwarders.")
+@click.option("--map", "map_file", type=_FILE, help="Map file: which nodes mount from which forwarders.")
 @click.option("--foreground", is_flag=True, help="Stay in the foreground until the mount ends.")
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
-@click.option("--allow-other", is_flag=True, help="Let other users in (root's mounts always do).")
-@click.option("--cache", is_flag=True, help="Let the kernel keep what was read; the forwarder must be --sole.")
+@click.option("--allow-other", is_flag=True, help="Allow other users (root's mounts always do).")
+@click.option("--cache", is_flag=True, help="Let the kernel cache file data; the forwarder must run with --sole.")
 @click.option(
     "--passthrough",
     type=click.Choice(["auto", "off"]),
-    help="By root: reads and writes go in the kernel where it can. Default: auto with --local, else off.",
+    help="As root: let the kernel read and write files directly where it can. Default: auto with --local, else off.",
 )
 @click.option(
     "--patience",
@@ -35,13 +35,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Wait that long for a forwarder that is lost; then requests fail with EIO.",
+    help="How long to wait for a lost forwarder before requests fail with EIO.",
 )
-@click.option("--spool", type=FOLDER, help="Record the requests in this folder.")
-@click.option("--job", default="", metavar="ID", help="Job of processes that do not say theirs.")
-@click.option("--checksum", is_flag=True, help="Check everything that goes to forwarders and back by its CRC-32.")
-@click.option("--token", type=_FILE, help="File with the token the forwarders ask for.")
-@click.option("--ca", type=_FILE, help="Certificate (PEM) of the authority that tls: forwarders are signed by.")
+@click.option("--spool", type=FOLDER, help="Write records of the requests to this directory.")
+@click.option("--job", default="", metavar="ID", help="Job of processes that do not announce one.")
+@click.option("--checksum", is_flag=True, help="Verify all traffic to and from forwarders with CRC-32.")
+@click.option("--token", type=_FILE, help="File with the token for the forwarders.")
+@click.option("--ca", type=_FILE, help="CA certificate (PEM) for tls: forwarders.")
 @click.option("--list", "listing", is_flag=True, help="List the mounts on this machine instead.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print the mounts as JSON.")
 def mount(
@@ -68,7 +68,7 @@ def mount(
     DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
 
     In the list of mounts, `dead` is a mount whose process was killed (fairlead umount removes it), `silent` one whose
-    process does not answer, `foreign` one of another user, of which no more is known.
+    process does not respond, `foreign` one of another user, without details.
     """
     if listing and not places:
         from fairlead.cli.mount_list import print_mounts
@@ -137,7 +137,7 @@ def _places(places: tuple[str, ...], *, local: bool, mapped: bool) -> tuple[tupl
         form = {(True, False): "--local SOURCE DIR", (False, True): "--map FILE DIR"}.get(
             (local, mapped), "FORWARDER[,FORWARDER...] DIR"
         )
-        raise UsageError(f"{len(places)} places were given", remedy=f"fairlead mount {form}")
+        raise UsageError(f"{len(places)} arguments were given", remedy=f"fairlead mount {form}")
     if wanted == 1:
         return (), places[0]
     addresses = tuple(str(parse_address(text)) for text in places[0].split(",") if text)

@@ -29,18 +29,18 @@ DEFAULT_POLICY = "aiot"
 """It answers with what little a lake may know: loads and health now, a job's last rate. `joint` and the published pairs
 want volume and computing time of every job, and set neither stripes nor P."""
 _lake_option = add_lake_option(
-    "The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."
+    "The lake to read the live state from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."
 )
-_site_option = add_site_option("The site file: peaks, routes, counts, pools, what is barred to whom.")
+_site_option = add_site_option("The site file: peaks, routes, counts, pools, access restrictions.")
 _at_option = click.option(
-    "--at", default="", metavar="TIME", help="With the state of then: 2026-11-21T08:00, -2h, now (default)."
+    "--at", default="", metavar="TIME", help="Use the state at this time: 2026-11-21T08:00, -2h, now (default)."
 )
 _system_option = click.option(
     "--file-system",
     "file_system",
     default="",
     metavar="NAME",
-    help="Whose targets are planned. Default: that of most targets.",
+    help="File system whose targets are planned. Default: the one with most targets.",
 )
 
 
@@ -52,7 +52,7 @@ _system_option = click.option(
     default=DEFAULT_POLICY,
     show_default=True,
     metavar="NAME",
-    help="aiot, dfra, static-map, joint, or a pair as tcpu+greedy-clairvoyant.",
+    help="aiot, dfra, static-map, joint, or a pair such as tcpu+greedy-clairvoyant.",
 )
 @click.option(
     "--job-file",
@@ -63,7 +63,7 @@ _system_option = click.option(
 )
 @click.option("--job", "job_id", default="", metavar="ID", help="One job, described by the options below.")
 @click.option("--user", default="", metavar="NAME", help="Its user.")
-@click.option("--program", default="", metavar="NAME", help="Its program, as accounting tells it.")
+@click.option("--program", default="", metavar="NAME", help="Its program, as in accounting.")
 @click.option("--nodes", type=int, default=None, metavar="N", help="How many nodes it gets.")
 @click.option("--node-list", "node_list", default="", metavar="LIST", help="Which nodes: a host list, n[001-064].")
 @click.option("--cores", type=float, default=0.0, metavar="N", help="How many cores it gets.")
@@ -74,16 +74,16 @@ _system_option = click.option(
     multiple=True,
     type=FILE,
     metavar="FILE",
-    help="Plans made before (--json) whose jobs may not be seen running yet. May be repeated.",
+    help="Earlier plans (--json) whose jobs may not be visible as running yet. Repeatable.",
 )
 @_at_option
 @_system_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For policies that draw lots.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed for randomised policies.")
 @click.option(
     "--folder",
     default="",
     metavar="DIR",
-    help="Where the job writes (lustre), or its mount (remap), in what is rendered.",
+    help="For --render: where the job writes (lustre), or its mount (remap).",
 )
 @click.option(
     "--render",
@@ -115,15 +115,15 @@ def plan(
     form: str | None,
     as_json: bool,
 ) -> None:
-    """Show what arriving jobs should get: forwarders, targets, stripes, read-ahead, metadata's share, hints, and why.
+    """Show what arriving jobs should get: forwarders, targets, stripes, read-ahead, metadata share, hints, and why.
 
-    From the live state in a lake, the jobs' earlier runs and a policy. Every plan is checked before it is shown; one
-    that is not sound is not shown, and the command fails. Nothing is applied.
+    From the live state in a lake, the jobs' earlier runs and a policy. Every plan is checked first; an invalid one is
+    not shown, and the command fails. Nothing is applied.
     """
     if context.invoked_subcommand is not None:
         return
     if form is not None and as_json:
-        raise UsageError("--render and --json are two ways to show a plan", remedy="give one of them")
+        raise UsageError("--render and --json exclude each other", remedy="give one of them")
     jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
     from fairlead.core import clock
     from fairlead.decide.planning.plan_jobs import plan_jobs, require_sound_plans
@@ -167,10 +167,9 @@ def plan(
 @_system_option
 @json_option
 def check_plan(file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool) -> None:
-    """Check plans (of --json, or written elsewhere) against the live state: capacity, bars, sick components, limits.
+    """Check plans (from --json or elsewhere) against the live state: capacity, restrictions, sick components, limits.
 
-    Prints everything that is wrong, with field, component and reason, and fails where anything is. FILE - is standard
-    input.
+    Prints every fault with field, component and reason, and fails if there is any. FILE may be - for standard input.
     """
     from fairlead.core import clock
     from fairlead.core.model.plan import read_plan_document
@@ -294,7 +293,7 @@ def _jobs(
 
     if job_file is not None:
         if job_id or user or program or nodes is not None or node_list or cores or processes is not None:
-            raise UsageError("--job-file and options of one job both say what arrives", remedy="give one of them")
+            raise UsageError("--job-file and the options of one job exclude each other", remedy="give one of them")
         return read_arriving_jobs(_content(job_file, "--job-file"), str(job_file))
     if not job_id:
         raise UsageError("no job to plan for", remedy="give --job ID with --user and --program, or --job-file FILE")
@@ -352,5 +351,5 @@ def _site(file: Path | None) -> SiteFile | None:
 
 def _moment(at_ns: int, now_ns: int) -> int:
     if at_ns < 0 or at_ns > now_ns:
-        raise UsageError("a plan rests on what is known, not on times to come", where="--at", remedy="write --at -2h")
+        raise UsageError("--at must not be in the future", where="--at", remedy="write --at -2h")
     return at_ns

@@ -25,7 +25,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
             return value
         match = _SIZE.fullmatch(value.strip())
         if match is None:
-            self.fail(f"{value!r} is no size; write 4M or 1G", param, ctx)
+            self.fail(f"{value!r} is not a size; write 4M or 1G", param, ctx)
         size = int(match[1]) << _SHIFT[match[2].upper()]
         if value != self._most and size > self.convert(self._most, param, ctx):
             self.fail(f"{value} is more than {self._most}", param, ctx)
@@ -44,5 +44,5 @@ class Seconds(click.FloatRange):
         """The seconds; click's own error for what is no time or out of range."""
         seconds = float(super().convert(value, param, ctx))  # type: ignore[arg-type]  # click takes text too
         if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds

@@ -22,10 +22,10 @@ def ask(
     token: Path | None,
     authority: Path | None,
 ) -> None:
-    """Ask any QUESTION by its name, those of plug-ins too, and print the answer as JSON.
+    """Ask any QUESTION by name, those of plug-ins included, and print the answer as JSON.
 
-    NAME is what it is about, KEY=VALUE its parameters, as `fairlead ask queue last=7d`. Without QUESTION the names are
-    listed.
+    NAME is its subject, KEY=VALUE are parameters, for example `fairlead ask queue last=7d`. Without QUESTION, lists the
+    names.
     """
     from fairlead.core.safe_text import escape_undecodable_text
     from fairlead.explain.questions.question_catalog import list_questions
@@ -36,10 +36,10 @@ def ask(
             click.echo(f"{name:24} {asked.about}")
         return
     if question not in known:
-        raise UsageError(f"no question is called {question!r}", remedy="`fairlead ask` lists them")
+        raise UsageError(f"there is no question {question!r}", remedy="`fairlead ask` lists them")
     names = [word for word in words if "=" not in word]
     if len(names) > 1:
-        raise UsageError(f"{names[1]!r} is one name too many", remedy="give parameters as KEY=VALUE")
+        raise UsageError(f"unexpected argument {names[1]!r}", remedy="give parameters as KEY=VALUE")
     parameters = dict(word.split("=", 1) for word in words if "=" in word)
     answer = Asker(root, server, token, authority).ask(question, *names, **parameters)
     import msgspec

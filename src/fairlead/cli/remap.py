@@ -13,9 +13,9 @@ from fairlead.cli.printing import print_message
 def remap(folder: str, addresses: tuple[str, ...]) -> None:
     """Move the mount on DIR to other forwarders of the same tree.
 
-    Nothing is unmounted and no I/O fails: what is under way is finished by the old forwarder, what comes meanwhile
-    waits for the new one. The first that answers takes the mount, the others are there should it be lost. When none
-    answers, the mount stays where it is.
+    Nothing is unmounted and no I/O fails: the old forwarder finishes requests in flight, new requests wait for the new
+    one. The first forwarder that responds takes over, the others are its fallbacks. If none responds, the mount stays
+    where it is.
     """
     from fairlead.steer.forwarding.mount.process.control import remap_mount
 

@@ -34,8 +34,10 @@ SHOWN_FAILURES = 20
     help="Write a single-file page that works offline (several jobs: FILE-<job>.html each).",
 )
 @click.option("--json", "json_out", metavar="FILE", help="Write the verdict as JSON; - for standard output.")
-@click.option("--explain", metavar="RULE", help="Explain one rule on this job: what it asks, what it saw, what to do.")
-@click.option("--compare", type=PATH, metavar="OTHER", help="Set a second run beside it: TRACE is before, OTHER after.")
+@click.option(
+    "--explain", metavar="RULE", help="Explain one rule on this job: what it checks, what it saw, what to do."
+)
+@click.option("--compare", type=PATH, metavar="OTHER", help="Compare with a second run: TRACE is before, OTHER after.")
 @click.option(
     "--rules",
     "rules_dir",
@@ -49,9 +51,9 @@ SHOWN_FAILURES = 20
     type=PATH,
     envvar="FAIRLEAD_PLATFORM",
     metavar="FILE",
-    help="A TOML description of the machine, so that costs are held against its own rates.",
+    help="TOML description of the machine, to estimate costs from its own rates.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show all findings, good news and undecided rules, too.")
+@click.option("--all", "everything", is_flag=True, help="Also show minor findings, good news and undecided rules.")
 def report(
     traces: tuple[Path, ...],
     html: Path | None,
@@ -73,7 +75,7 @@ def report(
 
     setup = reporting.load_report_setup(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
-        raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rule list` names them all")
+        raise UsageError(f"there is no rule {explain!r}", remedy="`fairlead rule list` lists them")
     _apart([html, None if json_out in (None, "-") else Path(json_out)], [*traces, compare, rules_dir, platform])
     run = _Run(setup, None if json_out == "-" else terminal.Screen(setup, everything=everything, explain=explain))
     before = run.find(list(traces))
@@ -95,7 +97,9 @@ def _apart(outputs: list[Path | None], given: list[Path | None]) -> None:
             if other is not None and _same(path, other):
                 raise UsageError("would overwrite an input", where=str(path), remedy="name another file")
     if len(written) == 2 and _same(*written):
-        raise UsageError("--html and --json name one file", where=str(written[0]), remedy="name two")
+        raise UsageError(
+            "--html and --json name the same file", where=str(written[0]), remedy="use two different files"
+        )
 
 
 def _same(path: Path, other: Path) -> bool:
@@ -109,11 +113,13 @@ def _one_of_each(before: list[JobInput], after: list[JobInput], other: Path) -> 
     """None at all is not an error of the call: why none could be used is among the failures."""
     if len(before) > 1:
         raise UsageError(
-            f"--compare sets two runs side by side, but {len(before)} jobs were given",
+            f"--compare compares two runs, but {len(before)} jobs were given",
             remedy="give the traces of one job before and of one job after",
         )
     if len(after) > 1:
-        raise UsageError(f"--compare holds {len(after)} jobs", where=str(other), remedy="give the trace of one")
+        raise UsageError(
+            f"the --compare trace holds {len(after)} jobs", where=str(other), remedy="give the trace of one"
+        )
 
 
 class _Run:
@@ -267,7 +273,7 @@ class _Run:
                 else InputError(
                     "no I/O trace among the inputs",
                     where=str(given[0]) if len(given) == 1 else None,
-                    remedy="give a Darshan or DFTracer trace; accounting only adds to one",
+                    remedy="give a Darshan or DFTracer trace; accounting alone is not enough",
                 )
             )
         if len(failures) == 1 and not self._verdicts:

@@ -38,7 +38,7 @@ def rule() -> None:
 @_rules_option
 @json_option
 def list_rules(rules_dir: Path | None, as_json: bool) -> None:
-    """All rules: id, category, worst severity, what they say."""
+    """List all rules: id, category, worst severity, what they find."""
     from fairlead.explain.rules.rule_description import format_rule_template, join_rule_lines
 
     found, origin = _load(rules_dir)
@@ -70,7 +70,7 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for name in ("rule", "category", "worst"):
         table.add_column(name, no_wrap=True)
-    table.add_column("what it says", ratio=1)
+    table.add_column("what it finds", ratio=1)
     for rule in found:
         says = Text(format_rule_template(rule.title), style="" if rule.enabled else "dim")
         if origin[rule.id] == "site":
@@ -87,7 +87,7 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
 @_rules_option
 @json_option
 def show_rule(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
-    """One rule in full: what it means, when it fires, what to do, where it comes from."""
+    """Show one rule in full: what it means, when it fires, what to do, where it comes from."""
     import msgspec
 
     found, origin = _load(rules_dir)
@@ -97,7 +97,7 @@ def show_rule(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
 
         near = get_close_matches(rule_id, by_id, 1)
         also = f"; did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"no rule is called {rule_id!r}{also}", remedy="`fairlead rule list` names them all")
+        raise UsageError(f"there is no rule {rule_id!r}{also}", remedy="`fairlead rule list` lists them")
     rule = by_id[rule_id]
     if as_json:
         print_json({"schema": "fairlead.rule/1", "origin": origin[rule_id], **msgspec.to_builtins(rule)})
@@ -109,9 +109,9 @@ def show_rule(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
 @click.argument("folder", type=PATH, metavar="DIR")
 @json_option
 def check_rules(folder: Path, as_json: bool) -> None:
-    """Check a folder of rules: every fault with its file, key and remedy.
+    """Check a folder of rules: lists every fault with file, key and remedy.
 
-    Ends with exit code 5 when there is a fault.
+    Exits with 5 if there is a fault.
     """
     from fairlead.explain.rules.advice_set import check_advice_set
     from fairlead.explain.rules.rule_set import check_rule_set as check_folder
@@ -138,7 +138,7 @@ def check_rules(folder: Path, as_json: bool) -> None:
     if faults:
         files = len({fault.where for fault in faults})
         what = f"{len(faults)} faults in {files} file{'s' if files > 1 else ''}"
-        raise ConfigError(what, where=str(folder), remedy="mend them and check again")
+        raise ConfigError(what, where=str(folder), remedy="fix them and check again")
 
 
 @rule.command("advice")
@@ -146,9 +146,9 @@ def check_rules(folder: Path, as_json: bool) -> None:
 @_rules_option
 @json_option
 def show_rule_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
-    """What is advised about findings on jobs, components and the system; of one RULE, or of all.
+    """Show the advice for findings on jobs, components and the system: of one RULE, or of all.
 
-    A folder `advice` in the site's folder of rules adds to it, or stands in for it.
+    A folder `advice` in the site's folder of rules extends or replaces it.
     """
     import msgspec
 
@@ -178,7 +178,7 @@ def show_rule_advice(rule_id: str | None, rules_dir: Path | None, as_json: bool)
 @rule.command("metrics")
 @json_option
 def list_rule_metrics(as_json: bool) -> None:
-    """Every name a rule may use: unit and meaning."""
+    """List every name a rule may use, with unit and meaning."""
     from rich.table import Table
 
     from fairlead.explain.rules.rule_description import list_rule_metrics
@@ -240,8 +240,8 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
         text = f"{described.format_rule_template(advice.text)} ({advice.audience}){only}"
         parts += _one_advice(text, advice.code, advice.language)
     for title, names in (
-        ("Says it instead of", [c.rule for c in rule.covers]),
-        ("Silent where one of these fires", described.describe_covering_rules(by_id, rule.id)),
+        ("Replaces", [c.rule for c in rule.covers]),
+        ("Suppressed if one of these fires", described.describe_covering_rules(by_id, rule.id)),
         ("After", rule.references),
     ):
         if names:

@@ -23,7 +23,7 @@ _TROUBLED = ("failing", "late", "lost")
 
 @click.group(cls=Noun)
 def server() -> None:
-    """The server: how it and its sources are. `fairlead up` runs it."""
+    """State of a running server and its sources. `fairlead up` runs a server."""
 
 
 @server.command("status")
@@ -48,7 +48,7 @@ def server() -> None:
 def show_server_status(
     url: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
 ) -> int:
-    """Show how the server and its sources are. Exits with 4 if something needs attention."""
+    """Show the state of the server and its sources. Exits with 4 if something needs attention."""
     from fairlead.core.clock import now_ns
     from fairlead.run.lake_health import read_lake_health
     from fairlead.run.server_client import find_server_url, read_server_token, request_server_health
@@ -125,7 +125,7 @@ def _show_sources(found: Health, everything: bool) -> None:
         for probe in one.probes:
             if probe.state in _TROUBLED:
                 click.echo(
-                    f"  {escape_text(probe.probe)} {probe.state}: {escape_text(probe.text) or 'it does not say why'}"
+                    f"  {escape_text(probe.probe)} {probe.state}: {escape_text(probe.text) or 'no reason given'}"
                 )
             if probe.unknown_lines:
                 click.echo(f"  {escape_text(probe.probe)}: {probe.unknown_lines} lines not understood")

@@ -27,10 +27,10 @@ _lake_option = click.option(
     default=Path("simulations"),
     show_default=True,
     metavar="DIR",
-    help="The lake results are kept in; made if there is none. What is in it is not simulated again.",
+    help="Lake for the results, created if missing. Results already in it are not simulated again.",
 )
 _seed_option = click.option(
-    "--seed", type=click.IntRange(0, (1 << 63) - 1), metavar="N", help="Everything random comes from it."
+    "--seed", type=click.IntRange(0, (1 << 63) - 1), metavar="N", help="Seed of everything random."
 )
 _wait_option = add_wait_option("How long to wait while another run writes to the lake.")
 _run_options = add_options(
@@ -40,18 +40,18 @@ _run_options = add_options(
             "--sets",
             type=click.IntRange(1, 100_000),
             metavar="N",
-            help="Sets of applications a point. Default: what the experiment says.",
+            help="Sets of applications per point. Default: as in the experiment.",
         ),
         click.option(
             "--jobs",
             type=click.IntRange(1, 1024),
             metavar="N",
-            help="Worker processes. Default: one a processor. Results do not depend on it.",
+            help="Worker processes. Default: one per processor. Results do not depend on it.",
         ),
         click.option(
             "--dask",
             metavar="WHERE",
-            help="Let Dask's workers do it: local (of this machine), or a scheduler's tcp://HOST:PORT.",
+            help="Run on Dask workers: local (on this machine), or a scheduler's tcp://HOST:PORT.",
         ),
         _seed_option,
         _wait_option,
@@ -84,8 +84,8 @@ class _Experiments(click.Group):
 def simulate() -> None:
     """Policies on published or own workloads: `fairlead simulate SPEC.toml`, or an experiment by name.
 
-    Exact simulation, event by event. The same seed gives the same results on any number of processes. A run that was
-    killed goes on where it stopped.
+    Exact simulation, event by event. The same seed gives the same results on any number of processes. A killed run
+    continues where it stopped.
     """
 
 
@@ -130,7 +130,7 @@ def simulate_spec(
     type=click.IntRange(1),
     multiple=True,
     metavar="K",
-    help="Applications of a set; may be given again. Default: 30, 60 and 100.",
+    help="Applications of a set. Repeatable. Default: 30, 60 and 100.",
 )
 @_run_options
 def simulate_scheduling_study(
@@ -147,7 +147,7 @@ def simulate_scheduling_study(
 ) -> None:
     """The figures and conclusions of the scheduling study (Bandet, Boito, Pallez 2024).
 
-    Says of each conclusion whether it comes out, and the figures it rests on.
+    Reports for each conclusion whether it is reproduced, and the figures it is based on.
     """
     from fairlead.decide.sim.experiments.experiment_spec import check_experiment_spec
     from fairlead.decide.sim.experiments.scheduling_study import build_study
@@ -167,7 +167,7 @@ def simulate_scheduling_study(
     type=click.IntRange(1),
     multiple=True,
     metavar="K",
-    help="Applications of a set; may be given again. Default: 30, 60 and 100.",
+    help="Applications of a set. Repeatable. Default: 30, 60 and 100.",
 )
 @_run_options
 def simulate_ours(
@@ -180,9 +180,9 @@ def simulate_ours(
     wait_s: float,
     as_json: bool,
 ) -> None:
-    """Our joint policies beside the published ones: slowdown, its 90th percentile and idle time over the load.
+    """Compare our joint policies with the published ones: slowdown, its 90th percentile and idle time over the load.
 
-    Every published allocation under both greedy placements. 20 sets a point; some minutes.
+    Every published allocation under both greedy placements. 20 sets per point; takes some minutes.
     """
     import msgspec
 
@@ -233,7 +233,7 @@ for _name in PAPERS:
     "policies",
     multiple=True,
     metavar="NAME",
-    help="A path policy or any other; may be given again. Default: static-map and dfra.",
+    help="A path policy or any other. Repeatable. Default: static-map and dfra.",
 )
 @click.option("--forwarders", type=click.IntRange(1, 100_000), metavar="N", help="Forwarders of the machine.")
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), metavar="D", help="Only jobs of the first D days.")
@@ -253,7 +253,7 @@ def simulate_trace(
 ) -> None:
     """Jobs of a trace under path policies: SWF, or a table with I/O totals (CSV, as Darshan's).
 
-    On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
+    On a machine like TaihuLight. What the trace lacks is assumed by documented rules, which are printed.
     """
     from fairlead.cli.simulate_results import print_simulate_paper_results
     from fairlead.decide.sim.runs.run_experiments import run_trace_experiment
@@ -280,7 +280,7 @@ def simulate_trace(
 @_lake_option
 @json_option
 def list_simulate_experiments(root: Path, as_json: bool) -> None:
-    """Experiments there are, policies, and results in the lake."""
+    """List experiments, policies, and results in the lake."""
     from fairlead.cli.simulate_results import list_simulate_results
     from fairlead.decide.registered_policies import list_registered_policies
     from fairlead.decide.sim.runs.stored_results import list_stored_results
@@ -313,7 +313,7 @@ def list_simulate_experiments(root: Path, as_json: bool) -> None:
 )
 @_lake_option
 def plot_simulate_result(result: str, out: Path | None, root: Path) -> None:
-    """Pictures of RESULT: one page, and each picture as SVG.
+    """Plot RESULT: one page, and each picture as SVG.
 
     RESULT is the name of an experiment that was run (`fairlead simulate list`), scheduling-study, or its TOML file.
     """
@@ -348,7 +348,7 @@ def _run(
         print_json(found)
     else:
         print_simulate_results(found)
-    before = f", {ran.before:,} were there before" if ran.before else ""
+    before = f", {ran.before:,} were already there" if ran.before else ""
     print_message(
         f"{ran.made:,} runs simulated{before}; kept in {root}; pictures: fairlead simulate plot {name} --lake {root}"
     )

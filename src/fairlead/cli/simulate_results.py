@@ -50,7 +50,7 @@ def print_simulate_results(found: SimulationAnswer) -> None:
         head = escape_text(f"{one.name}: {one.title}" if one.title else one.name)
         console.print(Text(head, style="bold"))
         sets = f"{one.sets:,} set{'s' * (one.sets != 1)}"
-        facts = f"simulated; seed {one.seed}, {sets} a point, {one.window} window"
+        facts = f"simulated; seed {one.seed}, {sets} per point, {one.window} window"
         console.print(Text(f"{facts}\n{escape_text(one.note)}".strip(), style="dim"))
         for picture in one.pictures:
             for part in _picture(picture):
@@ -75,9 +75,11 @@ def _build_conclusions_table(rows: Sequence[Conclusion], width: int) -> list[Ren
     counted = {verdict: sum(one.verdict == verdict for one in rows) for verdict in VERDICT_STYLE}
     fewest = min(one.sets for one in rows)
     text = f"{counted['pass']} of {len(rows)} as the study says, {counted['fail']} not"
-    text += f", {counted['unknown']} not told" if counted["unknown"] else ""
+    text += f", {counted['unknown']} undecided" if counted["unknown"] else ""
     few = (
-        f"\nsome rest on {fewest} sets a point only: {FEW_SETS} or more are needed to tell" if fewest < FEW_SETS else ""
+        f"\nsome are based on only {fewest} sets per point: {FEW_SETS} or more are needed to decide"
+        if fewest < FEW_SETS
+        else ""
     )
     first = Text("Conclusions of the scheduling study, as found by simulation", style="bold")
     return [

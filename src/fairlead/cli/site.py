@@ -14,7 +14,7 @@ from fairlead.core.errors import ConfigError, InputError, UsageError
 
 @click.group(cls=Noun)
 def site() -> None:
-    """Describe a site in one file: write it from what is known, check it."""
+    """Describe a site in one file: generate it, check it."""
 
 
 @site.command("init")
@@ -25,7 +25,7 @@ def site() -> None:
     metavar="DIR",
     help="A lake, for the nodes, forwarders, targets and mappings seen there.",
 )
-@click.option("--output", "-o", type=PATH, metavar="FILE", help="Write here; by default to standard output.")
+@click.option("--output", "-o", type=PATH, metavar="FILE", help="Write to this file. Default: standard output.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
     "--root",
@@ -35,10 +35,10 @@ def site() -> None:
     help="Where to look for /proc and /etc: a copy of a node's files. Default: /.",
 )
 def init_site(lake_dir: Path | None, output: Path | None, force: bool, root: Path) -> None:
-    """Write a site file from what can be found out here.
+    """Write a site file from what can be detected here.
 
-    Asks Slurm, Lustre, /proc/mounts and the hosts file of this node, and a lake. What was not found out stands in the
-    file as a comment.
+    Asks Slurm, Lustre, /proc/mounts and the hosts file of this node, and a lake. What could not be detected is listed
+    in comments in the file.
     """
     from fairlead.run.site_discovery import discover_site
     from fairlead.run.site_text import format_site_text
@@ -54,14 +54,14 @@ def init_site(lake_dir: Path | None, output: Path | None, force: bool, root: Pat
         click.echo(text, nl=False)
         return
     if output.exists() and not force:
-        raise UsageError("the file is there already", where=str(output), remedy="give --force, or another name")
+        raise UsageError("the file already exists", where=str(output), remedy="give --force, or another name")
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as fault:
         what = f"cannot be written: {(fault.strerror or str(fault)).lower()}"
         raise InputError(what, where=str(output), remedy="check the folder") from fault
     print_message(
-        f"wrote {output}: {sum(len(r) for r in found.remarks.values())} things could not be found out, see its comments"
+        f"wrote {output}: {sum(len(r) for r in found.remarks.values())} things could not be detected, see its comments"
     )
 
 

@@ -39,7 +39,7 @@ def show_target(request: Request, name: str, limit: int) -> None:
 
 
 @target.command("utilisation")
-@add_peak_option("A target's full load. Default: the highest minute measured.")
+@add_peak_option("Full load of a target. Default: its highest minute measured.")
 @add_ask_options()
 def show_target_utilisation(request: Request, peak: float | None) -> None:
     """Show how busy targets are, as a distribution (the last day)."""

@@ -55,7 +55,7 @@ def render_terminal_overview(verdicts: list[Verdict], width: int) -> RenderableT
         if left < 0 and place:  # the first orders the rows and always stays
             break
         columns.append(column)
-    columns.append(["first to mend", *(_first_to_mend(v) for v in rows)])
+    columns.append(["fix first", *(_first_to_mend(v) for v in rows)])
     heading, *lines = (_cut("  ".join(cells).rstrip(), width - 5) for cells in zip(*columns, strict=True))
     counts = Counter(v.grade or "?" for v in rows)
     grades = ", ".join(f"{counts[g]:,} × {g}" for g in "FDCBA?" if counts[g])

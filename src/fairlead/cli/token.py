@@ -29,7 +29,7 @@ def make_token_key(file: Path) -> None:
     """Make a new key in FILE, readable by its owner only.
 
     Whoever has the key can make tokens. Give it to forwarders with --token-key, to a server as `token_key` of
-    its settings. A new key ends all older tokens.
+    its settings. A new key invalidates all older tokens.
     """
     from fairlead.core.access import tokens
 
@@ -44,8 +44,8 @@ def make_token_key(file: Path) -> None:
     type=click.Choice(["mount", "agent", "reader", "operator"]),
     default="mount",
     show_default=True,
-    help="What it is for: mounts at forwarders; agents that send records to a server; "
-    "reading what a server knows; all a server does.",
+    help="What the token is for: mounts at forwarders; agents that send records to a server; reading from a server; "
+    "everything a server does.",
 )
 @click.option("--job", default="", metavar="ID", help="mount: may announce this job only. Default: any.")
 @click.option(
@@ -63,7 +63,7 @@ def make_token_key(file: Path) -> None:
     default="24h",
     show_default=True,
     metavar="AGE",
-    help="How long it is good (90m, 24h, 365d).",
+    help="How long it is valid (90m, 24h, 365d).",
 )
 def issue_token(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
     """Print a token. Send it over TLS where the network is not trusted: whoever reads it can use it."""
@@ -73,7 +73,7 @@ def issue_token(file: Path, role: str, job: str, user: str | None, node: str, va
     match = _AGE.fullmatch(valid)
     if match is None or not 0 < int(match[1]) * _SECONDS[match[2]] <= _LONGEST_S:
         raise UsageError(
-            "no time a token may be valid", where=f"--valid {valid}", remedy="write 90m, 24h or 7d, up to 3650d"
+            "not a valid lifetime of a token", where=f"--valid {valid}", remedy="write 90m, 24h or 7d, up to 3650d"
         )
     for option, value, meant in (
         ("--job", job, ("mount",)),
@@ -81,7 +81,7 @@ def issue_token(file: Path, role: str, job: str, user: str | None, node: str, va
         ("--user", user, ("mount", "reader")),
     ):
         if value and role not in meant:
-            raise UsageError(f"{option} says nothing about the role {role}", remedy=f"it is for {' and '.join(meant)}")
+            raise UsageError(f"{option} does not apply to the role {role}", remedy=f"it is for {' and '.join(meant)}")
     expires_s = now_ns() // 1_000_000_000 + int(match[1]) * _SECONDS[match[2]]
     claims = Claims(
         expires_s,
@@ -96,5 +96,5 @@ def issue_token(file: Path, role: str, job: str, user: str | None, node: str, va
 
 def _uid(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _LAST_UID:
-        raise UsageError("no number of a user", where=f"--user {text}", remedy="id -u NAME tells it")
+        raise UsageError("not a numeric user id", where=f"--user {text}", remedy="id -u NAME prints it")
     return int(text)

@@ -29,13 +29,15 @@ _KEYS = {"j": "jobs", "o": "targets", "m": "mds"}
     type=click.Choice(("jobs", "targets", "mds")),
     default="jobs",
     show_default=True,
-    help="What to begin with; the keys j, o and m change it.",
+    help="View to start with; the keys j, o and m change it.",
 )
-@click.option("--last", default="1m", show_default=True, metavar="AGE", help="Rates are of this long, up to now.")
 @click.option(
-    "--interval", type=Seconds(3600), default=2.0, show_default=True, metavar="SECONDS", help="How often to look again."
+    "--last", default="1m", show_default=True, metavar="AGE", help="Rates are means over this long, up to now."
 )
-@click.option("--once", is_flag=True, help="Show one screen and end, as in a pipe.")
+@click.option(
+    "--interval", type=Seconds(3600), default=2.0, show_default=True, metavar="SECONDS", help="Refresh interval."
+)
+@click.option("--once", is_flag=True, help="Print one screen and exit (default in a pipe).")
 @add_limit_option("How many lines --once shows; a full screen shows what fits.")
 @where_options
 def top(
@@ -51,7 +53,7 @@ def top(
 ) -> None:
     """Watch who moves most: jobs, storage targets or metadata load.
 
-    Keys: j jobs, o targets (OSTs), m metadata, s the next order, up and down scroll, q ends.
+    Keys: j jobs, o targets (OSTs), m metadata, s next sort order, up and down scroll, q quits.
     """
     from fairlead.cli.pictures import build_picture_console
     from fairlead.cli.top_screen import Board, render_top_screen_once

@@ -110,15 +110,14 @@ def _print_targets(rows: list[tuple[TargetReport, str, int]]) -> None:
 
 @tree.command("check")
 @_file
-@click.option("--repair", is_flag=True, help="Mend what can be mended. No forwarder may serve the tree meanwhile.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired. No forwarder may serve the tree meanwhile.")
 @json_option
 def check_tree(file: Path, repair: bool, as_json: bool) -> int:
     """Compare names, inodes and objects.
 
-    Faults: missing objects, orphaned ones (moved to the target's `lost` folder), names that lead nowhere, wrong link
-    counts, missing targets. Notes are what a killed forwarder leaves: sizes and objects that are not recorded yet,
-    truncations to be ended (oversize objects), unlinked files that were open. Exits with 8 if there are faults that
-    were not mended.
+    Faults: missing objects, orphaned ones (moved to the target's `lost` folder), dangling names, wrong link counts,
+    missing targets. Notes are what a killed forwarder leaves: sizes and objects not recorded yet, unfinished
+    truncations (oversize objects), unlinked files that were open. Exits with 8 if faults remain unrepaired.
     """
     from fairlead.steer.targets.check import check_store
     from fairlead.steer.targets.config import read_config
@@ -139,7 +138,7 @@ def check_tree(file: Path, repair: bool, as_json: bool) -> int:
         _print_checked(found)
     if found.faults:
         away = repair or any(problem.fault and problem.kind == "target" for problem in found.problems)
-        remedy = "bring missing targets back" if away else "end the forwarders, then: fairlead tree check --repair"
+        remedy = "bring missing targets back" if away else "stop the forwarders, then: fairlead tree check --repair"
         raise ForwardingError(_counted(found.faults, "fault"), where=str(file), remedy=remedy)
     return 0
 
@@ -204,7 +203,7 @@ def set_tree_layout(file: Path, path: str, layout: str) -> None:
         parse_config_layout(layout, build_config_striping(config), list_config_pools(config))
     except ValueError as error:
         raise UsageError(
-            f"no layout: {error}", where=layout, remedy="write it like count=4,size=1M,pool=fast"
+            f"invalid layout: {error}", where=layout, remedy="write it like count=4,size=1M,pool=fast"
         ) from error
     opened = open_tree(str(file))
     try:
@@ -238,7 +237,7 @@ def serve_tree_metadata(store: Path, listen: str, token_key: Path | None) -> Non
     """Serve the metadata of a striped tree to several forwarders, until SIGTERM.
 
     The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`.
-    Use a key of its own: whoever has one of its tokens may change every file's metadata.
+    Use a separate key: whoever has one of its tokens can change every file's metadata.
     """
     from fairlead.core.access.tokens import read_token_key
     from fairlead.steer.forwarding.forwarder.run import list_run_end_signals

@@ -9,12 +9,11 @@ from fairlead.cli.printing import print_message
 
 @click.command()
 @click.argument("folder", metavar="DIR")
-@click.option("--force", is_flag=True, help="Take it off although files are open in it.")
+@click.option("--force", is_flag=True, help="Unmount even if files are open.")
 def umount(folder: str, force: bool) -> None:
-    """End the mount on DIR and wait until its process has written what it recorded.
+    """Unmount DIR and wait until its process has written its records.
 
-    A mount whose process was killed is taken off as well. With --force files that are open there are lost to
-    who has them open.
+    Also removes a mount whose process was killed. With --force, files still open on the mount fail for their users.
     """
     from fairlead.steer.forwarding.mount.process.end_mount import end_mount
 

@@ -30,12 +30,12 @@ _file = FILE
     "flags",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One setting, as carry.every_s=10 (repeatable). Goes before file and environment.",
+    help="One setting, such as carry.every_s=10 (repeatable). Overrides file and environment.",
 )
 @click.option(
     "--sample-site",
     is_flag=True,
-    help="Serve a month of a made machine instead, from a lake of its own that is filled first. Simulated.",
+    help="Serve a simulated sample site instead: one month, in its own lake, which is filled first.",
 )
 @click.option(
     "--state",
@@ -43,9 +43,9 @@ _file = FILE
     metavar="DIR",
     help="With --sample-site: its folder. Default: sample-site beside the default lake.",
 )
-@click.option("--check", is_flag=True, help="Check the settings, keys and certificates, and end.")
-@click.option("--show-config", is_flag=True, help="Print all settings as TOML, and end.")
-@click.option("--origin", is_flag=True, help="With --show-config: where each value is from.")
+@click.option("--check", is_flag=True, help="Check the settings, keys and certificates, and exit.")
+@click.option("--show-config", is_flag=True, help="Print all settings as TOML, and exit.")
+@click.option("--origin", is_flag=True, help="With --show-config: where each value comes from.")
 def up(
     file: Path | None,
     lake: Path | None,
@@ -59,9 +59,9 @@ def up(
 ) -> None:
     """Run the server: collector, analysis and API, until SIGTERM.
 
-    Runs in the foreground and needs no settings: it then listens on this machine only, keeps the default lake and makes
-    its own key and tokens. Prints one line `ready NAME ADDRESS` on stderr for each address when clients may come.
-    SIGHUP reads settings, keys and certificates again.
+    Runs in the foreground and needs no settings: it then listens on this machine only, uses the default lake and makes
+    its own key and tokens. Prints one line `ready NAME ADDRESS` on stderr for each address once clients can connect.
+    SIGHUP reloads settings, keys and certificates.
     """
     from fairlead.run.config import Config, Origins, format_config, load_config, resolve_config
     from fairlead.run.up import bring_up_server as serve
@@ -89,7 +89,7 @@ def up(
         return
     if check:
         check_up_config(config)
-        print_message("the settings can be used")
+        print_message("the settings are valid")
         return
     logging.basicConfig(
         format="%(name)s: %(message)s", level=logging.ERROR if is_printing_quiet() else logging.INFO, stream=sys.stderr

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     "--since",
     default="",
     metavar="TIME",
-    help="Jobs that began from then on: 2026-10-01, or an age (30d). Default: 30d.",
+    help="Jobs that began at or after this time: 2026-10-01, or an age (30d). Default: 30d.",
 )
-@click.option("--until", default="", metavar="TIME", help="Jobs that began before then. Default: now.")
+@click.option("--until", default="", metavar="TIME", help="Jobs that began before this time. Default: now.")
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     metavar="NAME",
-    help="A policy to replay: dfra, aiot, static-map, joint, or ALLOCATION+PLACEMENT as "
-    "tcpu+greedy-clairvoyant. May be given several times.",
+    help="A policy to replay: dfra, aiot, static-map, joint, or ALLOCATION+PLACEMENT such as tcpu+greedy-clairvoyant. "
+    "Repeatable.",
 )
 @click.option(
     "--layer",
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 100_000),
     default=None,
     metavar="N",
-    help="As if the site had so many forwarders.",
+    help="Assume this number of forwarders.",
 )
 @click.option(
     "--osts",
     type=click.IntRange(1, 100_000),
     default=None,
     metavar="N",
-    help="As if the site had so many storage targets.",
+    help="Assume this number of storage targets.",
 )
 @click.option(
     "--price",
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 2**31),
     default=0,
     show_default=True,
-    help="Of what policies draw and of places of jobs that are not known.",
+    help="Seed for randomised policies and for unknown places of jobs.",
 )
 @lake_option
 @html_option
@@ -94,8 +94,8 @@ def whatif(
 ) -> None:
     """Replay the site's own past under other policies, or with other numbers of forwarders and OSTs.
 
-    Simulated: says what I/O would have cost, who wins and who loses, and how well a replay of what was really active,
-    and of a change of the map, meets what was measured.
+    Simulated: shows what I/O would have cost, who wins and who loses, and how well a replay of the actual
+    configuration, and of a change of the map, matches the measurements.
     """
     from fairlead.core import clock
     from fairlead.decide.whatif.whatif_evaluation import WhatIfRequest
@@ -107,7 +107,9 @@ def whatif(
     from fairlead.store.lake_folder import find_default_lake_folder
 
     if price is not None and not price < float("inf"):
-        raise UsageError("the price is no number", where="--price", remedy="give what a core-hour costs: 0.04")
+        raise UsageError(
+            "the price is not a number", where="--price", remedy="give the price of a core-hour, such as 0.04"
+        )
     age = bool(since) and since[0].isdigit() and since[-1].isalpha() and since.isalnum()
     span = parse_span(
         now_ns=clock.now_ns(), default="30d", last=since if age else "", from_="" if age else since, to=until
@@ -172,7 +174,7 @@ def _render_whatif(answer: WhatIf, width: int) -> list[RenderableType]:
         for one in answer.confidence
         if one.jobs
     )
-    parts.append(Text(f"curves rest on: {known}"))
+    parts.append(Text(f"curves are based on: {known}"))
     if answer.dropped:
         parts.append(Text("\nLeft out", style="bold yellow"))
         parts += [Text(escape_text(f"  {format_whatif_dropped(one)}")) for one in answer.dropped]

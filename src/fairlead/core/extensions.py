@@ -129,7 +129,7 @@ def describe_extension_defect(group: str, name: str, package: str, fault: Except
         place = f" ({path.parent.name}/{path.name}:{frames[-1].lineno})"
     what = " ".join(str(fault).split())[:300]
     text = f"{type(fault).__name__}: {what}" if what else type(fault).__name__
-    return f"defect of the {KINDS[group]} {name!r} ({owner}): {text}{place}"
+    return f"error in the {KINDS[group]} {name!r} ({owner}): {text}{place}"
 
 
 Explain = Callable[[Exception, tuple[Any, ...]], FairleadError]

@@ -93,9 +93,9 @@ def _kept(name: str, work: Callable[[], None], stop: threading.Event) -> None:
         try:
             work()
         except (FairleadError, OSError, sqlite3.Error) as fault:
-            log.warning("%s", escape_text(f"alerts, {name}: {fault}; it is tried again"))
+            log.warning("%s", escape_text(f"alerts, {name}: {fault}; retrying"))
         except Exception:
-            log.exception("alerts, %s: a defect of fairlead; it is tried again", name)
+            log.exception("alerts, %s: a bug in fairlead; retrying", name)
         stop.wait(_AFTER_FAULT_S)
 
 

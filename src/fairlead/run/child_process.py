@@ -79,7 +79,7 @@ def run_child_process() -> int:
         return error.exit_code
     except Exception as error:
         pulse.tell(f"error {type(error).__name__}: {escape_text(str(error))}")
-        logging.getLogger("fairlead").exception("ended by a defect of fairlead")
+        logging.getLogger("fairlead").exception("ended by a bug in fairlead")
         return 1
     return 0
 

@@ -123,13 +123,11 @@ def load_config(
             _put(raw, names[name], environment[name], name)
             origins[names[name]] = f"environment {name}"
         elif name.startswith(tuple(f"{PREFIX}_{part.upper()}_" for part in Config.__struct_fields__)):
-            raise ConfigError("there is no such setting", where=name, remedy="fairlead up --show-config lists them")
+            raise ConfigError("unknown setting", where=name, remedy="fairlead up --show-config lists them")
     for flag in flags:
         path, equals, text = flag.partition("=")
         if not equals or path not in names.values():
-            raise ConfigError(
-                "there is no such setting", where=f"--set {flag}", remedy="fairlead up --show-config lists them"
-            )
+            raise ConfigError("unknown setting", where=f"--set {flag}", remedy="fairlead up --show-config lists them")
         _put(raw, path, text, f"--set {path}")
         origins[path] = "flag"
     return _checked(_decoded(raw, str(file or "settings"))), origins
@@ -223,7 +221,9 @@ def _checked(config: Config) -> Config:
         except Exception as error:
             raise ConfigError(str(error), where=path) from error
     if shards[0] == shards[1]:
-        raise ConfigError("two processes cannot write one shard", where="analysis.shard", remedy="give it another name")
+        raise ConfigError(
+            "two processes cannot write to the same shard", where="analysis.shard", remedy="give it another name"
+        )
     for path, value in (
         ("carry.every_s", config.carry.every_s),
         ("analysis.every_s", config.analysis.every_s),

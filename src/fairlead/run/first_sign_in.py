@@ -43,7 +43,7 @@ def prepare_first_sign_in(config: Config, addresses: Sequence[str]) -> list[str]
         write_audit_entry(store, "", "welcome", FIRST, how="server")
     return [
         f"sign in: {find_first_sign_in_address(config, addresses)}/welcome#{key}",
-        f"that address is good once, for an hour; another one: fairlead account welcome --state {state}",
+        f"this address is valid once, for an hour; to get another one: fairlead account welcome --state {state}",
     ]
 
 

@@ -42,7 +42,7 @@ def read_lake_health(root: Path, now_ns: int) -> Health:
         carry_s=None,
         aside_batches={},
         not_understood={},
-        problems=["no server was asked: this is what the lake knows"],
+        problems=["no server was asked: this is from the lake"],
     )
     return Health(
         now_ns=now_ns,

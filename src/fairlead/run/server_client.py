@@ -69,7 +69,7 @@ def request_server_health(url: str, token: str, authority: Path | None = None, *
     try:
         return msgspec.json.decode(body, type=Health)
     except msgspec.DecodeError as error:
-        raise ServerError("it answers, but not as a fairlead server", where=url) from error
+        raise ServerError("it responds, but not as a fairlead server", where=url) from error
 
 
 def _get(url: str, path: str, token: str, authority: Path | None = None) -> tuple[int, bytes]:
@@ -96,7 +96,7 @@ def exchange_with_server(
     except (OSError, http.client.HTTPException) as error:
         what = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise NoAnswerError(
-            f"no answer: {what.lower()}", where=url, remedy="start it (fairlead up), or name another: --server URL"
+            f"no response: {what.lower()}", where=url, remedy="start it (fairlead up), or choose another: --server URL"
         ) from error
     finally:
         connection.close()
@@ -111,7 +111,7 @@ def _connection(url: str, authority: Path | None) -> http.client.HTTPConnection:
     except ValueError:
         port = -1
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-        raise UsageError(f"no address of a server: {url!r}", remedy="write http://HOST:PORT, https://... or unix:PATH")
+        raise UsageError(f"not a server address: {url!r}", remedy="write http://HOST:PORT, https://... or unix:PATH")
     if parts.scheme == "https":
         return http.client.HTTPSConnection(
             parts.hostname, port or 8571, timeout=TIMEOUT_S, context=build_tls_client_context(authority)
@@ -127,5 +127,5 @@ def build_server_refusal(url: str, status: int, body: bytes) -> ServerError:
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
         what, remedy = f"status {status}", ""
     if status in (401, 403):
-        remedy = "give --token FILE; one is made by: fairlead token issue --key FILE --role reader"
-    return ServerError(f"it says no ({status}): {what}", where=url, remedy=remedy or None)
+        remedy = "give --token FILE; to make one: fairlead token issue --key FILE --role reader"
+    return ServerError(f"it refused ({status}): {what}", where=url, remedy=remedy or None)

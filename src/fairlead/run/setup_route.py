@@ -114,7 +114,7 @@ def build_setup_routes(
         require_identity_scope(person, READ)
         if not person.sight.everything:
             raise RefusedError(
-                403, "what is connected to the server is for support and administrators", "ask one of them"
+                403, "connections of the server are shown to support and administrators only", "ask one of them"
             )
         return Response(
             msgspec.json.encode(await run_in_threadpool(told)),

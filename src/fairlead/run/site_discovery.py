@@ -84,16 +84,16 @@ def discover_site(root: Path = Path("/"), run: Run = _run_command, lake: Tables 
     found = Discovery(SiteFile())
     seen = _from_lake(lake) if lake is not None else _SeenComponents()
     if lake is None:
-        found.remarks["forwarders"].append("no lake was asked (--lake): forwarders and routes that were seen are in it")
+        found.remarks["forwarders"].append("no lake was given (--lake): forwarders and routes seen are in it")
     hosts = _hosts(root)
     nodes = _nodes(found, run, seen)
     forwarders = [Forwarders(nodes=fold_node_names(seen.forwarders))] if seen.forwarders else []
     routes = [Route(nodes=fold_node_names(nodes_of), forwarders=name) for name, nodes_of in sorted(seen.routes.items())]
     systems, addressed = _file_systems(found, root, run, seen, hosts)
     if not forwarders and lake is not None:
-        found.remarks["forwarders"].append("none seen: a site of two layers, or no forwarder reports yet")
+        found.remarks["forwarders"].append("none seen: a site without forwarders, or no forwarder reports yet")
     if forwarders and not routes:
-        found.remarks["routes"].append("no mapping was seen: write which nodes which forwarder serves")
+        found.remarks["routes"].append("no mapping was seen: add which nodes each forwarder serves")
     links = _links(seen)
     if not links:
         found.remarks["links"].append("no port with a known peer was seen (agent probe `switches`: ibnetdiscover)")
@@ -133,10 +133,10 @@ def _nodes(found: Discovery, run: Run, seen: _SeenComponents) -> _Nodes:
     except AbsentError:
         found.remarks["nodes"].append("no Slurm commands on this node")
     except OSError as fault:
-        found.remarks["nodes"].append(f"Slurm does not answer: {fault}")
+        found.remarks["nodes"].append(f"Slurm does not respond: {fault}")
     if not names and seen.nodes:
         names = seen.nodes
-        found.remarks["nodes"].append("compute nodes are those jobs in the lake ran on")
+        found.remarks["nodes"].append("compute nodes are the nodes of jobs in the lake")
     by_cores: dict[int | None, set[str]] = defaultdict(set)
     for name in names:
         by_cores[cores.get(name)].add(name)
@@ -146,9 +146,9 @@ def _nodes(found: Discovery, run: Run, seen: _SeenComponents) -> _Nodes:
     ]
     others = sorted(set(seen.clients) - set(names) - set(seen.forwarders))
     if others:
-        found.remarks["nodes"].append(f"seen, of no known class (login or auxiliary?): {fold_node_names(others)}")
+        found.remarks["nodes"].append(f"seen, class not known (login or auxiliary?): {fold_node_names(others)}")
     if not classes:
-        found.remarks["nodes"].append("no node was found: write them as host lists")
+        found.remarks["nodes"].append("no node was found: add them as host lists")
     return _Nodes(classes, cluster)
 
 

@@ -14,19 +14,19 @@ from fairlead.core.safe_text import escape_text
 
 _PARTS = {
     "nodes": "Nodes by class of clients. `kind`: compute, login or auxiliary.",
-    "forwarders": "Forwarding nodes. None: a site of two layers, whose nodes mount the file systems themselves.",
-    "routes": "Which nodes which forwarders serve; `since` and `until` where it was not always so.",
+    "forwarders": "Forwarding nodes. None: the nodes of the site mount the file systems directly.",
+    "routes": "Which nodes which forwarders serve; `since` and `until` if it has changed.",
     "file_systems": "File systems, their servers and targets.",
-    "addresses": "Network addresses (NIDs) and the nodes they are of, in the same order.",
-    "links": "Switch ports and the nodes at their other ends, in the same order.",
-    "burst_buffers": "Devices nodes write to before the file system.",
+    "addresses": "Network addresses (NIDs) and their nodes, in the same order.",
+    "links": "Switch ports and the nodes connected to them, in the same order.",
+    "burst_buffers": "Devices that nodes write to before the file system.",
 }
 
 
 def format_site_text(site: SiteFile, remarks: Mapping[str, Sequence[str]]) -> str:
     """TOML that `model.site.parse_site` reads back as `site`; remarks stand as comments at their part."""
     lines = [
-        "# The site as fairlead found it. `fairlead site check` says what does not fit together.",
+        "# The site as fairlead found it. `fairlead site check` reports inconsistencies.",
         f"name = {_value(site.name)}",
     ]
     for part, says in _PARTS.items():

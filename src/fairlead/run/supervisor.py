@@ -150,8 +150,8 @@ class Supervisor:
                 self._hear(child)
             self._ended(child, code)
         elif child.ready and child.name in WATCHED and now_s - child.beat_s > SILENT_S:
-            log.error("%s has said nothing for %.0f s: it is killed", child.name, now_s - child.beat_s)
-            child.reason = f"it said nothing for {SILENT_S:.0f} s"
+            log.error("%s has shown no sign of life for %.0f s: it is killed", child.name, now_s - child.beat_s)
+            child.reason = f"no sign of life for {SILENT_S:.0f} s"
             child.process.kill()
 
     def _ended(self, child: _Child, code: int) -> None:
@@ -161,14 +161,14 @@ class Supervisor:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         why = f"{how}{f': {child.reason}' if child.reason else ''}"
         if child.name == "collector" and not child.was_ready and code > 0:
-            raise ServerError(f"the collector cannot begin: {child.reason or how}", remedy="see the lines above")
+            raise ServerError(f"the collector cannot start: {child.reason or how}", remedy="see the lines above")
         if child.exchanged:
             child.exchanged, child.again_s = False, clock.monotonic_s()
             return
         pause_s = child.restarts.pause_s(ran_s)
         child.again_s = clock.monotonic_s() + pause_s
-        log.error("%s", escape_text(f"{child.name} ended after {ran_s:.1f} s ({why}); again in {pause_s:.1f} s"))
-        self._notifier.tell(escape_text(f"STATUS={child.name} ended ({why}); it is started again"))
+        log.error("%s", escape_text(f"{child.name} ended after {ran_s:.1f} s ({why}); restarting in {pause_s:.1f} s"))
+        self._notifier.tell(escape_text(f"STATUS={child.name} ended ({why}); restarting"))
 
     def _start(self, child: _Child) -> None:
         ours, theirs = os.pipe()
@@ -208,7 +208,7 @@ class Supervisor:
                 if child.process is not None and child.ready:
                     child.process.send_signal(signal.SIGHUP)
         else:
-            log.info("new settings: processes are started again one after the other")
+            log.info("new settings: restarting processes one after the other")
             self._config = config
             for child in self._children:
                 if child.process is not None:
@@ -227,7 +227,7 @@ class Supervisor:
             try:
                 process.wait(max(0.1, until_s - clock.monotonic_s()))
             except subprocess.TimeoutExpired:
-                log.warning("%s did not end in time and is killed: what it acknowledged is in the log", child.name)
+                log.warning("%s did not end in time and is killed: acknowledged batches are in the log", child.name)
                 process.kill()
                 process.wait()
             self._deaf(child)

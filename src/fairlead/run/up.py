@@ -156,7 +156,7 @@ def _make_secrets(config: Config, state: Path) -> list[str]:
     told = [f"made the token key {key_file}"]
     for name, role in ((OPERATOR_TOKEN, OPERATOR), (AGENT_TOKEN, AGENT)):
         _write(state / name, (issue_token(key, Claims(expires_s, role=role)) + "\n").encode())
-        told.append(f"made a token for {'an ' + role}, good for a year: {state / name}")
+        told.append(f"made a token for {'an ' + role}, valid for a year: {state / name}")
     draft.rename(key_file)  # last: killed before, the next start makes all of it anew
     return told
 

@@ -218,7 +218,7 @@ HOSTILE = {
     "an unknown column": ({"columns": [["strange", "i64", 8]], "raw_bytes": 8}, zlib.compress(NUMBER)),
     "no columns at all": ({"columns": None}, zlib.compress(b"")),
     "columns of nothing": ({"columns": [3]}, zlib.compress(b"")),
-    "more than its columns": ({"raw_bytes": 8}, zlib.compress(NUMBER)),
+    "trailing data after its columns": ({"raw_bytes": 8}, zlib.compress(NUMBER)),
     "a section beyond the end": ({"columns": [["ts_ns", "i64", 800]], "raw_bytes": 8}, zlib.compress(NUMBER)),
     "a list for a job": ({"job": [1]}, zlib.compress(b"")),
     "a number for a table": ({"table": 3}, zlib.compress(b"")),

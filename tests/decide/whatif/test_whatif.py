@@ -116,8 +116,8 @@ def test_more_forwarders_cost_no_job_hours_and_fewer_do(site: Path) -> None:
     assert saved > 0
     assert more.scenarios[1].saved_money == pytest.approx(2 * saved)
     assert (fewer.scenarios[1].saved_core_hours or 0.0) < -1.0
-    assert fewer.headline.startswith("The present map with 1 forwarder would have cost")
-    assert more.headline.startswith("The present map with 16 forwarders would have saved")
+    assert fewer.headline.startswith("The current map with 1 forwarder would have cost")
+    assert more.headline.startswith("The current map with 16 forwarders would have saved")
     slower = evaluate_whatif(lake, DAY, Sight(), WhatIfRequest(targets=2), peaks=PEAKS)
     assert slower.scenarios[1].targets == 2
     assert (slower.scenarios[1].saved_core_hours or 0.0) < 0
@@ -186,15 +186,15 @@ def test_the_same_as_text_json_and_page(site: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--policy", "dfar"), "no policy 'dfar'"),
-        (("--policy", "tcpu+nowhere"), "no policy"),
-        (("--policy", "<script>+x"), "no policy"),
+        (("--policy", "dfar"), "unknown policy 'dfar'"),
+        (("--policy", "tcpu+nowhere"), "unknown policy"),
+        (("--policy", "<script>+x"), "unknown policy"),
         (("--forwarders", "0"), "not in the range"),
         (("--osts", "-4"), "not in the range"),
         (("--price", "-1"), "not in the range"),
         (("--price", "nan"), "price"),
-        (("--since", "2024-06-02", "--until", "2024-06-01"), "ends before it begins"),
-        (("--since", "soon"), "no time"),
+        (("--since", "2024-06-02", "--until", "2024-06-01"), "ends before it starts"),
+        (("--since", "soon"), "not a time"),
         (("--site", "/nowhere/site.toml"), "no such file"),
     ],
 )
@@ -207,9 +207,9 @@ def test_what_cannot_be_asked_is_refused_by_name(site: Path, words: tuple[str, .
 
 def test_an_empty_history_is_refused_naming_what_is_missing(site: Path, tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    with pytest.raises(UsageError, match="history is empty: the lake knows no jobs"):
+    with pytest.raises(UsageError, match="history is empty: the lake has no jobs"):
         evaluate_whatif(lake, DAY, Sight(), WhatIfRequest())
-    with pytest.raises(UsageError, match="no job began in this time; the lake knows"):
+    with pytest.raises(UsageError, match="no job began in this time; the lake has"):
         evaluate_whatif(Lake.open(site), Span(DAY_NS, 2 * DAY_NS), Sight(), WhatIfRequest())
     job = {"job_id": "1", "start_ns": ORIGIN_NS, "end_ns": ORIGIN_NS + S, "nodes_count": 1}
     _add(lake, "jobs", JOBS, [job])
@@ -217,7 +217,7 @@ def test_an_empty_history_is_refused_naming_what_is_missing(site: Path, tmp_path
         evaluate_whatif(lake, DAY, Sight(), WhatIfRequest())
     summary = job | {"basis": "client", "made_ns": ORIGIN_NS, "analysis_version": 1}
     _add(lake, "job_summary", JOB_SUMMARY, [summary])
-    with pytest.raises(UsageError, match="no phase of I/O"):
+    with pytest.raises(UsageError, match="no I/O phase"):
         evaluate_whatif(lake, DAY, Sight(), WhatIfRequest())
 
 
@@ -261,9 +261,9 @@ def test_hostile_words_and_lone_rows_stay_words(tmp_path: Path) -> None:
     assert "<script" not in file.read_text("utf-8")
     text = run(tmp_path / "lake", *SPAN, "--osts", "8").output
     assert "\x1b[31m" not in text
-    assert "no forwarder is known" in text
+    assert "no forwarder of this site is known" in text
     refused = run(tmp_path / "lake", *SPAN, "--forwarders", "2")
-    assert "no forwarder is known of this site" in str(refused.exception)
+    assert "no forwarder of this site is known" in str(refused.exception)
 
 
 def _add(lake: Lake, table: str, spec: object, rows: list[dict[str, object]]) -> None:

@@ -46,7 +46,7 @@ def test_whole_pieces_of_two_spans_have_one_name() -> None:
 
 
 def test_nobody_works_at_a_wrong_address() -> None:
-    with pytest.raises(UsageError, match="nobody works"), start_workers("localhost:8786"):
+    with pytest.raises(UsageError, match="not a place to run"), start_workers("localhost:8786"):
         pass
 
 

@@ -426,7 +426,7 @@ def test_the_command_says_what_it_did(one: Lake, capsys: pytest.CaptureFixture[s
     told = msgspec.json.decode(capsys.readouterr().out, type=Reanalysis)
     assert told.jobs + told.kept == len(summaries(one))
     assert main(["history", "summarise", *when]) == 0
-    assert capsys.readouterr().out.startswith("0 summaries made, 0 left as they were, in 2 stretches")
+    assert capsys.readouterr().out.startswith("0 summaries made, 0 left as they were, in 2 parts of the span")
     assert main(["history", "describe", *when, "--json"]) == 0
     found = compute_population(LocalWorkers(), str(one.place.root), SPAN)
     assert msgspec.json.decode(capsys.readouterr().out, type=Population) == found

@@ -132,4 +132,4 @@ def test_what_was_too_much_to_read_is_told(tmp_path: Path, monkeypatch: pytest.M
     with lake.open_writer("analysis") as writer:
         assert run_system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE).written == 1
     [told] = list_findings(lake, WHEN, Sight()).findings
-    assert told.finding.missing[0] == "job_summary: 73 rows in this window are more than are read (50)"
+    assert told.finding.missing[0] == "job_summary: 73 rows in this window exceed the limit (50)"

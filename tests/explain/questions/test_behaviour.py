@@ -135,7 +135,7 @@ def test_one_user_and_one_program(root: Path) -> None:
 def test_what_was_not_judged_is_not_said_to_be_normal(root: Path) -> None:
     found = look(root, user="cho")
     assert found.causes == []
-    assert "abnormal jobs: no phase of them was judged in this time" in found.missing
+    assert "abnormal jobs: no phase was assessed in this time" in found.missing
 
 
 def test_a_reader_sees_their_own_jobs_only(root: Path) -> None:
@@ -173,7 +173,7 @@ def test_an_empty_lake_knows_nothing_and_says_so(tmp_path: Path, capsys: pytest.
         None,
         None,
     )
-    assert "summaries: of no job that began in this time" in found.missing
+    assert "summaries: none for jobs that began in this time" in found.missing
     assert main(["job", "behaviour", "--lake", str(tmp_path / "lake")]) == 0
     assert "of no job is it known what it moved" in capsys.readouterr().out
     assert "Not known" in build_behaviour_page(found)

@@ -80,7 +80,7 @@ def test_a_name_may_hold_a_slash(asking: Asking) -> None:
 def test_what_is_not_there_is_refused(asking: Asking) -> None:
     with pytest.raises(UnknownNameError):
         component(asking, "target", id="OST77", last="15m")
-    with pytest.raises(UsageError, match="which component"):
+    with pytest.raises(UsageError, match="no component named"):
         component(asking, "target", last="15m")
     with pytest.raises(UsageError, match="no layer"):
         component(asking, "moon", id="OST0")

@@ -94,5 +94,5 @@ def test_a_job_of_before_phases_were_kept_is_not_said_to_have_done_nothing(tmp_p
     )
     assert isinstance(page, Why)
     assert page.verdict == "slowed"
-    assert [text for text in page.missing if text.startswith("phases: it was looked at before")]
+    assert [text for text in page.missing if text.startswith("phases: it was analysed before")]
     assert not [text for text in page.missing if "did too little" in text]

@@ -323,7 +323,7 @@ def test_small_shared_writes_are_told_once() -> None:
     assert "no_mpiio" not in found
     one = found["shared_small_writes"]
     assert set(one.covers) == {"small_writes", "no_mpiio"}
-    assert "also: 100 % of the writes are of at most 1 MiB" in [e.text for e in one.evidence]
+    assert "also: 100 % of the writes are at most 1 MiB" in [e.text for e in one.evidence]
     assert one.evidence[0].files == ["/scratch/f1"]
     assert one.severity == "high"
     assert one.cost_s == pytest.approx(20 - 1 / 8, rel=0.01)

@@ -114,7 +114,7 @@ FAULTS = [
     (
         "category = ",
         'category = "x"\ncovers = [{ rule = "nope" }]',
-        r"covers\[0\].rule: no rule is called 'nope'",
+        r"covers\[0\].rule: there is no rule 'nope'",
         "list",
     ),
     (

@@ -242,5 +242,5 @@ def test_what_is_printed_names_everything(capsys: pytest.CaptureFixture[str]) ->
         _outcome(judgement={"verdicts": [], "nobody": "Because."}, right={"slow_target": False, "disturber": True})
     )
     text = capsys.readouterr().out
-    assert "Nobody is accused. Because." in text
-    assert "NOT as it was judged" in text
+    assert "No cause was found. Because." in text
+    assert "The diagnosis is WRONG" in text

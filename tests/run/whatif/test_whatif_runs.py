@@ -120,10 +120,10 @@ def test_a_run_gives_the_answer_of_the_command_line_and_survives_a_restart(
     ("words", "what"),
     [
         ({"policies": ["dfrra"]}, "no policy 'dfrra' is known"),
-        ({"since": "yesterday"}, "no time: 'yesterday'"),
-        ({"since": "2024-06-02", "until": "2024-06-01"}, "ends before it begins"),
-        ({"since": "30d", "last": "30d"}, "both say"),
-        ({"last": "3 moons"}, "no length of time"),
+        ({"since": "yesterday"}, "not a time: 'yesterday'"),
+        ({"since": "2024-06-02", "until": "2024-06-01"}, "ends before it starts"),
+        ({"since": "30d", "last": "30d"}, "both set the start"),
+        ({"last": "3 moons"}, "not a duration"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_at_once(
@@ -156,7 +156,7 @@ def test_one_runs_the_others_wait_each_has_a_share_and_can_be_taken_back(
     with pytest.raises(CrowdedError, match="2 of your runs"):
         runs.ask("carol", ASKED)
     third = runs.ask("dave", ASKED).id
-    with pytest.raises(CrowdedError, match="2 runs wait"):
+    with pytest.raises(CrowdedError, match="2 runs are already queued"):
         runs.ask("erin", ASKED)
     assert runs.drop(second, "carol").state == "cancelled"
     assert runs.drop(first, None).state == "cancelled"

@@ -208,7 +208,7 @@ def test_tls_sessions_are_resumed_and_the_clock_is_compared(tmp_path: Path, toke
 def test_a_token_is_read_again_when_it_changed(tmp_path: Path, token: Path, collector: Collector) -> None:
     line = line_to(collector.url, token)
     token.write_text("wrong token\n")
-    with pytest.raises(SendError, match="holds no token"):
+    with pytest.raises(SendError, match="contains no token"):
         line.post([], 0)
     token.write_text("old\n")
     assert line.post([], 0).status == 401

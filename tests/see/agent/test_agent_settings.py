@@ -78,7 +78,7 @@ def test_probes_are_named_and_found() -> None:
         "lustre_mdc",
     ]
     assert probe_names.list_named_probes(["auto", "disks"]) == ["disks"]
-    with pytest.raises(SettingError, match="no probe 'x'"):
+    with pytest.raises(SettingError, match="unknown probe 'x'"):
         probe_names.expand_probe_names(["x"])
     with pytest.raises(SettingError, match="no such probe"):
         probe_names.make_named_probes(["auto"], "/", "n", from_arguments_of("[probe nothing]\nperiod_s = 1\n"))

@@ -102,7 +102,7 @@ def test_complaints_once_a_minute_for_each(caplog: pytest.LogCaptureFixture) -> 
         time.ns += 60_000_000_000
         assert complaints.tell("a", "401", "bad")
     assert "\n" not in caplog.messages[0]
-    assert "4 times more" in caplog.messages[-1]
+    assert "4 more" in caplog.messages[-1]
     for who in "bcdefg":
         complaints.tell(who, "401", "bad")
     assert len(complaints._last) == 2

@@ -181,8 +181,8 @@ def test_gluster_top_is_a_list_for_people(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "no XML"),
-        (b"<a><b></a>", "no XML"),
+        (b"", "did not print XML"),
+        (b"<a><b></a>", "did not print XML"),
         (b"<cliOutput><opRet>-1</opRet><opErrstr>Profile is not started</opErrstr></cliOutput>", "not started"),
         (b'<!DOCTYPE x [<!ENTITY a "b">]><cliOutput><opRet>0</opRet></cliOutput>', "entities"),
     ],

@@ -242,7 +242,7 @@ def test_a_flood_of_events_is_bounded_and_counted() -> None:
     """A dying disk writes thousands of lines a second."""
     events = log_events.find_log_events(["I/O error, dev sdd"] * 2000, "n1", NOW)
     assert len(events) == log_events.MAX_EVENTS + 1
-    assert (events[-1].kind, events[-1].text) == ("log_flood", "1500 more events in one look at the log")
+    assert (events[-1].kind, events[-1].text) == ("log_flood", "1500 more events in one reading of the log")
 
 
 def test_maintenance_windows(tmp_path: Path) -> None:

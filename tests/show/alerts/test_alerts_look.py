@@ -195,7 +195,7 @@ def test_what_was_over_long_ago_is_not_told(tmp_path: Path) -> None:
         assert evaluate_alert_concerns(state, settings(), old, NOW).added == 0
         late = [concern("f2", from_ns=NOW - 80 * H, to_ns=NOW - 71 * H), sick("i2", since_h=5000, components=["x"])]
         assert evaluate_alert_concerns(state, settings(), late, NOW).added == 2
-        assert build_digest_of_span(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 2 new, 1 not over"
+        assert build_digest_of_span(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 2 new, 1 open"
 
 
 def test_an_incident_that_began_and_ended_between_two_looks_is_told_once(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
         assert message.subject.startswith("[fairlead] 10000 alerts, first ")
         assert len(message.text) < 10_000
         assert "And 495 more: 495 job.interference" in message.text
-        assert "Another 9500 were not told one by one" in message.text
+        assert "Another 9500 were not sent one by one" in message.text
         state.mark_sent(batch, NOW)
         assert batch_of(state, NOW + 2 * H) is None
         assert evaluate_alert_concerns(state, alerts, storm[:100], NOW + H).added == 0
@@ -285,7 +285,7 @@ def test_state_survives_and_is_for_its_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     with State(tmp_path) as state:
         assert [one.state for one in state.list_told("f1")] == ["waiting"]
-    with pytest.raises(LakeError, match="nothing was told"):
+    with pytest.raises(LakeError, match="no alerts were sent"):
         State(tmp_path / "elsewhere", create=False)
 
 
@@ -397,7 +397,7 @@ def test_a_digest_is_of_whole_days_and_sent_once(tmp_path: Path) -> None:
         batch = batch_of(state, later + H)
         assert batch is not None
         message = build_alert_message(batch, alerts)
-        assert message.subject == "[fairlead] digest: 2 new, 1 not over"
+        assert message.subject == "[fairlead] digest: 2 new, 1 open"
         assert "target ost3 is degraded" in message.text
         assert "Time lost by jobs: 0.1 h (of 1 not known)" in message.text
     with State(tmp_path / "new") as state:

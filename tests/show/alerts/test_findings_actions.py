@@ -48,7 +48,7 @@ class ByHeader:
 
     def identify_person(self, request: Request) -> Person:
         if request.headers.get("who") not in PEOPLE:
-            raise RefusedError(401, "nobody is signed in")
+            raise RefusedError(401, "not signed in")
         return PEOPLE[request.headers["who"]]
 
 

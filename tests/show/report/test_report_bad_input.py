@@ -69,16 +69,16 @@ def open_folder() -> Iterator[Path]:
     ("name", "content", "what"),
     [
         ("empty.darshan", b"", "the file is empty"),
-        ("text.darshan", b"hello\n", "not a trace that fairlead knows"),
-        ("noise", bytes(range(256)) * 40, "not a trace that fairlead knows"),
-        ("zeros.darshan", bytes(100_000), "not a trace that fairlead knows"),
-        ("almost.darshan", SMALL.read_bytes()[:15], "not a trace that fairlead knows"),
+        ("text.darshan", b"hello\n", "not a known trace format"),
+        ("noise", bytes(range(256)) * 40, "not a known trace format"),
+        ("zeros.darshan", bytes(100_000), "not a known trace format"),
+        ("almost.darshan", SMALL.read_bytes()[:15], "not a known trace format"),
         ("magic.darshan", SMALL.read_bytes()[:16], "ends within its header"),
         ("whole.darshan.gz", gzip.compress(SMALL.read_bytes(), mtime=0), "compressed with gzip as a whole"),
         ("cut.pfw.gz", gzip.compress(b"[\n", mtime=0)[:5], ""),
         ("broken.gz", b"\x1f\x8b" + bytes(range(200)), "its gzip data is broken"),
-        ("page.html", b"<!doctype html><p>Log in to see the log.</p>\n", "not a trace that fairlead knows"),
-        ("brackets.pfw", b"[" * 100_000, "not a trace that fairlead knows"),
+        ("page.html", b"<!doctype html><p>Log in to see the log.</p>\n", "not a known trace format"),
+        ("brackets.pfw", b"[" * 100_000, "not a known trace format"),
         ("sacct.txt", b"JobID|State|Start|End\n7|COMPLETED|2024-01-01T00:00:00|2024-01-01T01:00:00\n", "no I/O trace"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_folder_deeper_than_python_recurses(tmp_path: Path, capsys: Capture) -
     finally:
         os.chdir(home)
         subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)
-    assert_refused(done, tmp_path, "the folder holds no trace")
+    assert_refused(done, tmp_path, "the directory holds no known trace")
 
 
 @pytest.mark.parametrize("inside", [[], ["a.txt", "b.log", "__init__.py"]])
@@ -147,7 +147,7 @@ def test_a_folder_without_traces(tmp_path: Path, capsys: Capture, inside: list[s
     for name in inside:
         (tmp_path / name).write_bytes(b"" if name == "__init__.py" else b"nothing here\n")
     done = report(capsys, tmp_path)
-    assert_refused(done, tmp_path, "the folder holds no trace that fairlead knows")
+    assert_refused(done, tmp_path, "the directory holds no known trace")
     assert done.err.count("error: ") == 1
 
 
@@ -181,7 +181,7 @@ def test_a_log_cut_anywhere_is_refused_or_said_to_be_damaged(tmp_path: Path, cap
         if done.code == 4:
             assert done.json["totals"]["read_bytes"] in range(MIB + 1)
             assert any(m["kind"] == "truncated" and m["where"] == str(path) for m in done.json["missing"])
-            assert "damaged, reported as far as it can be read" in done.err
+            assert "damaged, reported as far as readable" in done.err
         else:
             assert done.out == ""
     assert codes == {3, 4}
@@ -336,7 +336,7 @@ def zeros(members: int) -> bytes:
 def test_a_gzip_bomb_is_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(zeros(300))
-    assert_refused(limited(2 << 30, "report", path), path, "not a trace that fairlead knows")
+    assert_refused(limited(2 << 30, "report", path), path, "not a known trace format")
 
 
 @pytest.mark.parametrize("members", [20, pytest.param(300, marks=pytest.mark.slow)])

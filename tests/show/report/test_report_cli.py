@@ -116,7 +116,7 @@ def test_a_verdict_is_shown_though_its_file_cannot_be_written(tmp_path: Path, ca
 def test_explain_names_an_unknown_rule_before_reading_anything(capsys: Capture) -> None:
     done = report(capsys, "/dev/zero", "--explain", "no_such_rule")
     assert (done.code, done.out) == (2, "")
-    assert "no rule is called 'no_such_rule'" in done.err
+    assert "there is no rule 'no_such_rule'" in done.err
     assert "fairlead rule list" in done.err
 
 
@@ -165,7 +165,7 @@ def test_compare_takes_one_job_on_each_side(tmp_path: Path, capsys: Capture) -> 
     assert "2 jobs were given" in many.err
     other = report(capsys, SMALL, "--compare", LOGS)
     assert (other.code, other.out) == (2, "")
-    assert f"{LOGS}: --compare holds" in other.err
+    assert f"{LOGS}: the --compare trace holds" in other.err
 
 
 @pytest.mark.parametrize("broken", ["before", "after"])

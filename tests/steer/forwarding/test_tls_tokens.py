@@ -274,7 +274,7 @@ def test_keys_are_for_their_owner_only(tmp_path) -> None:
         read_token_key(path)
     path.chmod(0o600)
     path.write_text("short")
-    with pytest.raises(FairleadError, match="no token key"):
+    with pytest.raises(FairleadError, match="not a token key"):
         read_token_key(path)
     with pytest.raises(FairleadError, match="cannot be read"):
         read_token_key(tmp_path / "missing")

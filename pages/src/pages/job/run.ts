@@ -79,7 +79,7 @@ export function moved(sums: { read_bytes: number | null; write_bytes: number | n
 export const VERDICTS: Record<string, { said: string; tone: string }> = {
   slowed: { said: "slowed by others", tone: "bad" },
   slow: { said: "slow, cause unknown", tone: "bad" },
-  changed: { said: "asked for something else than usual", tone: "warning" },
+  changed: { said: "different I/O than usual", tone: "warning" },
   usual: { said: "as usual", tone: "good" },
   unknown: { said: "nothing to compare with", tone: "muted" },
   running: { said: "still running", tone: "muted" },

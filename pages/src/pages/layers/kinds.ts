@@ -21,7 +21,7 @@ export interface Layer {
 export const LAYERS: Record<Kind, Layer> = {
   forwarder: { kind: "forwarder", title: "Forwarders", one: "forwarder", many: "forwarders", inHealth: "forwarder", inVolumes: "forwarder", moves: "bytes", about: "Servers that carry requests of many nodes to the file system." },
   target: { kind: "target", title: "Targets", one: "target", many: "targets", inHealth: "target", inVolumes: "target", moves: "bytes", about: "Storage targets that hold the data of files." },
-  mds: { kind: "mds", title: "Metadata", one: "metadata server", many: "metadata servers", inHealth: "mds", inVolumes: "metadata", moves: "operations", about: "Servers of names: open, create, stat, remove." },
+  mds: { kind: "mds", title: "Metadata", one: "metadata server", many: "metadata servers", inHealth: "mds", inVolumes: "metadata", moves: "operations", about: "Servers for open, create, stat, remove." },
   network: { kind: "network", title: "Network", one: "port", many: "ports", inHealth: "port", inVolumes: "port", moves: "bytes", about: "Ports of switches and adapters between nodes and servers." },
   device: { kind: "device", title: "Devices", one: "device", many: "devices", inHealth: "device", inVolumes: "device", moves: "bytes", about: "Burst-buffer and node-local devices." },
 };
@@ -64,7 +64,7 @@ export const LEVELS = [
   { level: 0, word: "idle", said: "below 10 %" },
   { level: 1, word: "low", said: "10 to 50 %" },
   { level: 2, word: "mid", said: "50 to 90 %" },
-  { level: 3, word: "high", said: "90 % and more" },
+  { level: 3, word: "high", said: "90 % or more" },
 ] as const;
 
 export function levelOf(load: number | null): number | null {

@@ -4,14 +4,14 @@ import { UNKNOWN, count, percent, seconds } from "@/words/format";
 import { exactly } from "@/words/time";
 
 export const HOW =
-  "Simulated: every job begins when it did and computes as long as it did; its I/O goes at the rate its program reaches alone and shares what it crosses. Waiting in the batch queue does not change.";
+  "Simulated: every job begins when it did and computes as long as it did; its I/O runs at the rate its program reaches alone and shares the components it uses. Waiting in the batch queue does not change.";
 
 export const BASES: Record<string, [string, string]> = {
   own: ["own runs", "the program's own runs show what it reaches"],
-  class: ["alike runs", "runs with the same mode and requests stand for it"],
-  machine: ["machine defaults", "nothing alike was seen: what a node and a forwarder usually do"],
+  class: ["similar runs", "runs with the same mode and requests are used"],
+  machine: ["machine defaults", "no similar run was seen: typical rates of a node and a forwarder"],
 };
-const PEAKS: Record<string, string> = { told: "told by the site file", seen: "the highest rates seen", assumed: "assumed: neither told nor counted" };
+const PEAKS: Record<string, string> = { told: "stated in the site file", seen: "the highest rates seen", assumed: "assumed: neither stated nor counted" };
 export const peakBasis = (basis: string): string => PEAKS[basis] ?? basis;
 
 export function hours(value: number | null | undefined): string {
@@ -59,9 +59,9 @@ export function measures(before: Scenario, after: Scenario): Measure[] {
     return { name, about, before: one, after: two, write, top: top ?? (Math.max(one ?? 0, two ?? 0) || 1) };
   };
   const found = [
-    made("Core-hours in I/O", "cores that wait while I/O goes on", (one) => one.io_core_hours, hours),
-    made("of it avoidable", "beyond what each job needs alone with the best grant", (one) => one.avoidable_core_hours, hours, Math.max(before.io_core_hours, after.io_core_hours) || 1),
-    made("Mean slowdown", "seconds in I/O over those alone; 1 is undisturbed", (one) => one.mean_slowdown, slowdown),
+    made("Core-hours in I/O", "cores waiting for I/O", (one) => one.io_core_hours, hours),
+    made("Avoidable part", "beyond what each job needs alone with the best allocation", (one) => one.avoidable_core_hours, hours, Math.max(before.io_core_hours, after.io_core_hours) || 1),
+    made("Mean slowdown", "I/O time relative to running alone; 1 is undisturbed", (one) => one.mean_slowdown, slowdown),
     made("Slowdown of the slowest tenth", "90th percentile over jobs", (one) => one.p90_slowdown, slowdown),
   ];
   if (before.forwarders || after.forwarders) {
@@ -87,20 +87,20 @@ export function trust(answer: WhatIf): { level: string; kind: "good" | "warning"
     return { level: "Not checked", kind: "unknown", text: "Nothing measured could be compared with the replay." };
   }
   const off = Math.abs(check.total_error);
-  const sum = off < 0.005 ? "meets the core-hours that were measured" : `comes to ${part(off)} ${check.total_error > 0 ? "more" : "less"} core-hours than were measured`;
-  const text = `What was really active, replayed, ${sum}; half of the jobs are within ${part(check.error_p50)}.`;
+  const sum = off < 0.005 ? "matches the measured core-hours" : `comes to ${part(off)} ${check.total_error > 0 ? "more" : "less"} core-hours than were measured`;
+  const text = `The replay of the actual configuration ${sum}; half of the jobs are within ${part(check.error_p50)}.`;
   if (Math.abs(check.total_error) <= 0.1 && check.error_p50 <= 0.15) return { level: "Good", kind: "good", text };
-  if (Math.abs(check.total_error) <= 0.3 && check.error_p50 <= 0.3) return { level: "Middling", kind: "warning", text: `${text} Take sums rather than single jobs.` };
-  return { level: "Low", kind: "bad", text: `${text} Take no single job's figures, and sums with care.` };
+  if (Math.abs(check.total_error) <= 0.3 && check.error_p50 <= 0.3) return { level: "Medium", kind: "warning", text: `${text} Rely on sums rather than single jobs.` };
+  return { level: "Low", kind: "bad", text: `${text} Do not rely on figures of single jobs, and use sums with care.` };
 }
 
 export function checkLine(check: Check): string {
-  return `${count(check.compared)} of ${count(check.jobs)} jobs compared: ${hours(check.measured_core_hours)} core-hours measured, ${hours(check.replayed_core_hours)} replayed (${signed(check.total_error)}). The middle job is off by ${percent(check.error_p50)}, one in ten by more than ${percent(check.error_p90)}.`;
+  return `${count(check.compared)} of ${count(check.jobs)} jobs compared: ${hours(check.measured_core_hours)} core-hours measured, ${hours(check.replayed_core_hours)} replayed (${signed(check.total_error)}). The median job is off by ${percent(check.error_p50)}, one in ten by more than ${percent(check.error_p90)}.`;
 }
 
 export function heldLine(held: HeldOut): string {
   const one = held.check;
-  return `At ${exactly(held.at_ns)} ${held.nodes_changed.toLocaleString("en")} of ${held.nodes.toLocaleString("en")} nodes got another forwarder. From the ${held.learnt.toLocaleString("en")} jobs before it alone, ${hours(one.replayed_core_hours)} core-hours in I/O were foreseen for the ${one.jobs.toLocaleString("en")} jobs after it; ${hours(one.measured_core_hours)} were measured. Under the old map it would have been ${hours(held.as_before_core_hours)}.`;
+  return `At ${exactly(held.at_ns)} ${held.nodes_changed.toLocaleString("en")} of ${held.nodes.toLocaleString("en")} nodes got another forwarder. From the ${held.learnt.toLocaleString("en")} jobs before it alone, ${hours(one.replayed_core_hours)} core-hours in I/O were predicted for the ${one.jobs.toLocaleString("en")} jobs after it; ${hours(one.measured_core_hours)} were measured. Under the old map it would have been ${hours(held.as_before_core_hours)}.`;
 }
 
 export const span = (before: number, after: number): string => `${seconds(before)} → ${seconds(after)}`;

@@ -32,7 +32,7 @@ def build_tls_client_context(authority: Path | None = None) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
     except (OSError, ssl.SSLError) as error:
         raise RefusedError(
-            f"the authority's certificate cannot be used: {error}", where=str(authority), remedy="give a PEM file"
+            f"the CA certificate cannot be used: {error}", where=str(authority), remedy="give a PEM file"
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context

@@ -54,11 +54,13 @@ def make_token_key(path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise RefusedError(
-            "the file is already there", where=str(path), remedy="remove it first; its tokens then end"
+            "the file is already there", where=str(path), remedy="remove it first; this invalidates its tokens"
         ) from None
     except OSError as error:
         raise InputError(
-            f"cannot be written: {error.strerror}", where=str(path), remedy="choose a folder that is there and yours"
+            f"cannot be written: {error.strerror}",
+            where=str(path),
+            remedy="choose an existing directory you may write to",
         ) from error
     with os.fdopen(descriptor, "w") as file:
         os.fchmod(descriptor, 0o600)
@@ -75,7 +77,7 @@ def read_token_key(path: Path) -> bytes:
         what = f"the key cannot be read: {error.strerror}"
         raise InputError(what, where=str(path), remedy="check the path, or " + _MAKE) from error
     except UnicodeDecodeError as error:
-        raise InputError("this is no token key", where=str(path), remedy=_MAKE) from error
+        raise InputError("not a token key", where=str(path), remedy=_MAKE) from error
     if mode & 0o077:
         raise RefusedError("others can read this key", where=str(path), remedy=f"chmod 600 {path}")
     try:
@@ -83,7 +85,7 @@ def read_token_key(path: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) < KEY_BYTES:
-        raise InputError("this is no token key", where=str(path), remedy=_MAKE)
+        raise InputError("not a token key", where=str(path), remedy=_MAKE)
     return key
 
 
@@ -124,7 +126,7 @@ def check_token(key: bytes, token: str, now_ns: int, roles: Collection[str] = (M
 
 def _said(role: str) -> str:
     return {MOUNT: "for mounts", AGENT: "an agent's", READER: "a reader's", OPERATOR: "an operator's"}.get(
-        role, "of a role this fairlead does not know"
+        role, "of a role unknown to this version"
     )
 
 

@@ -163,7 +163,7 @@ def decode_stream_batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
 def _whole(about: dict[str, object], payload: bytes | memoryview, where: str, limit: int) -> Batch:
     """The batch, which takes `limit` bytes at most."""
     if compute_encoding_checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
-        raise _broken("the checksum of a batch does not hold", where)
+        raise _broken("the checksum of a batch does not match", where)
     header = _header(about, where)
     size = _announced(about, header.rows)
     if size > limit:
@@ -216,7 +216,7 @@ def _prefix(prefix: bytes, where: str) -> tuple[int, int, int]:
     if magic[:-1] == MAGIC[:-1] and magic != MAGIC:
         raise UnsupportedVersionError("batches of a newer format", where=where, remedy="upgrade fairlead")
     if magic != MAGIC or header_bytes > MAX_HEADER or payload_bytes > MAX_PAYLOAD:
-        raise _broken("where a batch should begin there is none", where)
+        raise _broken("no batch where one should begin", where)
     return header_bytes, payload_bytes, crc
 
 
@@ -228,9 +228,9 @@ def _about(text: bytes, crc: int, where: str, length: int | None = None) -> dict
     try:
         about = json.loads(text)
     except (ValueError, RecursionError) as fault:
-        raise _broken("the header of a batch is no JSON", where) from fault
+        raise _broken("the header of a batch is not JSON", where) from fault
     if not isinstance(about, dict):
-        raise _broken("the header of a batch is no object", where)
+        raise _broken("the header of a batch is not a JSON object", where)
     if about.get("format") != FORMAT:
         raise UnsupportedVersionError(
             f"batches of format {about.get('format')!r}", where=where, remedy="upgrade fairlead"
@@ -250,7 +250,7 @@ def _header(about: dict[str, object], where: str) -> Header:
         and (job is None or isinstance(job, dict))
     )
     if not sound:
-        raise _broken("the header of a batch lacks what it must say", where)
+        raise _broken("the header of a batch lacks required fields", where)
     return Header(**texts, **counts, **times, job=check_decoded_job(job))  # type: ignore[arg-type]
 
 
@@ -285,14 +285,14 @@ def _is_count(value: object) -> bool:
 def _inflated(payload: bytes | memoryview, about: dict[str, object], where: str) -> bytes:
     expected = about.get("raw_bytes")
     if type(expected) is not int or not 0 <= expected <= MAX_RAW:
-        raise _broken("the header of a batch gives an impossible size", where)
+        raise _broken("the header of a batch has an impossible size", where)
     try:
         # One byte more than announced is enough to see that there is more.
         raw = zlib.decompressobj().decompress(payload, expected + 1)
     except zlib.error as fault:
         raise _broken(f"the payload of a batch is broken ({fault})", where) from fault
     if len(raw) != expected:
-        raise _broken("the payload of a batch is not of the size announced", where)
+        raise _broken("the payload of a batch does not have the announced size", where)
     return raw
 
 
@@ -309,7 +309,7 @@ def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Ite
             not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and _is_count(one[2]))
             or len(one[0]) > 255
         ):
-            raise _broken("the header of a batch describes no column where it should", where)
+            raise _broken("the header of a batch has an invalid column description", where)
         name, kind, length = one
         section = raw[at : at + length]
         at += length
@@ -318,7 +318,7 @@ def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Ite
             raise _broken(f"column {name} of a batch does not fit its {rows} rows", where)
         yield name, column, made
     if at != len(raw):
-        raise _broken("a batch holds more than its columns", where)
+        raise _broken("a batch has trailing data after its columns", where)
 
 
 def _column(kind: object, section: bytes, rows: int) -> tuple[Column | None, int]:

@@ -71,7 +71,7 @@ def build_batch_rows(batch: Batch, where: str) -> Iterator[pa.RecordBatch | Miss
         yield Missing(
             kind="unknown_table",
             what=f"{header.rows} rows of a table {header.table!r}",
-            why="this fairlead does not know it",
+            why="this version of fairlead does not know it",
             remedy="upgrade fairlead",
             where=where,
         )
@@ -81,7 +81,7 @@ def build_batch_rows(batch: Batch, where: str) -> Iterator[pa.RecordBatch | Miss
         yield Missing(
             kind="unknown_columns",
             what=f"columns {', '.join(sorted(strange))} of {spec.name}",
-            why="they are of a newer fairlead",
+            why="they are from a newer version of fairlead",
             remedy="upgrade fairlead",
             where=where,
         )
@@ -126,7 +126,7 @@ def _fitted(column: Column, wanted: pa.Field, spec: TableSpec, where: str) -> pa
         if array.type != wanted.type:
             array = array.cast(wanted.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, UnicodeError) as fault:
-        raise _unfit(f"{spec.name}.{wanted.name} cannot hold what the batch gives it", where) from fault
+        raise _unfit(f"{spec.name}.{wanted.name} cannot hold the values of the batch", where) from fault
     if array.null_count and not wanted.nullable:
         raise _unfit(f"{spec.name}.{wanted.name} is null in a row", where)
     return array

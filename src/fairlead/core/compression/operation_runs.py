@@ -103,8 +103,8 @@ def join_operation_batches(ops: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     table = pa.Table.from_batches([ops]) if isinstance(ops, pa.RecordBatch) else ops
     lacking = [f.name for f in OPS.schema if not f.nullable and f.name not in table.schema.names]
     if lacking:
-        what = f"no table of operations: it lacks {', '.join(lacking)}"
-        raise UsageError(what, remedy="give rows of the table `ops`")
+        what = f"not a table of operations: it lacks {', '.join(lacking)}"
+        raise UsageError(what, remedy="pass rows of the table `ops`")
     arrays = []
     for wanted in OPS.schema:
         if wanted.name not in table.schema.names:

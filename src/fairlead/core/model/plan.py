@@ -115,7 +115,9 @@ def read_plan_document(content: bytes, where: str) -> Plans:
     except RecursionError as fault:
         raise InputError("nested too deeply", where=where, remedy="see the reference page of plans") from fault
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise InputError(f"no plans: {fault}", where=where, remedy="give what fairlead plan --json printed") from fault
+        raise InputError(
+            f"not a plan file: {fault}", where=where, remedy="give what fairlead plan --json printed"
+        ) from fault
     if found.schema != PLANS_SCHEMA:
         raise InputError(f"its schema is {found.schema!r}", where=where, remedy=f"this fairlead reads {PLANS_SCHEMA}")
     if len(found.plans) > MOST_PLANS:

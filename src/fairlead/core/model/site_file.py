@@ -198,7 +198,9 @@ def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tupl
     first, second = expand_site_file_list(left, where, expand), expand_site_file_list(right, where, expand)
     if len(first) != len(second):
         raise ConfigError(
-            f"{len(first)} on one side, {len(second)} on the other", where=where, remedy="name as many nodes as ends"
+            f"{len(first)} on one side, {len(second)} on the other",
+            where=where,
+            remedy="give the same number on both sides",
         )
     return zip(first, second, strict=True)
 
@@ -227,7 +229,7 @@ def check_site_file(site: SiteFile, expand: Expand) -> list[str]:
     for at, some in enumerate(site.nodes):
         for name in expand_site_file_list(some.nodes, f"nodes[{at}].nodes", expand):
             if name in nodes:
-                found.append(f"nodes[{at}]: {name} is {nodes[name]} already")
+                found.append(f"nodes[{at}]: {name} is already {nodes[name]}")
             nodes[name] = some.kind
     forwarders = {
         name
@@ -239,13 +241,13 @@ def check_site_file(site: SiteFile, expand: Expand) -> list[str]:
     routed = {row["a"] for row in rows if row["kind"] == FORWARDED}
     lacking = sorted({row["b"] for row in rows if row["kind"] == FORWARDED} - forwarders)
     if lacking:
-        found.append(f"routes lead to what is no forwarder: {_some(lacking)}")
+        found.append(f"routes lead to nodes that are not forwarders: {_some(lacking)}")
     if site.forwarders:
         unrouted = sorted(name for name, kind in nodes.items() if kind == "compute" and name not in routed)
         if unrouted:
             found.append(f"compute nodes without a route: {_some(unrouted)}")
     if nodes and (strange := sorted(routed - nodes.keys())):
-        found.append(f"routes of nodes that are not described: {_some(strange)}")
+        found.append(f"routes of undescribed nodes: {_some(strange)}")
     served: dict[str, str] = {}
     for row in rows:
         if row["kind"] == SERVED and served.setdefault(row["a"], row["b"]) != row["b"]:

@@ -43,7 +43,7 @@ def read_arriving_jobs(content: bytes, where: str) -> list[Arriving]:
     except RecursionError as fault:
         raise InputError("nested too deeply", where=where, remedy=remedy) from fault
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise InputError(f"no jobs: {fault}", where=where, remedy=remedy) from fault
+        raise InputError(f"not a job file: {fault}", where=where, remedy=remedy) from fault
     jobs = found if isinstance(found, list) else [found]
     if len(jobs) > MOST_JOBS:
         raise OversizeError(f"{len(jobs)} jobs", where=where, remedy=f"plan at most {MOST_JOBS} at once")
@@ -63,7 +63,7 @@ def resolve_arriving_nodes(job: ArrivingJob, where: str) -> Arriving:
     if len(nodes) > MOST_NODES:
         raise UsageError(f"{len(nodes)} nodes", where=f"{where}.nodes", remedy=f"a job has at most {MOST_NODES}")
     if len(set(nodes)) != len(nodes) or not all(nodes):
-        raise UsageError("a node twice, or without a name", where=f"{where}.nodes", remedy="name each node once")
+        raise UsageError("a node is named twice, or has no name", where=f"{where}.nodes", remedy="name each node once")
     if nodes and job.node_count is not None and job.node_count != len(nodes):
         raise UsageError(
             f"{job.node_count} nodes, and {len(nodes)} are named", where=f"{where}.node_count", remedy="leave one out"

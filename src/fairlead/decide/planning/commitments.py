@@ -25,7 +25,7 @@ from fairlead.decide.policies.paths.path_from_allocation import (
 )
 
 MOST_ENTERED = 2000
-"""So many running jobs are told of one by one; of more, only the sums."""
+"""So many running jobs are listed one by one; of more, only the sums."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def add_running_commitments(state: Live, runs: Past, at_ns: int) -> tuple[Course
     told = []
     if unknown:
         told.append(
-            f"running jobs: of {unknown} of {len(state.running)} no earlier run is known, nor what they will ask for"
+            f"running jobs: of {unknown} of {len(state.running)} no earlier run is known, so their demand is unknown"
         )
     if len(state.running) > MOST_ENTERED:
-        told.append(f"running jobs: only the latest {MOST_ENTERED} of {len(state.running)} are told of one by one")
+        told.append(f"running jobs: only the latest {MOST_ENTERED} of {len(state.running)} are listed one by one")
     forwarders, targets = (_busy(getattr(site, layer), rows[layer]) for layer in (FORWARDERS, TARGETS))
     return Course(replace(site, forwarders=forwarders, targets=targets)), told
 

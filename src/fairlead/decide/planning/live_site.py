@@ -152,7 +152,7 @@ def _peaks(lake: Tables, at_ns: int, layers: Sequence[Layer], missing: list[str]
             missing.append(f"peak bandwidth: not known of {_some(unknown, layer.kind)}")
         elif np.isnan(layer.bandwidth).any():
             missing.append(
-                f"peak bandwidth of {layer.kind}s: the site does not tell; the best of the week before is taken"
+                f"peak bandwidth of {layer.kind}s: not in the site file; the best of the week before is used"
             )
         known.append(replace(layer, bandwidth=bandwidth))
     return known
@@ -163,7 +163,7 @@ def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
     answer = describe_component_health(lake, Span(at_ns - MINUTE_NS, at_ns), Sight(), at_ns, everything=True)
     known = {one.layer for one in answer.layers}
     silent = [layer for layer in ("forwarder", "target") if known and layer not in known]
-    missing.extend(f"health of {layer}s: nothing told of any in the last minutes" for layer in silent)
+    missing.extend(f"health of {layer}s: no reports in the last minutes" for layer in silent)
     missing.extend(f"health: {text}" for text in answer.missing if any(one in text for one in _LAYERS))
     return {(one.layer, one.component) for one in answer.components if one.state in ("sick", "dead")}
 
@@ -187,7 +187,7 @@ def _state(
     load = np.where(known, np.nan_to_num(shares, nan=0.0).max(axis=0, initial=0.0), np.nan)
     silent = [name for name in names if (kind, name) not in moved]
     if silent:
-        missing.append(f"load: nothing was heard in the last {LOOK_NS // MINUTE_NS} minutes of {_some(silent, kind)}")
+        missing.append(f"load: no reports in the last {LOOK_NS // MINUTE_NS} minutes of {_some(silent, kind)}")
     ill = np.array([(kind, name) in sick for name in names], np.bool_)
     return replace(layer, load=np.minimum(load, 1.0), sick=ill)
 

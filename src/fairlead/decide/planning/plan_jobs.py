@@ -56,7 +56,9 @@ def _find_path_policy(name: str) -> PathPolicy:
             *registered_policies.list_registered_path_policies(),
             *registered_policies.list_registered_policies()[:3],
         ]
-        raise UsageError(f"no policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ...") from None
+        raise UsageError(
+            f"unknown policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ..."
+        ) from None
 
 
 def plan_jobs(
@@ -128,7 +130,7 @@ def build_unsound_plan_error(violations: Sequence[Violation], where: str) -> Uns
     told = "; ".join(str(one) for one in violations[:_SHOWN])
     more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
     return UnsoundPlanError(
-        f"{told}{more}", where=where, remedy="carry out none of it; see what a plan must keep in docs/reference/plan.md"
+        f"{told}{more}", where=where, remedy="do not apply it; docs/reference/plan.md lists the constraints of a plan"
     )
 
 
@@ -197,7 +199,7 @@ def _plan(
         missing.append("nodes: not known yet, so neither are its default forwarders")
     elif len(ids) < len(job.nodes):
         lost = [name for name in job.nodes if name not in state.nodes]
-        missing.append(f"nodes: {len(lost)} of {len(job.nodes)} are in no map, as {lost[0]}")
+        missing.append(f"nodes: {len(lost)} of {len(job.nodes)} are in no map, such as {lost[0]}")
     expected = build_job_expectation(job, runs, ids, at_ns)
     if not expected.runs_known:
         missing.append(f"history: {'no program was named' if not job.program else 'no earlier run of it is known'}")
@@ -246,9 +248,7 @@ def _named(
     crossing = site.forwarders.reserved | site.forwarders.sick
     trouble = [name for at, name in enumerate(site.forwarders.names) if crossing[at] and name in set(defaults)]
     if trouble and not forwarders:
-        missing.append(
-            f"way: its default forwarders {', '.join(trouble)} are sick or kept for others, and none is granted"
-        )
+        missing.append(f"path: its default forwarders {', '.join(trouble)} are sick or reserved, and none is granted")
     return Plan(
         job=PlannedJob(
             job_id=job.job_id,

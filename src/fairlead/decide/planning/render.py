@@ -52,7 +52,7 @@ def _render_lustre(plan: Plan, folder: str) -> list[str]:
         lines += _limit(plan, plan.metadata_ops_per_s)
     elif plan.metadata_share is not None:
         lines.append(
-            f"# P = {plan.metadata_share:g}: no rate can be given, what forwarders do a second in metadata is not known"
+            f"# P = {plan.metadata_share:g}: no rate can be given: the metadata rate of the forwarders is not known"
         )
     if plan.prefetch_bytes is not None:
         clients = f"# on the forwarders {', '.join(_words(plan.forwarders, 'forwarders'))}:" if plan.forwarders else "#"
@@ -159,10 +159,14 @@ def _limit(plan: Plan, most: float) -> list[str]:
     """A token bucket for the job's metadata requests, RPC a second on each CPU partition of the metadata server."""
     job = _word(plan.job.job_id, "job.job_id")
     if not re.fullmatch(r"[A-Za-z0-9_.]+", job):
-        raise UnsoundPlanError(f"job {job!r} can stand in no rule", where="job.job_id", remedy="letters, digits, _ .")
+        raise UnsoundPlanError(
+            f"job {job!r} cannot be used in a rule", where="job.job_id", remedy="letters, digits, _ ."
+        )
     if plan.metadata_share is None or not 1 <= most < 1e15:
         raise UnsoundPlanError(
-            f"{most} is no rate of a metadata share", where="metadata_ops_per_s", remedy="fairlead plan check FILE"
+            f"{most} is not a valid rate for a metadata share",
+            where="metadata_ops_per_s",
+            remedy="fairlead plan check FILE",
         )
     rate = floor(most)
     rule = f"start f_{_RULE.sub('_', job)} jobid={{{job}}} rate={rate}"
@@ -229,7 +233,7 @@ def _folder(folder: str, variable: str) -> str:
     if not folder:
         return f'"${variable}"'
     if not folder.isprintable() or not folder.startswith("/"):
-        raise UsageError("no absolute path on one line", where="--folder", remedy="write /scratch/project")
+        raise UsageError("not an absolute path on one line", where="--folder", remedy="write /scratch/project")
     return shlex.quote(folder)
 
 
@@ -241,7 +245,7 @@ def _word(text: str, field: str) -> str:
     """A name as it is. Raises UnsoundPlanError for one that could break a line, look like an option or hold a quote."""
     if not _SAFE.fullmatch(text):
         raise UnsoundPlanError(
-            f"{text[:60]!r} cannot stand in a command",
+            f"{text[:60]!r} cannot be used in a command",
             where=field,
             remedy="letters, digits and _ . @ : + / , [ ] # - , no dash first, no spaces",
         )

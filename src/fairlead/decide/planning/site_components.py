@@ -134,7 +134,7 @@ def _system_named(system_of: Mapping[str, str], wanted: str, missing: list[str])
             )
         return wanted
     if len(names) > 1:
-        missing.append(f"file system: {names[0]} was taken, of {', '.join(names)}; name one with --file-system")
+        missing.append(f"file system: {names[0]} was chosen, of {', '.join(names)}; name one with --file-system")
     return names[0] if names else None
 
 
@@ -257,11 +257,11 @@ def _cores(site: SiteFile) -> float:
 def _untold(site: SiteFile, forwarders: Collection[str], targets: Collection[str]) -> list[str]:
     missing = []
     if site is NO_FILE:
-        missing.append("site file: none was given (--site): pools, bars and peaks are not known")
+        missing.append("site file: none was given (--site): pools, restrictions and peaks are not known")
     if not forwarders:
-        missing.append("forwarders: none is known; the plan leaves the way to the file system as it is")
+        missing.append("forwarders: none is known; the plan leaves the path to the file system unchanged")
     if not targets:
-        missing.append("targets: none is known; the plan leaves placement as it is")
+        missing.append("targets: none is known; the plan leaves placement unchanged")
     if site is not NO_FILE and (site.planning is None or site.planning.client_bandwidth_bytes_per_s is None):
-        missing.append("client bandwidth: the site file does not say planning.client_bandwidth_bytes_per_s")
+        missing.append("client bandwidth: the site file has no planning.client_bandwidth_bytes_per_s")
     return missing

@@ -111,7 +111,7 @@ class Engine:
         resources = np.array(capacity, np.float64)
         if not (resources >= 0).all():
             raise UsageError(
-                "a capacity is negative or no number", where="capacity", remedy="units a second, 0 or more"
+                "a capacity is negative or not a number", where="capacity", remedy="units a second, 0 or more"
             )
         changes = changes or Changes()
         _check_changes(changes, len(resources))
@@ -291,9 +291,11 @@ class Engine:
                 "columns of flows or phases differ in length", remedy="see fairlead.decide.sim.engine.Phases"
             )
         if len(phases.after) and int(phases.after.max()) >= before + len(phases.after):
-            raise UsageError("a phase follows one there is not", where="after", remedy="-1, or the number of a phase")
+            raise UsageError(
+                "a phase follows one that does not exist", where="after", remedy="-1, or the number of a phase"
+            )
         if not (phases.delay_s > -np.inf).all() or np.isinf(phases.delay_s).any():
-            raise UsageError("a phase is delayed by no number of seconds", where="delay_s", remedy="seconds")
+            raise UsageError("the delay of a phase is not a number of seconds", where="delay_s", remedy="seconds")
         if not f:
             return
         crossed = phases.crosses >= 0
@@ -313,7 +315,7 @@ class Engine:
         )
         if bad:
             raise UsageError(
-                "a flow without order, of no weight, of no limit, or over a resource there is not or twice over one",
+                "a flow without order, weight or limit, or over a resource that does not exist or is named twice",
                 remedy="see fairlead.decide.sim.engine.Phases",
             )
 
@@ -405,7 +407,7 @@ def _check_changes(changes: Changes, resources: int) -> None:
         and int(changes.resource.min(initial=0)) >= 0
     )
     if not sound:
-        raise UsageError("capacity changes out of order or of no resource", remedy="sort them by time")
+        raise UsageError("capacity changes out of order or of an unknown resource", remedy="sort them by time")
 
 
 def join_engine_segments(parts: Sequence[Segments]) -> Segments:

@@ -54,7 +54,7 @@ class Fault:
                 turns = int(np.ceil(span / self.period_s))
                 steps = [(self.from_s + i * self.period_s, self.factor if i % 2 == 0 else 1.0) for i in range(turns)]
             case _:
-                raise UsageError(f"no fault of kind {self.kind!r}", remedy=f"one of {', '.join(KINDS)}")
+                raise UsageError(f"unknown kind of fault: {self.kind!r}", remedy=f"one of {', '.join(KINDS)}")
         return [*steps, (self.to_s, 1.0)]
 
 
@@ -69,7 +69,8 @@ def build_fault_changes(machine: Site, faults: Sequence[Fault], capacity: F64) -
         }
         if not 0 <= fault.number < layer.get(fault.component, 0) or not fault.from_s < fault.to_s:
             raise UsageError(
-                f"no {fault.component} {fault.number} to fail, or no time", remedy="see fairlead.decide.sim.faults"
+                f"no {fault.component} {fault.number} to fail, or an invalid time",
+                remedy="see fairlead.decide.sim.faults",
             )
         if not 0 <= fault.factor < np.inf or not fault.period_s > 0:
             raise UsageError(

@@ -74,15 +74,15 @@ def check_held_out_change(
     LakeError."""
     found = find_largest_change(past, span)
     if found is None:
-        return None, "a change of policy was not checked: the map of nodes to forwarders did not change in this time"
+        return None, "no check against a change of the map: the map of nodes to forwarders did not change in this time"
     at_ns, changed = found
     at_s = (at_ns - past.origin_ns) / NS_PER_S
     before = np.flatnonzero(fit.runs.start_s < at_s)
     after = np.flatnonzero(fit.runs.start_s >= at_s)
     if min(len(before), len(after)) < LEAST_JOBS:
         return None, (
-            f"the change of the map at {format_time(at_ns)} was not foreseen: {len(before)} jobs before it and"
-            f" {len(after)} after it, {LEAST_JOBS} are needed on either side"
+            f"the change of the map at {format_time(at_ns)} was not predicted: {len(before)} jobs before it and"
+            f" {len(after)} after it, {LEAST_JOBS} are needed on each side"
         )
     known, defaults = find_known_past_site(lake, Span(span.from_ns, at_ns), past, peaks)
     runs, phases = _part(fit, before)

@@ -268,14 +268,14 @@ def _nothing(lake: Tables, span: Span, running: int) -> UsageError:
     time, ask = "no job began in this time", "ask for another time: --since, --until (fairlead lake info shows which)"
     feed = "feed the scheduler's accounting: fairlead ingest, or [feeds] of fairlead up"
     if not known["jobs"]:
-        return UsageError("the history is empty: the lake knows no jobs", where="jobs", remedy=feed)
+        return UsageError("the history is empty: the lake has no jobs", where="jobs", remedy=feed)
     if not known["here"]:
-        return UsageError(f"{time}; the lake knows {known['jobs']:,} of other times", where="jobs", remedy=ask)
+        return UsageError(f"{time}; the lake has {known['jobs']:,} of other times", where="jobs", remedy=ask)
     if running:
         what = f"none of the {running:,} jobs of this time has ended"
         return UsageError(what, where="jobs", remedy="ask for an earlier time, or feed the ends of jobs")
     return UsageError(
-        f"{known['here']:,} jobs began in this time, and none has a summary of its I/O",
+        f"{known['here']:,} jobs began in this time, but none has a summary of its I/O",
         where="job_summary",
         remedy="let the analysis run: fairlead up does, or fairlead history summarise",
     )

@@ -1,6 +1,6 @@
 """What if: a site's own past under other policies and capacities, with who wins, who loses, and how far to trust it.
 
-Not here: reading the past (`past`), replaying it (`replays`), checking it (`checks`).
+Not here: reading past records (`past`), replaying it (`replays`), checking it (`checks`).
 """
 
 from __future__ import annotations
@@ -111,18 +111,18 @@ def evaluate_whatif(
     UsageError for an unknown policy or an empty history, LakeError."""
     tell, follow = telling or (lambda _text: None), following or (lambda _stage: None)
     policies = find_whatif_policies(asked)
-    tell("reading the past")
-    follow(Stage(step="reading", text="reading the past", share=0.0))
+    tell("reading past records")
+    follow(Stage(step="reading", text="reading past records", share=0.0))
     past = read_past_jobs(lake, span)
     fit = drop_unsound_history(past.runs, past.bursts)
     known, defaults = find_known_past_site(lake, span, past, peaks or {})
-    follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
+    follow(Stage(step="learning", text="learning the speed of programs", share=_READ, jobs=len(fit.runs)))
     phases = build_history_phases(fit.runs, fit.bursts)
     curves = learn_curves(fit.runs, phases, defaults)
     history = build_history_jobs(fit.runs, phases, curves)
     now = build_past_site(known, past, curves)
     if asked.forwarders is not None and not len(now.forwarders):
-        raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")
+        raise UsageError("no forwarder of this site is known", where="--forwarders", remedy="leave it out")
     other = asked.forwarders is not None or asked.targets is not None
     if not other and find_largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
@@ -138,7 +138,7 @@ def evaluate_whatif(
         runs.append(_play(name, shown, policy, past, fit, history, site, asked, hear))
     base = runs[0]
     tell("checking")
-    follow(Stage(step="checking", text="checking against what was measured", share=_REPLAYED, jobs=len(fit.runs)))
+    follow(Stage(step="checking", text="checking against measurements", share=_REPLAYED, jobs=len(fit.runs)))
     checks = [check_whatif_replay(AS_IT_WAS, history, fit.runs, base)]
     foreseen, why = check_held_out_change(lake, span, past, fit, peaks or {}, seed=asked.seed)
     told = [compute_replay_figures(history.jobs, one.replayed) for one in runs]
@@ -199,7 +199,7 @@ def find_whatif_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | N
             ]
             like = find_similar_names(name, known) or registered_policies.list_registered_path_policies()
             raise UsageError(
-                f"no policy {name!r} is known", where="--policy", remedy=f"name another: {', '.join(like)}"
+                f"no policy {name!r} is known", where="--policy", remedy=f"similar: {', '.join(like)}"
             ) from None
     return found
 
@@ -227,7 +227,7 @@ def _wanted(
     for name, policy in policies:
         if policy is None:
             if other:
-                made.append((f"the present map{with_}", name, rest, site))
+                made.append((f"the current map{with_}", name, rest, site))
         else:
             own = policy if layer == "both" else OnLayer(policy, rest, layer)
             made.append((f"{_format_policy(name)}{with_}", name, own, site))
@@ -237,7 +237,7 @@ def _wanted(
 def _format_policy(name: str) -> str:
     """A policy's name as people write it."""
     if name == STATIC:
-        return "the present map throughout"
+        return "the current map throughout"
     first, plus, placing = name.partition("+")
     shown = first.upper() if first in ("dfra", "aiot", "tcpu", "mckp") else first.replace("-", " ")
     return f"{shown} ({placing})" if plus else shown
@@ -380,7 +380,7 @@ def _format_headline(scenarios: Sequence[Scenario], best: int | None, span: Span
     if share < -0.005:
         text = f"{name} would have cost {_hours(-saved)} more than the {lost} ({format_percent(-share)})"
         return text[0].upper() + text[1:]
-    return f"Nothing asked for would have made a difference to the {lost}; nearest is {name} ({format_percent(share)})"
+    return f"None of the alternatives would have changed the {lost}; nearest is {name} ({format_percent(share)})"
 
 
 def format_whatif_span(span: Span) -> str:
@@ -434,18 +434,18 @@ def _missing(known: Site, history: History, checked: Check, why: str) -> list[st
     said = [why] if why else []
     for layer, word in ((known.forwarders, "forwarder"), (known.targets, "target")):
         if layer.basis == "seen" and layer.names:
-            said.append(f"what a {word} can do is not told by a site file: the highest rates seen stand for it")
+            said.append(f"no site file states the peak of a {word}: the highest rate seen is used")
         elif layer.basis == "assumed" and layer.names:
-            said.append(f"what a {word} can do is neither told nor counted: phases of its jobs, added up, stand for it")
+            said.append(f"the peak of a {word} is neither stated nor counted: the summed phases of its jobs are used")
     if not known.forwarders.names:
-        said.append("no forwarder is known: jobs reach the targets themselves")
+        said.append("no forwarder is known: jobs access the targets directly")
     default = float((history.jobs.basis == 2).mean())
     if default > 0.2:
         share = format_percent(default)
-        said.append(f"{share} of the jobs are of programs seen too seldom: the machine's defaults stand for them")
+        said.append(f"{share} of the jobs are of programs with too few runs: the defaults of the machine are used")
     if checked.error_p50 is None:
-        said.append("the replay could not be checked: no job was a second in I/O")
+        said.append("the replay could not be checked: no job spent a second in I/O")
     elif checked.error_p50 > 0.25:
         off = format_percent(checked.error_p50)
-        said.append(f"half of the jobs are more than {off} off in the check: take no single job's figures")
+        said.append(f"half of the jobs are more than {off} off in the check: do not rely on figures of single jobs")
     return said

@@ -13,32 +13,32 @@ from fairlead.decide.whatif.whatif_evaluation import DEFAULT_POLICIES
 from fairlead.explain.questions.answers_whatif_runs import PolicyLine, WhatIfPolicies
 
 WHOLE = {
-    "static-map": ("The present map", "Every node keeps the forwarders the site's map gives it."),
-    "dfra": ("DFRA", "Jobs that asked for it in their last run get more forwarders, or forwarders of their own."),
-    "aiot": ("AIOT", "Each job gets the least loaded path that carries it, with tunings to go with it."),
-    "joint": ("Joint", "How many and which are decided together, with an eye on who else is there."),
+    "static-map": ("The current map", "Every node keeps the forwarders the site's map gives it."),
+    "dfra": ("DFRA", "Jobs that needed it in their last run get more forwarders, or exclusive ones."),
+    "aiot": ("AIOT", "Each job gets the least loaded path that can carry it, with matching tunings."),
+    "joint": ("Joint", "Number and choice of components are decided together, considering the other jobs."),
     "joint-light": ("Joint, light", "As joint, with a shorter search."),
 }
 ALLOCATIONS = {
-    "tcpu": ("TCPU", "Starts everybody with little and gives more where most core time is won, while load allows."),
-    "best-bandwidth": ("Best bandwidth", "Each job gets the fewest with which it is fastest."),
+    "tcpu": ("TCPU", "Starts every job with little and adds where it saves most core time, while load allows."),
+    "best-bandwidth": ("Best bandwidth", "Each job gets the smallest number at which it is fastest."),
     "n-sys": ("Nsys", "Each job gets the number that burdens the others least."),
-    "mckp": ("MCKP", "The largest sum of bandwidths that the components suffice for."),
+    "mckp": ("MCKP", "The largest sum of bandwidths the components allow."),
     "mckp-direct": ("MCKP, direct", "As MCKP; a job may go straight to the file system."),
     "size": ("By nodes", "In proportion to the job's nodes among all that run."),
     "process": ("By processes", "In proportion to the job's processes among all that run."),
     "static": ("By cores", "In proportion to the job's part of the machine's cores."),
-    "oracle": ("Oracle", "Each its best number as if it were alone: a bound, not a policy to run."),
-    "random": ("Random", "Any number that is allowed, by lot."),
+    "oracle": ("Oracle", "Each job gets its best number as if it were alone: a bound, not a policy to run."),
+    "random": ("Random", "A random allowed number."),
 }
 PLACEMENTS = {
-    "greedy-clairvoyant": ("Least occupied", "Each job goes where, by what is known of it, least time is taken."),
+    "greedy-clairvoyant": ("Least occupied", "Each job goes where it is expected to take the least time."),
     "greedy-non-clairvoyant": ("Fewest users", "Each job goes where the fewest others are."),
-    "round-robin": ("In turn", "One component after the other."),
-    "pools": ("Pools", "Where the most performance is left for each user, as on Sunway."),
-    "weighted-random": ("Weighted lot", "By lot, faster components more often."),
-    "random": ("Random", "By lot."),
-    "straw": ("Straw", "By a hash, as in CRUSH: jobs stay where they are when a component goes."),
+    "round-robin": ("Round-robin", "One component after the other."),
+    "pools": ("Pools", "Where most performance is left per user, as on Sunway."),
+    "weighted-random": ("Weighted random", "Random, faster components more often."),
+    "random": ("Random", "Random."),
+    "straw": ("Straw", "By a hash, as in CRUSH: jobs stay in place when a component is removed."),
 }
 
 
@@ -65,4 +65,4 @@ def _line(name: str, known: dict[str, tuple[str, str]], made: Callable[[str], ob
         title, about = known[name]
         return PolicyLine(name=name, title=title, about=about)
     first = (inspect.getdoc(type(made(name))) or "").partition("\n")[0].strip()
-    return PolicyLine(name=name, title=name, about=first or "A policy of this site; its class says nothing of it.")
+    return PolicyLine(name=name, title=name, about=first or "A policy of this site, without a description.")

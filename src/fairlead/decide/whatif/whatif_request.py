@@ -25,7 +25,7 @@ def _is_age(text: str) -> bool:
 def check_whatif_request(asked: WhatIfAsked, now_ns: int) -> tuple[Span, WhatIfRequest]:
     """The span and the question. Raises UsageError for a time that is none, an unknown policy."""
     if asked.last and asked.since:
-        raise UsageError("'since' and 'last' both say when it begins", remedy="give one of them")
+        raise UsageError("'since' and 'last' both set the start", remedy="give one of them")
     since = "" if _is_age(asked.since) else asked.since
     last = asked.last or ("" if since else asked.since)
     span = parse_span(now_ns=now_ns, default=DEFAULT, last=last, from_=since, to=asked.until)

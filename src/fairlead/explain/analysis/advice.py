@@ -168,7 +168,7 @@ def build_advice(
     Empty for a rule the set does not know. Raises KeyError for a name that is no fact."""
     for name in facts:
         if name not in FACTS:
-            raise KeyError(f"advice knows no fact {name!r}")
+            raise KeyError(f"unknown fact in advice: {name!r}")
     known = {name: value for name, value in facts.items() if _told(value)}
     by_change = {gain.change: gain for gain in gains if gain.runs >= FEWEST_RUNS and gain.factor >= LEAST_FACTOR}
     return [

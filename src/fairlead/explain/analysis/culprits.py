@@ -195,7 +195,7 @@ def _slow_verdict(one: SlowTarget, lost: Mapping[str, float], width: Mapping[str
         evidence.append("There are too few requests from other seconds to say how fast it was then.")
     advice = [
         f"Look at what lies under {one.target}: a failing disk, a rebuild, a full or throttled device.",
-        f"Until it is well, let no new files go to {one.target}, and move files there that are read often.",
+        f"Until it is healthy, place no new files on {one.target}, and move frequently read files off it.",
     ]
     return Verdict(
         kind="slow_target",

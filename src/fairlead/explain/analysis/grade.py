@@ -54,9 +54,9 @@ def grade_job(profile: JobProfile, findings: Sequence[Finding], causes: dict[str
         return Grade(None, "the trace holds no I/O of this job", None)
     lost = compute_graded_loss(profile, findings, causes)
     if run_time is None:
-        return Grade(None, "the run time is unknown, so a share of it is, too", lost)
+        return Grade(None, "the run time is unknown, and so is any share of it", lost)
     if run_time == 0:
-        return Grade(None, "the job is recorded as taking no time at all, so nothing is a share of it", lost)
+        return Grade(None, "the recorded run time is zero, so shares of it cannot be given", lost)
     part = lost / run_time
     letter = next((name for limit, name in LIMITS if part < limit), "F")
     parts = f"{format_duration(lost)} of {format_duration(run_time)} ({format_percent(part)})"
@@ -68,9 +68,12 @@ def grade_job(profile: JobProfile, findings: Sequence[Finding], causes: dict[str
         letter, reason = "B", f"{reason}; yet the job spends {format_percent(share)} of its run in I/O"
     unpriced = [f for f in findings if f.severity in ("critical", "high") and f.cost_s is None]
     if unpriced and letter == "A":
-        letter, reason = "B", f"{reason}; {len(unpriced)} serious finding(s) whose cost cannot be known from this trace"
+        letter, reason = (
+            "B",
+            f"{reason}; {len(unpriced)} serious finding(s) whose cost cannot be estimated from this trace",
+        )
     if any(m.kind in ("partial_module", "truncated", "operations_incomplete") for m in profile.missing):
-        reason += "; judged on what was recorded: the trace is incomplete"
+        reason += "; based on what was recorded: the trace is incomplete"
     return Grade(letter, reason, lost)
 
 
@@ -97,7 +100,7 @@ def format_grade_headline(profile: JobProfile, findings: Sequence[Finding], resu
         text += f": {format_percent(share)} of the run time goes into it"
     if bad and result.letter != "A":
         first = bad[0].title[0].lower() + bad[0].title[1:] if bad[0].title[1:2].islower() else bad[0].title
-        text += f"; first to mend: {first}"
+        text += f"; fix first: {first}"
     return text + "."
 
 

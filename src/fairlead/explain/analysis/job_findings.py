@@ -274,8 +274,8 @@ def _title(
         who = culprits[0]
         return f"Job {name} lost {lost} because {_PLAIN.get(who.kind, who.kind)} {escape_text(who.id)} was slow"
     if rule == "job.own_change":
-        return f"Job {name} lost {lost} because it asked for something else than usual"
-    return f"Job {name} lost {lost}, and the records do not tell why"
+        return f"Job {name} lost {lost} because its I/O differed from its usual I/O"
+    return f"Job {name} lost {lost}, and the records do not show why"
 
 
 def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
@@ -287,7 +287,7 @@ def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
         [
             Evidence(
                 text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number'] + 1}) took "
-                f"{format_duration(took)}; as much usually takes {format_duration(worst.expected_s)}"
+                f"{format_duration(took)}; the same amount usually takes {format_duration(worst.expected_s)}"
                 + _compared(worst.runs),
                 metric="lost",
                 value=round(worst.lost_s, 3),
@@ -302,7 +302,8 @@ def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
         rest = sum(part.lost_s for part in parts[1:])
         told.append(
             Evidence(
-                text=f"{format_count(len(parts) - 1)} more of its phases, which lost {format_duration(rest)}, do too",
+                text=f"{format_count(len(parts) - 1)} more of its phases, which lost {format_duration(rest)}, show "
+                "the same",
                 metric="phases",
                 value=len(parts),
             )
@@ -323,8 +324,8 @@ def _missing(parts: Sequence[_Part]) -> list[str]:
 
 
 def _basis(rule: str) -> str:
-    basis = "time beyond what as much work usually takes in the job's category"
-    return basis if rule in ("job.slow_unexplained", "job.own_change") else f"{basis}; of it what fell to the cause"
+    basis = "time beyond what the same amount of work usually takes in the job's category"
+    return basis if rule in ("job.slow_unexplained", "job.own_change") else f"{basis}; the part due to this cause"
 
 
 def _facts(

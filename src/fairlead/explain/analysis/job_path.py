@@ -127,7 +127,7 @@ def _path(job: str, name: str | None, client: ClientLayer | None, facts: Facts) 
                 kind="no_target",
                 what="time at the targets",
                 why="no target recorded this job",
-                remedy="export targets (targets:FILE); a plain directory is one device without a name",
+                remedy="export targets (targets:FILE); a plain directory counts as one unnamed device",
             )
         )
     return JobPath(job_id=job, name=name, client=client, forwarders=forwarders, targets=targets, missing=missing)

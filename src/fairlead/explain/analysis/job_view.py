@@ -52,7 +52,7 @@ def assemble_view(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
     """Reduce the items of all inputs of one job to a view.
 
     Records without a job get one of unknown number, which is said. Raises LookupError when there is neither a job nor
-    any I/O record.
+    an I/O record.
     """
     jobs: list[Job] = []
     missing: list[Missing] = []
@@ -98,13 +98,13 @@ def assemble_view(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
 
 def _unnamed(operations: dict[str, OperationTotals], recorded: pa.Table) -> tuple[list[Job], Missing]:
     if not operations and not recorded.num_rows:
-        raise LookupError("neither a job nor any I/O record")
+        raise LookupError("neither a job nor an I/O record")
     start = min((t.start_ns for t in operations.values()), default=None)
     end = max((t.end_ns for t in operations.values()), default=None)
     unknown = Missing(
         kind="job_unknown",
         what="the job",
-        why="the input does not say which job it records",
+        why="the input does not name its job",
         remedy="give the scheduler's accounting beside it",
     )
     return [Job(job_id="unknown", start_ns=start, end_ns=end)], unknown
@@ -191,7 +191,8 @@ class _SystemFiles:
             Missing(
                 kind="kept_apart",
                 what="files below /proc, /sys and /dev",
-                why=f"they are no storage: {format_count(self._operations)} operations and {format_bytes(self._bytes)} "
+                why=f"they are not storage: {format_count(self._operations)} operations and "
+                f"{format_bytes(self._bytes)} "
                 "on them are left out of everything",
             )
         ]

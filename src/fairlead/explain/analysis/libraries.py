@@ -17,7 +17,7 @@ DOCS: Metrics = {
     "mpiio_independent_{d}_ops": ("count", "independent MPI-IO operations"),
     "mpiio_independent_{d}_share": ("share", "of the MPI-IO operations that are independent"),
     "mpiio_collective_{d}_share": ("share", "of the MPI-IO operations that are collective (split ones included)"),
-    "mpiio_nonblocking_{d}_share": ("share", "of the MPI-IO operations that do not block"),
+    "mpiio_nonblocking_{d}_share": ("share", "of the MPI-IO operations that are non-blocking"),
     "mpiio_{d}_small_share": ("share", "of the MPI-IO operations of at most 1 MiB"),
     "collective_buffering_{d}": ("ratio", "MPI-IO operations per POSIX operation: above 1, requests were combined"),
     "sieved_read_bytes": ("bytes", "bytes read below MPI-IO that the program never asked to read (data sieving)"),

@@ -398,8 +398,8 @@ class OperationReducer:
                 Missing(
                     kind="impossible_sizes",
                     what="bytes of some operations",
-                    why=f"{self._impossible:,} of them tell an impossible size and are counted without bytes",
-                    remedy="check the trace where they stand; a process that was killed may leave broken records",
+                    why=f"{self._impossible:,} of them have an impossible size and are counted without bytes",
+                    remedy="check these records in the trace; a killed process may leave broken records",
                 )
             )
         for name, total in totals.items():

@@ -62,8 +62,8 @@ _JOB_DOCS: Metrics = {
     "average_iops": ("1/s", "data operations over the seconds of I/O"),
     "{d}_phases": ("count", "I/O phases found"),
     "{d}_period_s": ("s", "dominant period of the phases"),
-    "{d}_period_confidence": ("share", "how sure the period is"),
-    "timeline_known": ("bool", "whether the trace tells when the bytes moved"),
+    "{d}_period_confidence": ("share", "confidence in the period"),
+    "timeline_known": ("bool", "whether the trace shows when the bytes moved"),
     "operations_known": ("bool", "whether the trace holds single operations"),
 }
 

@@ -18,9 +18,12 @@ _ENOUGH_FILES = 2
 _ENOUGH_BYTES = 16 << 20
 
 DOCS: Metrics = {
-    "targets_compared": ("count", "storage targets whose speed files of one stripe and one process tell"),
+    "targets_compared": (
+        "count",
+        "storage targets whose speed can be measured from files with one stripe and one process",
+    ),
     "slow_targets": ("count", "of these, targets that served under 30 % of the median rate"),
-    "slowest_target": ("rank", "the target that served slowest (its index, as Lustre numbers OSTs)"),
+    "slowest_target": ("rank", "the slowest target (its index, as Lustre numbers OSTs)"),
     "slowest_target_rate_share": ("share", "rate of the slowest target over the median target's"),
 }
 

@@ -94,7 +94,7 @@ def _sentence(rows: list[Row], change: FindingChange) -> str:
     elif abs(io.ratio - 1) < NOTABLE:
         text = f"The I/O takes as long as before ({format_duration(io.after)})"
     elif io.after == 0:
-        text = f"The I/O takes no measurable time any more (before: {format_duration(io.before)})"
+        text = f"The I/O no longer takes measurable time (before: {format_duration(io.before)})"
     else:
         factor, word = (1 / io.ratio, "faster") if io.ratio < 1 else (io.ratio, "slower")
         text = f"The I/O is {factor:.2g} times {word}: {format_duration(io.before)} → {format_duration(io.after)}"

@@ -74,11 +74,13 @@ class DaskWorkers:
                     result = future.result()
                 except distributed.KilledWorker as death:
                     raise ServerError(
-                        f"a worker died {DEATHS} times of the same piece",
-                        remedy="give workers more memory, or a smaller --memory to their queries",
+                        f"a worker died {DEATHS} times on the same piece of work",
+                        remedy="give workers more memory, or their queries a smaller --memory",
                     ) from death
                 except distributed.client.FutureCancelledError as loss:
-                    raise ServerError("the Dask scheduler was lost", remedy="run it again: it goes on") from loss
+                    raise ServerError(
+                        "the Dask scheduler was lost", remedy="run it again: it continues where it stopped"
+                    ) from loss
                 yield futures.pop(future), result
                 future.release()
         finally:
@@ -115,7 +117,7 @@ def start_workers(where: str, settings: Settings | None = None, *, count: int | 
             yield DaskWorkers(client)
     else:
         raise UsageError(
-            f"nobody works at {where!r}", remedy="here, threads, processes, slurm, or a scheduler's tcp://HOST:PORT"
+            f"not a place to run: {where!r}", remedy="here, threads, processes, slurm, or a scheduler's tcp://HOST:PORT"
         )
 
 
@@ -173,7 +175,7 @@ def _remote(address: str) -> Iterator[Any]:
             client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise NoAnswerError(
-                "no Dask scheduler answers", where=address, remedy="dask scheduler; check the address and TLS settings"
+                "no Dask scheduler responds", where=address, remedy="dask scheduler; check the address and TLS settings"
             ) from error
         with client:
             try:

@@ -254,7 +254,7 @@ def _list_missing_sources(victim: Victim, here: Any, kinds: Sequence[str], parts
         if names and kind not in present:
             missing.append(f"{kind}: no counters of {', '.join(names[:3])} at that time")
     by_job = {kind for kind, mine, job in zip(kinds, here, parts, strict=True) if mine and job is not None}
-    missing += [f"{kind}: its counters do not tell jobs apart" for kind in sorted(present - by_job)]
+    missing += [f"{kind}: its counters are not split by job" for kind in sorted(present - by_job)]
     return missing
 
 

@@ -137,5 +137,5 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa
             rows = query_lake(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
             found[name] = conform_stored_table(rows, spec, strict=True)
         elif counted:
-            unread.append(f"{name}: {counted:,} rows in this window are more than are read ({MOST_ROWS:,})")
+            unread.append(f"{name}: {counted:,} rows in this window exceed the limit ({MOST_ROWS:,})")
     return found, unread

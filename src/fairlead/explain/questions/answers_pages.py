@@ -95,7 +95,7 @@ class RankRow(Answer, frozen=True, kw_only=True):
 
 
 class Ranks(Answer, frozen=True, kw_only=True):
-    """Who of a job moved when. `by`: rank or node. At most 256 rows: `total` ranks are grouped."""
+    """Which ranks of a job moved data when. `by`: rank or node. At most 256 rows: `total` ranks are grouped."""
 
     schema: str = "fairlead.job-ranks/1"
     job_id: str

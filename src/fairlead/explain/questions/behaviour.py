@@ -94,7 +94,7 @@ def describe_behaviour(
     points = compute_request_scatter(jobs)
     causes, missing = _causes(lake, span, jobs)
     if not jobs.num_rows:
-        missing.insert(0, "summaries: of no job that began in this time")
+        missing.insert(0, "summaries: none for jobs that began in this time")
     answer = lines.Behaviour(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
@@ -198,7 +198,7 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
         began=span,
     )["job_id"].to_pylist()
     if not set(judged) & set(jobs["job_id"].to_pylist()):
-        return nothing, ["abnormal jobs: no phase of them was judged in this time"]
+        return nothing, ["abnormal jobs: no phase was assessed in this time"]
     found = query_lake(
         lake,
         f"SELECT {_names(_FINDING)} FROM (SELECT *, max(analysis_version) OVER (PARTITION BY from_ns // {DAY_NS})"

@@ -123,7 +123,11 @@ PAGE_QUESTIONS: dict[str, Question] = {
         of_job.build_job_timeline,
     ),
     "job_ranks": Question(
-        "jobs/{name}/ranks", RanksAsked, answers_pages.Ranks, "Who of a job moved when.", rank_map.build_rank_map
+        "jobs/{name}/ranks",
+        RanksAsked,
+        answers_pages.Ranks,
+        "Which ranks of a job moved data when.",
+        rank_map.build_rank_map,
     ),
     "job_files": Question(
         "jobs/{name}/files", FilesAsked, answers_pages.JobFiles, "Files of a job.", job_files.list_job_files

@@ -114,7 +114,7 @@ def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentS
         {"id": component, "kinds": [one for one in _LAYERS if one != "client"]},
         within=wide,
     )
-    why = "nothing was counted in the last minutes"
+    why = "no data in the last minutes"
     kinds = sorted(found.column("kind").to_pylist())
     return [ComponentState(layer=kind, component=component, state="unknown", why=why) for kind in kinds]
 
@@ -153,7 +153,7 @@ def _states(rows: Sequence[Mapping[str, Any]], open_: Sequence[Incident]) -> lis
                 peak=incident.peak if incident is not None else None,
                 since_ns=incident.from_ns if incident is not None else None,
                 incident=incident.id if incident is not None else None,
-                why=(row["why"] or "") if row is not None else "nothing was counted",
+                why=(row["why"] or "") if row is not None else "no data",
             )
         )
     return sorted(made, key=lambda one: (_ORDER.index(one.state), _LAYERS.index(one.layer), one.component))
@@ -200,5 +200,5 @@ def _courses(
 
 def _missing(missing: Sequence[str], states: Sequence[ComponentState]) -> list[str]:
     if not states:
-        return ["components: no forwarder, target or server told anything in the last minutes of this time"]
+        return ["components: no forwarder, target or server reported in the last minutes of this time"]
     return list(missing)

@@ -66,7 +66,7 @@ def build_job_evidence_series(
     if usual_per_s is not None:
         inside = (steps.list_starts() + steps.step_ns > phase[0]) & (steps.list_starts() < phase[1])
         lines.append(CourseLine(name="usual", role="usual", values=[usual_per_s if one else None for one in inside]))
-    title = {"read": "read", "write": "wrote", "metadata": "asked of the metadata servers"}[kind]
+    title = {"read": "read", "write": "wrote", "metadata": "requests to the metadata servers"}[kind]
     return _course(steps, f"What job {job_id} {title}", _get_rate_unit(kind), lines, phase)
 
 

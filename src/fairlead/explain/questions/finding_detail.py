@@ -52,7 +52,7 @@ def explain_finding(lake: Tables, name: str, sight: Sight, now_ns: int) -> Expla
     else:
         courses = _build_component_peak_courses(lake, parts, incidents, (begin, end), now_ns)
     if not courses:
-        missing.append("courses: no sums by second or minute of that time are in the lake any more")
+        missing.append("courses: sums by second or minute of that time are no longer in the lake")
     return Explanation(
         told=told,
         withdrawn=bool(row["withdrawn"]),

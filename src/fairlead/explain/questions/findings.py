@@ -175,9 +175,9 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     )
     [row] = found
     if not row["phases"]:
-        return ["phases: none of a job that ended is known in this time"]
+        return ["phases: none is known of jobs that ended in this time"]
     if not row["judged"]:
-        return ["history: no phase of this time has an earlier one like it to be compared with"]
+        return ["history: no phase of this time has a similar earlier one to compare with"]
     return []
 
 

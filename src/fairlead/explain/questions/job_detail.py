@@ -149,7 +149,7 @@ def _page(
     )
 
 
-_ESTIMATED = "client: not counted by job; sums are those of its nodes while it was there, shared with jobs beside it"
+_ESTIMATED = "client: not counted by job; sums are those of its nodes while it ran, including jobs beside it"
 
 
 def _by_nodes(lake: Tables, account: Mapping[str, Any], span: Span) -> tuple[str | None, Sums]:
@@ -243,7 +243,7 @@ def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, poin
     account: dict[str, Any] = dict.fromkeys((*JobRow.__struct_fields__, "nodes")) | {"job_id": job_id}
     page = _page(lake, account, seen, now_ns, points, 0)
     told = replace(page.job, accounted=False)
-    return replace(page, job=told, missing=["account: the scheduler has not told of this job", *page.missing])
+    return replace(page, job=told, missing=["account: the scheduler has not reported this job", *page.missing])
 
 
 def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: int) -> JobPage:
@@ -258,7 +258,7 @@ def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: 
         summary=None,
         timeline=Timeline(from_ns=span.from_ns, step_ns=span.length_ns, points=0, series=[]),
         components=[],
-        missing=["counters: another user's job has the same number at that time, and they cannot be told apart"],
+        missing=["counters: another user's job had the same number at that time, and they cannot be told apart"],
         gaps=[],
         other_runs=others,
     )

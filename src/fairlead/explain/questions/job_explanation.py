@@ -145,16 +145,14 @@ def _build_headline(
     if verdict in ("slowed", "slow", "changed"):
         return told[0].finding.title
     if verdict == "running":
-        return f"Job {job_id} still runs: what it got is told when it has ended"
+        return f"Job {job_id} is still running: what it got is known when it has ended"
     if verdict == "unknown":
-        return f"Job {job_id}: it is not known what it usually gets"
+        return f"Job {job_id}: what it usually gets is not known"
     if lost is not None and expected and lost < WORTH_SAYING * expected:
-        return f"Job {job_id} went as usual: its I/O took {format_duration(expected + lost)}, as it usually does"
+        return f"Job {job_id} ran as usual: its I/O took {format_duration(expected + lost)}, as it usually does"
     if lost is not None and expected:
-        return (
-            f"Job {job_id} went as usual: {format_duration(lost)} beyond the usual {format_duration(expected)} of I/O"
-        )
-    return f"Job {job_id} went as usual"
+        return f"Job {job_id} ran as usual: {format_duration(lost)} beyond the usual {format_duration(expected)} of I/O"
+    return f"Job {job_id} ran as usual"
 
 
 def _rank_losses(told: Sequence[StoredFinding]) -> list[LostTime]:
@@ -228,24 +226,24 @@ def _missing(
     """What would have made this page surer, each once."""
     missing = [text for one in told for text in one.finding.missing]
     if account["start_ns"] is None:
-        missing.append("start: the scheduler has not told when it began")
+        missing.append("start: the scheduler has not reported when it began")
     if not phases.num_rows and not running:
         if summary is None:
-            missing.append("analysis: this job has not been looked at yet")
+            missing.append("analysis: this job has not been analysed yet")
         elif summary.phases:
-            missing.append("phases: it was looked at before phases were kept; `fairlead history diagnose` makes them")
+            missing.append("phases: it was analysed before phases were kept; `fairlead history diagnose` computes them")
         else:
-            missing.append("phases: no counter or trace names this job, or it did too little I/O to speak of phases")
+            missing.append("phases: no counter or trace names this job, or it did too little I/O for phases")
     if phases.num_rows and phases["expected_s"].null_count == phases.num_rows:
-        missing.append("history: no earlier run like it is known; one more run is enough to compare with")
+        missing.append("history: no similar earlier run is known; one is enough for a comparison")
     words = {
-        "edges": "edges: its phases are shorter than the counters' intervals can tell",
-        "mode": "mode: nothing tells whether its processes shared files (a trace or a mount would)",
-        "forwarders": "forwarders: nothing tells which ones served it",
-        "targets": "targets: nothing tells which ones served it",
-        "mds": "mds: nothing tells which metadata servers served it",
+        "edges": "edges: its phases are shorter than the counters' intervals",
+        "mode": "mode: it is not known whether its processes shared files (a trace or a mount shows it)",
+        "forwarders": "forwarders: it is not known which ones served it",
+        "targets": "targets: it is not known which ones served it",
+        "mds": "mds: it is not known which metadata servers served it",
         "traffic": "traffic: not counted by job, but split among the jobs on its nodes",
-        "operations": "operations: the counters tell bytes, not requests",
+        "operations": "operations: the counters have bytes, not requests",
     }
     short = sorted({name for names in phases["missing"].to_pylist() for name in names or ()})
     return list(dict.fromkeys([*missing, *(words.get(name, name) for name in short)]))

@@ -307,7 +307,7 @@ def list_probe_health(lake: Tables, sight: Sight, now_ns: int, *, everything: bo
     gaps = find_coverage_gaps(lake, None, Span(now_ns - DAY_NS, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
     quiet = [p for p in words if p.silent and p.probe == "agent" and p.node not in named]
-    gaps += [Gap(source=p.node, from_ns=p.ts_ns, to_ns=None, why="its agent does not report any more") for p in quiet]
+    gaps += [Gap(source=p.node, from_ns=p.ts_ns, to_ns=None, why="its agent no longer reports") for p in quiet]
     return Health(
         now_ns=now_ns,
         nodes=int(counted.column("nodes")[0].as_py()),

@@ -48,7 +48,7 @@ def list_network_ports(
     volumes.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
     missing = [] if moved.num_rows else ["ports: no counter of a port in this time"]
     if moved.num_rows and not links.num_rows:
-        missing.append("links: nothing says which node is behind which port")
+        missing.append("links: it is not known which node is behind which port")
     uneven = (
         compute_switch_port_imbalance(sum_switch_ports_by_job(moved, links, _placed(lake, span, None)))
         if links.num_rows

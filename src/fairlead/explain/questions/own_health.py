@@ -60,11 +60,11 @@ def describe_own_health(lake: Tables, now_ns: int, *, kept: DistributionCache, k
     analysis = _analysed(lake, now_ns)
     missing = []
     if not sources:
-        missing.append("sources: nobody told of itself in the last three days")
+        missing.append("sources: none reported in the last three days")
     if not collectors:
-        missing.append("the server: no collector told of itself in the last three days")
+        missing.append("the server: no collector reported in the last three days")
     if keep is None:
-        missing.append("what is kept how long: only a server knows its settings")
+        missing.append("retention: only a server knows its settings")
     problems = _problems(sources, collectors, held, analysis, now_ns)
     return OwnHealth(
         now_ns=now_ns,
@@ -120,7 +120,7 @@ def _source(row: Mapping[str, Any], gap: Gap | None, now_ns: int) -> SourceSeen:
     silent, troubled = quiet > _PERIODS * every, row["troubled"] or []
     why = row["why"] or ""
     if silent:
-        why = f"it tells of itself every {format_duration(every / 1e9)}; nothing was heard for "
+        why = f"it reports every {format_duration(every / 1e9)}; no report for "
         why += format_duration(quiet / 1e9) + (f": {gap.why}" if gap is not None and gap.why else "")
     return SourceSeen(
         node=row["node"],
@@ -187,7 +187,7 @@ def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHou
     span = Span(end - 7 * DAY_NS, end)
     gaps = find_coverage_gaps(lake, None, Span(span.from_ns, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
-    why = "nothing was heard since"
+    why = "no report since"
     gaps += [
         Gap(source=one.node, from_ns=one.last_ns, to_ns=None, why=why)
         for one in sources
@@ -310,15 +310,15 @@ def _problems(
             said.append(f"{len(mine):,} of {len(sources):,} sources {word}: {', '.join(mine[:3])}{more}")
     for one in collectors[:1]:
         if one.silent:
-            said.append(f"the server on {one.node} has told nothing for {format_duration((now_ns - one.ts_ns) / 1e9)}")
+            said.append(f"the server on {one.node} has not reported for {format_duration((now_ns - one.ts_ns) / 1e9)}")
         elif one.text:
             said.append(f"the server on {one.node}: {one.text}")
     if held is not None:
         strange = [one.table for one in held.tables if not one.known]
         if strange:
-            said.append(f"tables of a newer fairlead, kept but not shown: {', '.join(strange)}")
+            said.append(f"tables from a newer version of fairlead, kept but not shown: {', '.join(strange)}")
         if held.free_bytes is not None and held.free_bytes < _LITTLE_ROOM * (held.free_bytes + held.bytes):
-            said.append(f"little room is left beside the lake: {format_bytes(held.free_bytes)}")
+            said.append(f"little space is left on the lake's file system: {format_bytes(held.free_bytes)}")
     if analysis.waiting and analysis.oldest_ns is not None:
         lag = format_duration((now_ns - analysis.oldest_ns) / 1e9)
         many = analysis.waiting > 1

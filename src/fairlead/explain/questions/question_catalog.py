@@ -253,7 +253,7 @@ def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_n
 def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > 32 * 86400 * 10**9:
-        raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
+        raise UsageError("a heat map by hour covers at most 32 days", remedy="choose a shorter span")
     peak = asked.peak or asking.peaks.get("forwarder")
     return load_distributions.build_load_heat_map(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
 
@@ -266,7 +266,7 @@ def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int)
 
 def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
     if name not in many_jobs.BY:
-        raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
+        raise UsageError(f"there is no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
     span = resolve_question_span(asking, asked, "1h", now_ns)
     return many_jobs.rank_job_consumers(
         asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit
@@ -280,7 +280,7 @@ def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns:
 def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if asked.acknowledged and asking.acknowledged is None:
-        raise UsageError("who has taken on what is not known here", remedy="ask the server (fairlead up)")
+        raise UsageError("acknowledgements are not known here", remedy="ask the server (fairlead up)")
     taken = asking.acknowledged() if asked.acknowledged and asking.acknowledged is not None else ()
     return what_was_found.list_findings(
         asking.lake,
@@ -342,7 +342,7 @@ QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
     ),
     "job": Question("jobs/{name}", JobAsked, answers.JobPage, "One job.", _job),
     "findings": Question(
-        "findings", FindingsAsked, answers_diagnosis.Findings, "What diagnosis found, the gravest first.", _findings
+        "findings", FindingsAsked, answers_diagnosis.Findings, "What diagnosis found, most severe first.", _findings
     ),
     "finding": Question(
         "findings/{name}", FindingAsked, answers_diagnosis.Explanation, "One finding explained.", _finding
@@ -367,17 +367,21 @@ QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
         "forwarders/{name}", PageAsked, answers.ComponentPage, "One forwarder and who uses it.", _page_of("forwarder")
     ),
     "top": Question("top/{name}", TopAsked, answers.Top, "Who moved most: jobs, users, projects, programs.", _top),
-    "usage": Question("usage", UsageAsked, answers_site.Usage, "Who holds space, who grew, who nears a limit.", _usage),
+    "usage": Question(
+        "usage", UsageAsked, answers_site.Usage, "Who holds space, who grew, who is near a limit.", _usage
+    ),
     "ports": Question("ports", PortsAsked, answers_site.Ports, "Switch ports, and how evenly jobs use them.", _ports),
     "devices": Question("devices", DevicesAsked, answers_site.Devices, "Devices by hour of the day.", _devices),
     "component_health": Question(
         "health/components",
         ComponentsAsked,
         answers_diagnosis.ComponentHealth,
-        "Which components are sick, and which cannot be told.",
+        "Which components are sick, and which are unknown.",
         _component_health,
     ),
-    "health": Question("health", HealthAsked, answers.Health, "How watching goes: every source's last word.", _health),
+    "health": Question(
+        "health", HealthAsked, answers.Health, "State of monitoring: the last report of every source.", _health
+    ),
 }
 """Name → question. Longer paths come before those that would take them for a name."""
 

@@ -168,7 +168,7 @@ def _subject(who: Subject, say: Say) -> Subject:
 
 def _evidence(one: Evidence, say: Say) -> Evidence:
     if one.metric == _EVENT:
-        return replace(one, text=f"{one.value}: what was written of it is for operators")
+        return replace(one, text=f"{one.value}: its details are for operators only")
     return replace(one, text=say(one.text), value=say(one.value) if isinstance(one.value, str) else one.value)
 
 

@@ -77,7 +77,9 @@ class RestrictedLake(NarrowLake):
     ) -> pa.Table:
         """The rows of one SELECT, of what may be seen. Raises UsageError, LakeError."""
         if OPS_STORED in sql:
-            raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
+            raise UsageError(
+                "this table is not available to users who see only their own jobs", remedy="use the table `ops`"
+            )
         shown = _VisibleRows(self, self._about or (None if between is None else Span(*between)), _steps_of(sql))
         ahead = shown.tables(find_query_tables(sql))
         if ahead:

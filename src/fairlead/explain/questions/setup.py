@@ -88,7 +88,7 @@ def list_setup_steps(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> Se
 
 
 def _server(settled: ServerSettings) -> SetupPart:
-    where = ", ".join([*settled.collector, *settled.api]) or "an address that is not told"
+    where = ", ".join([*settled.collector, *settled.api]) or "an unknown address"
     secure = "records and passwords travel encrypted" if settled.tls else "unencrypted, on this machine only"
     open_ = [one for one in [*settled.collector, *settled.api] if one.startswith("tcp:") and not _here(one)]
     if open_:
@@ -120,7 +120,7 @@ def _lake(lake: LakeSeen) -> SetupPart:
         return SetupPart(
             **common,
             state="not",
-            what="there is none yet: the collector makes it when it starts",
+            what="there is none yet: the collector creates it when it starts",
             command="fairlead up",
         )
     size = "its size is not known" if lake.bytes is None else format_bytes(lake.bytes)
@@ -148,12 +148,12 @@ def _analysis(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> SetupPart
             command="fairlead up --set analysis.on=true",
         )
     if lake.analysed_ns is None:
-        return SetupPart(**common, state="quiet", what="it runs; no job has ended yet that it could look into")
+        return SetupPart(**common, state="quiet", what="it runs; no job to analyse has ended yet")
     late = now_ns - lake.analysed_ns > SLOW_NS
     return SetupPart(
         **common,
         state="quiet" if late else "connected",
-        what=f"it runs; the last job was looked into {_ago(lake.analysed_ns, now_ns)}",
+        what=f"it runs; the last job was analysed {_ago(lake.analysed_ns, now_ns)}",
     )
 
 
@@ -170,8 +170,8 @@ def _agents(settled: ServerSettings, lake: LakeSeen, now_ns: int) -> SetupPart:
         "docs": "howto/run-the-agent",
     }
     if not lake.nodes:
-        return SetupPart(**common, state="not", what="no agent was heard of in the last three days")
-    what = f"{lake.nodes_ok:,} of {lake.nodes:,} agents were heard of lately"
+        return SetupPart(**common, state="not", what="no agent reported in the last three days")
+    what = f"{lake.nodes_ok:,} of {lake.nodes:,} agents reported recently"
     if lake.node_last_ns is not None:
         what += f", the last one {_ago(lake.node_last_ns, now_ns)}"
     return SetupPart(
@@ -290,9 +290,9 @@ def _site(settled: ServerSettings) -> list[SetupPart]:
             group="site",
             title="Description of the site",
             state="connected" if settled.site else "not",
-            what="who is served by whom is known from a file"
+            what="a file describes which forwarders and targets serve which nodes"
             if settled.site
-            else "none: who is served by whom is only known where the records say it",
+            else "none: which forwarders and targets serve which nodes is only known from records",
             command="" if settled.site else "fairlead site init > site.toml && fairlead up --set server.site=site.toml",
             docs="howto/describe-a-site",
         ),
@@ -301,7 +301,7 @@ def _site(settled: ServerSettings) -> list[SetupPart]:
             group="site",
             title="Alerts",
             state="connected" if settled.alert_routes else "not",
-            what=f"{settled.alert_routes} routes" if settled.alert_routes else "nobody is told when something is found",
+            what=f"{settled.alert_routes} routes" if settled.alert_routes else "no alerts are sent",
             count=settled.alert_routes,
             command="" if settled.alert_routes else "fairlead alert test ROUTE",
             docs="howto/get-alerts",
@@ -312,7 +312,7 @@ def _site(settled: ServerSettings) -> list[SetupPart]:
 def _people(settled: ServerSettings) -> SetupPart:
     common: dict[str, Any] = {"key": "people", "group": "people", "title": "Sign-in", "docs": "howto/sign-in"}
     if not settled.ways:
-        return SetupPart(**common, state="not", what="people cannot sign in", command="fairlead up --set web.on=true")
+        return SetupPart(**common, state="not", what="nobody can sign in", command="fairlead up --set web.on=true")
     known = "" if settled.accounts is None else f"; {settled.accounts} accounts"
     return SetupPart(
         **common,

@@ -66,7 +66,7 @@ def parse_span_age(text: str) -> int:
     """`90s`, `5m`, `2h`, `7d`, `4w` → nanoseconds. Raises UsageError."""
     match = _AGE.fullmatch(text.strip().lower())
     if match is None or int(match[1]) == 0:
-        raise UsageError(f"no length of time: {text!r}", remedy="write 90s, 5m, 2h, 7d or 4w")
+        raise UsageError(f"not a duration: {text!r}", remedy="write 90s, 5m, 2h, 7d or 4w")
     return int(match[1]) * _UNIT_NS[match[2]]
 
 
@@ -89,7 +89,7 @@ def parse_span_moment(text: str, now_ns: int) -> int:
         since = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"no time: {text!r}", remedy="write 2026-11-21, 2026-11-21T08:00, -2h, now, or seconds since 1970"
+            f"not a time: {text!r}", remedy="write 2026-11-21, 2026-11-21T08:00, -2h, now, or seconds since 1970"
         ) from None
     return (since.days * 86400 + since.seconds) * SECOND_NS + since.microseconds * 1000
 
@@ -109,18 +109,19 @@ def parse_span(
     Raises UsageError for words that contradict each other, an end before the beginning, or more than `longest_ns`.
     """
     if from_ and last:
-        raise UsageError("--from and --last both say when it begins", remedy="give one of them")
+        raise UsageError("--from and --last both set the start", remedy="give one of them")
     if at and (to or from_):
-        raise UsageError("--at is a moment; --from and --to are a span", remedy="give one or the other")
+        raise UsageError("--at is a point in time, --from and --to are a span", remedy="give one or the other")
     end = parse_span_moment(at or to, now_ns) if at or to else now_ns
     begin = parse_span_moment(from_, now_ns) if from_ else end - parse_span_age(last or default)
     if begin >= end:
-        raise UsageError("the span ends before it begins", remedy="give a beginning before the end (by default: now)")
+        raise UsageError("the span ends before it starts", remedy="the start must be before the end (default: now)")
     if not begin >= 0 or end >= 2**62:
-        raise UsageError("this time is not of this age", remedy="write 2026-11-21T08:00")
+        raise UsageError("this time is out of range", remedy="write 2026-11-21T08:00")
     if end - begin > longest_ns:
         raise UsageError(
-            f"the span is longer than {longest_ns // DAY_NS} days", remedy="ask for less, or query the lake in parts"
+            f"the span is longer than {longest_ns // DAY_NS} days",
+            remedy="choose a shorter span, or query the lake in parts",
         )
     return Span(begin, end, end == now_ns)
 

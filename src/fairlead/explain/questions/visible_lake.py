@@ -69,13 +69,13 @@ DECISIONS: Mapping[str, Decision] = {
 """Question → who besides support and administrators may ask it. `run`: also who holds a share link, of its run. `own`:
 users, of what is theirs. `machine`: nobody else. One that is not named is nobody else's either."""
 _INSTEAD = {
-    "system": "top/programs and behaviour tell of your own jobs",
-    "now": "mine tells of your own jobs",
-    "health": "health/components tells of what your own jobs use",
-    "volumes": "behaviour tells of your own jobs",
-    "cdf": "targets tells of those your own jobs use",
-    "own_health": "health/components tells of what your own jobs use",
-    "layer_cdf": "the layer itself tells of what your own jobs use",
+    "system": "top/programs and behaviour show your own jobs",
+    "now": "mine shows your own jobs",
+    "health": "health/components shows what your own jobs use",
+    "volumes": "behaviour shows your own jobs",
+    "cdf": "targets shows those your own jobs use",
+    "own_health": "health/components shows what your own jobs use",
+    "layer_cdf": "the layer itself shows what your own jobs use",
 }
 
 
@@ -86,7 +86,7 @@ def require_visible_question(question: str, name: str, sight: Sight, decision: D
         return
     if decision == MACHINE:
         raise NotForYouError(
-            "this is about the whole machine: for support staff and administrators",
+            "this covers the whole machine: only for support staff and administrators",
             remedy=_INSTEAD.get(question, "ask about your own jobs") if sight.only is None else _OF_LINK,
         )
     if decision == RUN and sight.only is not None and (question == "finding" or name == sight.only.job_id):
@@ -94,7 +94,7 @@ def require_visible_question(question: str, name: str, sight: Sight, decision: D
     raise NotForYouError("a share link shows one run and nothing else", remedy=_OF_LINK)
 
 
-_OF_LINK = "ask about the run it was made for, or sign in"
+_OF_LINK = "ask about the shared run, or sign in"
 
 
 def build_visible_jobs_condition(

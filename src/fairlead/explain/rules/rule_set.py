@@ -134,8 +134,8 @@ def _crossed(rules: Mapping[str, Rule], site: Path | None) -> Iterator[ConfigErr
         where = str(site / f"{rule.id}.toml") if site is not None else rule.id
         for n, covering in enumerate(rule.covers):
             if covering.rule not in rules:
-                remedy = "`fairlead rule list` names them all"
-                yield ConfigError(f"covers[{n}].rule: no rule is called {covering.rule!r}", where=where, remedy=remedy)
+                remedy = "`fairlead rule list` lists them"
+                yield ConfigError(f"covers[{n}].rule: there is no rule {covering.rule!r}", where=where, remedy=remedy)
         if rule.id in find_covered_rules(rules, rule.id):
             remedy = "let only the more specific rule cover the other"
             yield ConfigError("covers: this rule covers itself by way of others", where=where, remedy=remedy)

@@ -78,7 +78,7 @@ class Runs:
                 run = self._over(
                     run,
                     "failed",
-                    error="broken off: the server ended while it was under way",
+                    error="interrupted: the server stopped while it was running",
                     remedy="run it again",
                 )
                 self._kept.write(run)
@@ -115,9 +115,9 @@ class Runs:
         with self._turn:
             mine = [one for one in self._all.values() if one.owner == owner and one.state in ("queued", "running")]
             if len(mine) >= self._settings.user_at_once:
-                raise CrowdedError(f"{len(mine)} of your runs wait or are under way already")
+                raise CrowdedError(f"{len(mine)} of your runs are already queued or running")
             if len(self._queue) >= self._settings.waiting:
-                raise CrowdedError(f"{len(self._queue)} runs wait already")
+                raise CrowdedError(f"{len(self._queue)} runs are already queued")
             self._kept.write(run)
             self._all[run.id] = run
             self._queue.append(run.id)
@@ -165,7 +165,7 @@ class Runs:
         with self._turn:
             run = self._all.get(name)
             if run is None or (owner is not None and run.owner != owner):
-                raise UsageError("there is no such run of yours", remedy="GET /api/v1/whatif lists them")
+                raise UsageError("you have no such run", remedy="GET /api/v1/whatif lists them")
             return self._shown(run)
 
     def _shown(self, run: WhatIfRun) -> WhatIfRun:
@@ -193,10 +193,10 @@ class Runs:
                 done = self._run(run)
             except (FairleadError, OSError) as fault:
                 log.warning("what if %s: %s", name, fault)
-                done = self._over(run, "failed", error="it cannot be kept or started", remedy="see the server's log")
+                done = self._over(run, "failed", error="it cannot be stored or started", remedy="see the server's log")
             except Exception:
-                log.exception("what if %s ended by a defect of fairlead", name)
-                done = self._over(run, "failed", error="a defect of fairlead", remedy="see the server's log")
+                log.exception("what if %s ended by a bug in fairlead", name)
+                done = self._over(run, "failed", error="a bug in fairlead", remedy="see the server's log")
             with self._turn:
                 if not self._closing:
                     self._finish(done)
@@ -214,7 +214,7 @@ class Runs:
                 del self._all[one.id]
         except FairleadError as fault:
             log.warning("what if %s: %s", done.id, fault)
-            self._all[done.id] = self._over(done, "failed", error="it cannot be kept", remedy="see the server's log")
+            self._all[done.id] = self._over(done, "failed", error="it cannot be stored", remedy="see the server's log")
 
     def _run(self, run: WhatIfRun) -> WhatIfRun:
         """Runs it to its end, whatever that is."""
@@ -251,8 +251,8 @@ class Runs:
         if why is not None:
             return self._over(run, "failed", error=why[0], remedy=why[1])
         if said is None or (said.error is None and self._kept.answer(run.id) is None):
-            log.error("what if %s: its process ended with %d and said nothing", run.id, code)
-            return self._over(run, "failed", error="its process ended by a defect", remedy="see the server's log")
+            log.error("what if %s: its process ended with %d without output", run.id, code)
+            return self._over(run, "failed", error="its process ended by a bug", remedy="see the server's log")
         if said.error is not None:
             return self._over(run, "failed", error=said.error, remedy=said.remedy)
         return self._over(run, "done", headline=said.headline, jobs=said.jobs)

@@ -52,14 +52,14 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="whatif/policies",
-        about="What can be replayed, in a sentence each.",
+        about="What can be replayed, one sentence each.",
         answer=WhatIfPolicies,
         tag="whatif",
     ),
     Operation(
         method="GET",
         path="whatif/{name}",
-        about="One run: how far it is, its answer once it is done.",
+        about="One run: its progress, and its answer when done.",
         answer=WhatIfRunPage,
         statuses=(404,),
         tag="whatif",
@@ -67,7 +67,7 @@ OPERATIONS = (
     Operation(
         method="DELETE",
         path="whatif/{name}",
-        about="Cancel a run that waits or is under way; forget one that is over.",
+        about="Cancel a queued or running run; delete a finished one.",
         answer=WhatIfRun,
         statuses=(404,),
         tag="whatif",
@@ -75,7 +75,7 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="live/whatif/{name}",
-        about="One run, told again when it changes.",
+        about="One run, sent again when it changes.",
         statuses=(404,),
         media="text/event-stream",
         tag="whatif",
@@ -186,7 +186,7 @@ def _page_of(runs: Runs, person: Person, name: str) -> bytes:
 def _may(person: Person) -> None:
     """Raises RefusedError 403."""
     if person.role == "user" or person.only is not None:
-        raise RefusedError(403, "a replay is of everybody's jobs", "ask the support of this machine")
+        raise RefusedError(403, "a replay covers everybody's jobs", "ask the support staff of this machine")
     require_identity_scope(person, ACT)
 
 

@@ -63,7 +63,9 @@ def run_whatif_worker() -> int:
         _write_line(WorkerLine(error=error.what, remedy=error.remedy or ""))
         return 0
     except MemoryError:
-        _write_line(WorkerLine(error="the replay needs more memory than there is", remedy="ask about less time"))
+        _write_line(
+            WorkerLine(error="the replay needs more memory than available", remedy="choose a shorter time span")
+        )
         return 0
     return 0
 

@@ -70,7 +70,7 @@ class Token:
         except OSError as fault:
             raise SendError("the token cannot be read: {}".format(fault)) from None
         if not self._text or len(self._text) > _MAX_TOKEN or not all("!" <= one <= "~" for one in self._text):
-            raise SendError("{} holds no token".format(self.path))
+            raise SendError("{} contains no token".format(self.path))
         return self._text
 
 
@@ -127,7 +127,7 @@ class Line:
                 try:
                     context.load_verify_locations(self._ca)
                 except OSError as fault:
-                    raise OSError("the authority {} cannot be used: {}".format(self._ca, fault)) from None
+                    raise OSError("the CA certificate {} cannot be used: {}".format(self._ca, fault)) from None
             else:
                 context.load_default_certs()
             self._context = context
@@ -217,9 +217,9 @@ class Line:
     def _read(self, response: HTTPResponse, middle_ns: int) -> Answer:
         data = response.read(ANSWER_BYTES + 1)
         if len(data) > ANSWER_BYTES:
-            raise OSError("an answer of more than {} bytes".format(ANSWER_BYTES))
+            raise OSError("a response of more than {} bytes".format(ANSWER_BYTES))
         if response.length:
-            raise OSError("the answer ends early")
+            raise OSError("the response ends early")
         try:
             body = json.loads(data.decode("utf-8")) if data else {}
         except (ValueError, RecursionError):

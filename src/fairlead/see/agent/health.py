@@ -69,7 +69,7 @@ class Tally:
         if self.missed:
             parts.append("{} looks skipped".format(self.missed))
         if self.resets:
-            parts.append("{} counters began anew".format(self.resets))
+            parts.append("{} counters were reset".format(self.resets))
         if self.left_out:
             parts.append("{} rows left out: too many keys".format(self.left_out))
         if self.example:

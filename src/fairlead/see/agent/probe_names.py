@@ -62,7 +62,7 @@ def expand_probe_names(wanted: Sequence[str], site: Sequence[str] = ()) -> List[
             found.append(name)
         else:
             there = ", ".join(sorted([*PROBES, *GROUPS]))
-            raise SettingError("no probe {!r}; there are auto, {}".format(said, there))
+            raise SettingError("unknown probe {!r}; available: auto, {}".format(said, there))
     return list(dict.fromkeys([*found, *site]))
 
 
@@ -111,7 +111,7 @@ def make_named_probes(
     for said, settings in told:
         name = said.replace("-", "_")
         if name not in PROBES and FILE not in dict(settings.options) and find_site_probe(name) is None:
-            raise SettingError("[probe {}]: no such probe; there are {}".format(said, ", ".join(sorted(PROBES))))
+            raise SettingError("[probe {}]: no such probe; available: {}".format(said, ", ".join(sorted(PROBES))))
         sections[name] = settings
     made = []
     for name in expand_probe_names(wanted, [name for name in sections if name not in PROBES]):

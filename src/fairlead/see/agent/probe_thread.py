@@ -127,7 +127,7 @@ class Crew(Runs):
             more = bool(self._tasks)
         if late and hand is not None and task is not None:
             self.stuck.append(task.name)
-            text = "no answer within {:g} s".format(task.timeout_ns / 1e9)
+            text = "no response within {:g} s".format(task.timeout_ns / 1e9)
             done.append(Outcome(task.name, LATE, None, text, now_ns - hand.since_ns, hand.since_ns, self._wall()))
             if more:
                 self._hire()

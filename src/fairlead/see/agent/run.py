@@ -115,7 +115,7 @@ class Agent:
             wrote=self._wrote,
         )
         if broken:
-            text = "{} files of the spool were cut off, as by a loss of power, and were removed: {}"
+            text = "{} truncated files in the spool (power loss?) were removed: {}"
             self.watch.record_event(
                 read_spool_clock_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3]))
             )
@@ -260,6 +260,6 @@ def _reloaded(settings: Settings, words: Sequence[str]) -> Settings:
         found = parse_agent_settings(words)
         probe_names.make_named_probes(found.probes, found.root, found.node, found.probe)
     except SettingError as fault:
-        _print_error("{}; going on as before".format(fault))
+        _print_error("{}; continuing as before".format(fault))
         return settings
     return found

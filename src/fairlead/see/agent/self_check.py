@@ -78,7 +78,7 @@ def _spools(settings: Settings, say: Callable[[str], object]) -> bool:
     for folder in settings.spools:
         there = os.path.isdir(folder) and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
         good = good and there
-        why = "" if there else ": no folder this user may read and write"
+        why = "" if there else ": not a directory this user can read and write"
         say("spools             {:<8} {}{}\n".format(OK if there else MISSING, folder, why))
     return good
 
@@ -93,14 +93,14 @@ def _server(settings: Settings, say: Callable[[str], object]) -> bool:
     line = build_agent_connection(settings)
     state, text = OK, settings.server
     if settings.server.startswith("http://") and not settings.server[7:].startswith(("localhost", "127.", "[::1]")):
-        say("server             note     the token travels in the clear: use https\n")
+        say("server             note     the token is sent unencrypted: use https\n")
     try:
         mode = os.stat(settings.token).st_mode
         if mode & 0o077:
             say("token              note     others can read {0}: chmod 600 {0}\n".format(settings.token))
         ping = line.get("/v1/ping")
         if ping.status != 200:
-            state, text = "failing", "{}: GET /v1/ping answers {}".format(settings.server, ping.status)
+            state, text = "failing", "{}: GET /v1/ping returned {}".format(settings.server, ping.status)
         else:
             text += " version {}".format(ping.body.get("version", "unknown"))
             answer = line.post((), 0)

@@ -160,7 +160,7 @@ def _read(name: str, value: str, where: str) -> Any:
     try:
         return _READERS[name](value)
     except KeyError:
-        raise SettingError("{}: give yes or no, or a size as 64M, not {!r}".format(where, value)) from None
+        raise SettingError("{}: give yes or no, or a size such as 64M, not {!r}".format(where, value)) from None
     except ValueError as fault:
         raise SettingError("{}: {!r} cannot be used: {}".format(where, value, fault)) from None
 
@@ -205,11 +205,11 @@ def _file(path: str) -> Tuple[Dict[str, Tuple[str, str]], List[Tuple[str, ProbeS
             continue
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise SettingError("{}: {!r} is no `key = value`".format(where, text[:60]))
+            raise SettingError("{}: {!r} is not `key = value`".format(where, text[:60]))
         if sections and sections[-1][0]:
             sections[-1] = (sections[-1][0], _probe_setting(sections[-1][1], name, value, where))
         elif name in ONLY_OPTIONS or name not in _READERS:
-            raise SettingError("{}: no setting {!r}".format(where, name))
+            raise SettingError("{}: unknown setting {!r}".format(where, name))
         else:
             told[name] = (value, "{} ({})".format(where, name))
     return told, [one for one in sections if one[0]]

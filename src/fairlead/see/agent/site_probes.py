@@ -33,7 +33,7 @@ class SiteProbe(Probe):
     def read(self, now_ns: int) -> ProbeResult:
         """What the probe found. Raises AbsentError, OSError; TypeError for what no table can hold."""
         if self.inner is None:
-            raise OSError("defect of the probe {!r} ({}): {}".format(self.name, self.where, self.fault))
+            raise OSError("error in the probe {!r} ({}): {}".format(self.name, self.where, self.fault))
         found = self.inner.read(now_ns)
         if not isinstance(found, ProbeResult):
             raise TypeError("read() returned {}, not ProbeResult ({})".format(type(found).__name__, self.where))
@@ -47,7 +47,7 @@ def _check_reading(reading: Reading) -> None:
     if not isinstance(reading, Reading):
         raise TypeError("{} is not a Reading".format(type(reading).__name__))
     if reading.table not in VERSIONS:
-        raise TypeError("no table {!r}; there are {}".format(reading.table, ", ".join(sorted(VERSIONS))))
+        raise TypeError("unknown table {!r}; available: {}".format(reading.table, ", ".join(sorted(VERSIONS))))
     width = len(reading.counters) + len(reading.gauges)
     for key, values in reading.rows.items():
         if not isinstance(key, tuple) or len(key) != len(reading.keys) or len(values) != width:
@@ -83,7 +83,9 @@ def _check_file(name: str, path: str) -> None:
         raise SettingError("{}: not a regular file".format(section))
     for look in looks:
         if look.st_uid not in (0, os.geteuid()) or (look.st_mode & 0o022 and not look.st_mode & stat.S_ISVTX):
-            raise SettingError("{}: others can change it or its folder; chown root and chmod go-w".format(section))
+            raise SettingError(
+                "{}: other users can change it or its directory; chown root and chmod go-w".format(section)
+            )
 
 
 def _load_file(path: str) -> Type[Probe]:

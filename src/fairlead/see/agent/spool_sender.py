@@ -32,10 +32,10 @@ _SLOWEST_BYTES_PER_S = 64 << 10
 """A request may take a minute, and the time its bytes take at this rate."""
 _MEANINGS = {
     401: "the token is not accepted",
-    403: "the token is of another node or role",
-    404: "no collector answers there",
+    403: "the token is for another node or role",
+    404: "no collector responds there",
     426: "the collector is older than this agent",
-    429: "the collector has too much to do",
+    429: "the collector is overloaded",
     503: "the collector is stopping",
     507: "the collector's disk is full",
 }
@@ -221,9 +221,9 @@ class Shipper:
             return mono_ns
         meaning = _MEANINGS.get(answer.status)
         if answer.status == 200:
-            meaning = "its answer is not a collector's"
+            meaning = "the response is not from a collector"
         elif 300 <= answer.status < 400:
-            meaning = "it sends us elsewhere, which is not followed"
+            meaning = "it redirects, which is not followed"
         text = "{}: {} {}".format(self._line.server, answer.status, meaning or answer.said).strip()
         return self._failed(mono_ns, text, answer.retry_after_s)
 
@@ -304,5 +304,5 @@ def _open(path: str) -> BinaryIO:
     file = os.fdopen(descriptor, "rb", 0)
     if os.fstat(descriptor).st_mode & 0o170000 != 0o100000:
         file.close()
-        raise OSError("no plain file")
+        raise OSError("not a regular file")
     return file

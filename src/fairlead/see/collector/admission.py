@@ -55,7 +55,7 @@ class Admission:
             key = self._key
         if known is not None and self._now_ns() < known.expires_s * 1_000_000_000:
             if known.role not in roles:
-                raise Refusal(403, f"the token is of another role than {' or '.join(roles)}")
+                raise Refusal(403, f"the token has another role than {' or '.join(roles)}")
             return known
         try:
             claims = tokens.check_token(key, token, self._now_ns(), roles)
@@ -114,6 +114,6 @@ class Complaints:
             self._last.move_to_end((who, kind))
             while len(self._last) > self._most:
                 self._last.popitem(last=False)
-        more = f" (and {left_out} times more since the last line)" if left_out else ""
+        more = f" (and {left_out} more since the last line)" if left_out else ""
         log.warning("%s", escape_text(f"{who}: {text}{more}"))
         return True

@@ -115,7 +115,7 @@ class Door:
         try:
             if scope["method"] not in (method, "HEAD" if method == "GET" else method):
                 headers.append((b"allow", method.encode()))
-                raise Refusal(405, f"only {method} here")  # noqa: TRY301  (answered like any other)
+                raise Refusal(405, f"only {method} is allowed here")  # noqa: TRY301  (answered like any other)
             status, kind, body = await ask(request)
         except _GoneError:
             self._metrics.requests.add(status="gone")
@@ -125,9 +125,9 @@ class Door:
             headers += refusal.headers
             self._complaints.tell(request.who, str(status), f"{scope['path'][:80]} refused ({status}): {refusal}")
         except Exception:
-            log.exception("%s: a request ended by a defect of fairlead", request.who)
+            log.exception("%s: a request ended by a bug in fairlead", request.who)
             self._metrics.defects.add()
-            status, kind, body = 500, JSON, b'{"error":"a defect of the server","where":"","remedy":""}'
+            status, kind, body = 500, JSON, b'{"error":"a bug in the server","where":"","remedy":""}'
         self._metrics.requests.add(status=str(status))
         headers += [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
         if request.size > 4 * self._limits.body_bytes:  # too much to read it all and throw it away
@@ -203,7 +203,7 @@ class Door:
 
     async def _api_health(self, request: _Request) -> Answer:
         if self.check_claims(request, ASKERS).user:  # texts of probes name what others do
-            raise Refusal(403, "the token is of one user", remedy="ask with an operator's token")
+            raise Refusal(403, "the token is limited to one user", remedy="ask with an operator's token")
         which = dict(parse_qsl(request.query)).get("sources", ALL)
         if which not in WHICH:
             raise Refusal(400, f"sources={which[:40]}", remedy=f"one of {', '.join(WHICH)}")

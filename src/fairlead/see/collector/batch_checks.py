@@ -43,13 +43,15 @@ def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[DecodedBatc
     for one in found:
         header = one.header
         if not all(map(_is_name, (header.node, header.boot_id, header.table))):
-            raise Refusal(400, "the name of a batch is none: node, boot_id and table have 1 to 255 letters, no slash")
+            raise Refusal(
+                400, "the name of a batch is invalid: node, boot_id and table have 1 to 255 letters, no slash"
+            )
         if node and header.node != node:
             raise Refusal(403, f"the token is for {node}", where=one.stream, remedy="give each node its own token")
         if header.table in MADE_HERE:
             raise Refusal(422, f"rows of {header.table} are made by the server", where=one.stream)
         if node and header.table in NOT_OF_A_NODE:
-            raise Refusal(403, f"a node does not tell {header.table}", where=one.stream, remedy="feed them: [feeds]")
+            raise Refusal(403, f"a node does not send {header.table}", where=one.stream, remedy="feed them: [feeds]")
     return found
 
 

@@ -186,7 +186,7 @@ class Connection(HttpToolsProtocol):
         self._stall = None
         left = self.transport.get_write_buffer_size()
         if left and self._unread - left < STALL_S * SLOWEST_BYTES_PER_S:
-            self._gone("slow", "closed: it does not read what it asked for")
+            self._gone("slow", "closed: it does not read its responses")
         elif left:
             self._watch_reader()
         elif self._overdue:
@@ -216,7 +216,7 @@ class Connection(HttpToolsProtocol):
         if self._in_headers and not self._header_bytes and self.cycle is None:
             self._gone("idle")  # connected and said nothing
         else:
-            self._gone("slow", "closed: its request came too slowly")
+            self._gone("slow", "closed: its request arrived too slowly")
 
     def _gone(self, why: str, text: str = "") -> None:
         self.crowd.metrics.refused_connections.add(reason=why)

@@ -163,9 +163,9 @@ class Keeper:
                 log.warning("%s", escape_text(f"feed {feed.name}: {error}"))
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
-                log.exception("feed %s ended by a defect of fairlead", feed.name)
+                log.exception("feed %s ended by a bug in fairlead", feed.name)
             if self._monotonic_s() - began_s > _WELL_S:
                 pause_s = FIRST_PAUSE_S
-            self.report_health(feed.name, "failing", f"{why}; it is run again in {pause_s:.0f} s")
+            self.report_health(feed.name, "failing", f"{why}; restarting in {pause_s:.0f} s")
             self._stop.wait(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)

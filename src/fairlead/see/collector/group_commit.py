@@ -57,7 +57,7 @@ class Gathering(Generic[Answered]):
         future: asyncio.Future[Answered] = loop.create_future()
         with self._turn:
             if self._closed:
-                raise RuntimeError("nothing more is taken")
+                raise RuntimeError("no more batches are accepted")
             if not self._threads:
                 self._start()
             self._waiting.append(_Waiting(arrival, loop, future))

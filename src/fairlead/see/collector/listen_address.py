@@ -36,7 +36,9 @@ def parse_listen_address(text: str, where: str = "") -> Place:
     host, _, port = rest.rpartition(":")
     if kind in ("tcp", "tls") and host and port.isascii() and port.isdigit() and int(port) < 65536:
         return Place(text, host=host.strip("[]"), port=int(port), tls=kind == "tls")
-    raise ConfigError(f"no address: {text!r}", where=where, remedy="write unix:PATH, tcp:HOST:PORT or tls:HOST:PORT")
+    raise ConfigError(
+        f"not an address: {text!r}", where=where, remedy="write unix:PATH, tcp:HOST:PORT or tls:HOST:PORT"
+    )
 
 
 def bind_listen_address(place: Place) -> socket.socket:
@@ -57,7 +59,7 @@ def bind_listen_address(place: Place) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        taken = "another has this address: end it, or choose (--listen tcp:HOST:PORT, --set api.listen=...)"
+        taken = "the address is in use: stop the other process, or choose another (--listen, --set api.listen=...)"
         raise ServerError(
             f"cannot listen: {error.strerror or error}",
             where=place.text,

@@ -92,16 +92,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.requests = Counter("requests", "Requests by status.")
-        self.batches = Counter("batches", "Batches by what became of them: taken, known (sent again), aside.")
-        self.rows = Counter("rows", "Rows taken, by table.")
-        self.bytes = Counter("bytes", "Bytes of bodies taken, as sent.")
-        self.refused_connections = Counter("refused_connections", "Connections closed by a limit, by which.")
+        self.batches = Counter("batches", "Batches by result: taken, known (sent again), aside.")
+        self.rows = Counter("rows", "Rows accepted, by table.")
+        self.bytes = Counter("bytes", "Bytes of accepted bodies, as sent.")
+        self.refused_connections = Counter("refused_connections", "Connections closed by a limit, by limit.")
         self.defects = Counter("defects", "Requests that ended in a traceback.")
         self.carried = Counter("carried_batches", "Batches carried from the log to the tables.")
-        self.failures = Counter("upkeep_failures", "Rounds of upkeep that failed, by what.")
+        self.failures = Counter("upkeep_failures", "Failed maintenance rounds, by task.")
         self.checking = Histogram("checking", "Time to decode and check a body.")
         self.durable = Histogram("durable", "Time until the batches of a body were on disk (shared fsync).")
-        self.carry = Histogram("carry", "Time of one carrying over from the log to the tables.")
+        self.carry = Histogram("carry", "Time of one transfer from the log to the tables.")
         self._gauges: list[Gauge] = []
 
     def add_gauge(self, name: str, about: str, ask: Callable[[], float | Iterable[Sample]]) -> None:

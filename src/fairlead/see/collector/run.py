@@ -89,9 +89,9 @@ class Running:
         try:
             known = recover_sources(lake, self.sources, self.started_ns)
             again = self.intake.retry_unknown()
-            log.info("shard %s: %d sources known, %d batches kept aside taken in", settings.shard, known, again)
+            log.info("shard %s: %d sources known, %d stored batches ingested", settings.shard, known, again)
         except FairleadError as error:  # no reason to refuse what arrives
-            log.warning("what was known of sources cannot be read: %s", error)
+            log.warning("the saved state of sources cannot be read: %s", error)
 
     def build_health(self, which: str = ALL) -> Health:
         """The document of now, with `which` of the sources one by one."""
@@ -142,9 +142,9 @@ class Running:
         found = []
         limits = self.order.collector.limits
         if self.intake.free_bytes() < limits.free_bytes:
-            found.append("the disk is full: nothing is taken")
+            found.append("the disk is full: no batches are accepted")
         if self.writer.backlog_bytes > limits.backlog_bytes:
-            found.append("the tables are behind the log: nothing is taken")
+            found.append("the tables are behind the log: no batches are accepted")
         if self.upkeep.carried.failure:
             found.append(self.upkeep.carried.failure)
         if self.writer.trouble is not None:
@@ -169,7 +169,7 @@ class Running:
         gauge("free_bytes", "Room on the lake's file system.", lambda: float(self.intake.free_bytes()))
         gauge("memory_bytes", "Resident memory of the collector.", lambda: float(measure_upkeep_memory()))
         gauge("aside_bytes", "Batches of tables not known yet.", lambda: float(self.aside.held_bytes))
-        gauge("start_time_seconds", "When the collector began.", lambda: self.started_ns / 1e9)
+        gauge("start_time_seconds", "Start time of the collector.", lambda: self.started_ns / 1e9)
         gauge("wal_segment", "Number of the growing segment of the log.", lambda: float(self._segment()))
         gauge(
             "sources",
@@ -211,7 +211,7 @@ def run_collector(
 
         def renew() -> None:
             failed = [text for text in (running.renew(), renew_server_certificates(settings, listeners)) if text]
-            log.info("read tokens and certificates again%s", f": {'; '.join(failed)}" if failed else "")
+            log.info("reloaded tokens and certificates%s", f": {'; '.join(failed)}" if failed else "")
 
         def stop() -> None:
             running.door.stopping = True

@@ -61,7 +61,7 @@ class Collector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tls_key: str = ""
     """Its key (PEM)."""
     silent_periods: float = 3.0
-    """A source that has told nothing for so many of its health periods has a gap."""
+    """A source that has not reported for so many of its health periods has a gap."""
     health_period_s: float = 60.0
     """How often a source is expected to tell its health. One that says it does so less often is believed."""
     limits: Limits = Limits()

@@ -212,7 +212,7 @@ class Sources:
                 if silent_ns > self._silent_periods * one.period_ns:
                     one.gap_since_ns = one.last_seen_ns
                     one.gaps += 1
-                    told.append(Event(one.last_seen_ns, one.node, GAP, "nothing was heard since"))
+                    told.append(Event(one.last_seen_ns, one.node, GAP, "no report since"))
             return told
 
     def undo(self, told: Iterable[Event]) -> None:
@@ -253,7 +253,7 @@ def _values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 def _closed(one: _Source, now_ns: int) -> Event:
     assert one.gap_since_ns is not None  # noqa: S101  (the caller's condition)
     seconds = (now_ns - one.gap_since_ns) / 1e9
-    return Event(one.gap_since_ns, one.node, GAP, f"nothing was heard for {seconds:.0f} s", end_ns=now_ns)
+    return Event(one.gap_since_ns, one.node, GAP, f"no report for {seconds:.0f} s", end_ns=now_ns)
 
 
 def _state(one: _Source) -> str:

@@ -57,7 +57,7 @@ class Aside:
             if self.held_bytes + len(data) > self._max_bytes:
                 raise Refusal(
                     507,
-                    f"no more room for rows of the unknown table {table!r}",
+                    f"no more space for rows of the unknown table {table!r}",
                     remedy="upgrade the server",
                     retry_s=600,
                 )

@@ -139,7 +139,7 @@ class Upkeep:
             log.error("%s", escape_text(f"{what}: {error}"))  # noqa: TRY400  (no defect: its text says all)
         except Exception as error:
             failure = f"{what}: {type(error).__name__}: {error}"
-            log.exception("%s failed by a defect of fairlead", what)
+            log.exception("%s failed by a bug in fairlead", what)
         else:
             if self.carried.failure.startswith(f"{what}:"):
                 self.carried.failure = ""

@@ -62,7 +62,7 @@ def parse_canary_places(targets: Sequence[str], mds: Sequence[str]) -> List[Plac
                 raise ValueError("give NAME=/FOLDER, not {!r}".format(word))
             found.append(Place(name, folder, metadata))
     if len({(place.name, place.metadata) for place in found}) < len(found):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name is given twice")
     return found
 
 
@@ -70,7 +70,7 @@ def parse_canary_size(text: str) -> int:
     """`64K`, `1M` as bytes, a whole number of pages. Raises ValueError."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     if unit not in _UNITS:
-        raise ValueError("give a size as 64K or 1M")
+        raise ValueError("give a size such as 64K or 1M")
     size = int(text[: len(text) - len(unit)]) * _UNITS[unit]
     if not SMALLEST <= size <= LARGEST or size % SMALLEST:
         raise ValueError("give a multiple of 4K from 4K to 16M")
@@ -96,13 +96,13 @@ def _wrong(folder: int, path: str) -> str:
     """Why nothing may be written to a folder; empty when it may."""
     state = os.fstat(folder)
     if state.st_uid != os.geteuid() or state.st_mode & 0o022:
-        return "{}: not the agent's own folder: chown it, chmod 700".format(path)
+        return "{}: not owned by the agent: chown it, chmod 700".format(path)
     try:
         marker = os.stat(MARKER, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return "{0}: no folder for canaries: touch {0}/{1}".format(path, MARKER)
+        return "{0}: not a directory for canaries: touch {0}/{1}".format(path, MARKER)
     if not stat.S_ISREG(marker.st_mode) or marker.st_uid != os.geteuid():
-        return "{}/{}: not a file of the agent's own".format(path, MARKER)
+        return "{}/{}: not owned by the agent".format(path, MARKER)
     return ""
 
 
@@ -232,7 +232,7 @@ class Canary(Probe):
         # Shorter than the probe's own time, so that one folder that hangs does not make the others late.
         if not running.done.wait(self.timeout_s / 2):
             self._hung[place] = running
-            text = "no answer within {:g} s from {}".format(self.timeout_s / 2, place.folder)
+            text = "no response within {:g} s from {}".format(self.timeout_s / 2, place.folder)
             return ProbeResult([], [*events, Event(now_ns, place.name, "canary_hung", text)])
         if running.fault is not None:
             raise OSError("{}: {}".format(place.name, running.fault))
@@ -251,7 +251,7 @@ class Canary(Probe):
         for place, running in list(self._hung.items()):
             if running.done.is_set():
                 del self._hung[place]
-                events.append(Event(now_ns, place.name, "canary_back", "{} answers again".format(place.folder)))
+                events.append(Event(now_ns, place.name, "canary_back", "{} responds again".format(place.folder)))
         return events
 
     def _work(self, running: _Running) -> None:

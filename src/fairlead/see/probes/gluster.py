@@ -121,7 +121,7 @@ def _xml(data: bytes) -> Any:
     try:
         root = ElementTree.fromstring(data)  # noqa: S314  (entities are refused above)
     except ElementTree.ParseError as fault:
-        raise OSError("gluster printed no XML: {}".format(fault)) from None
+        raise OSError("gluster did not print XML: {}".format(fault)) from None
     if root.findtext("opRet") != "0":
         raise OSError("gluster says: {}".format(root.findtext("opErrstr") or "the command failed"))
     return root

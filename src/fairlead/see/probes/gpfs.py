@@ -163,7 +163,7 @@ class Performance(Probe):
             text = read_command_output(ask, self.timeout_s).decode("utf-8", "replace")
             self._add(list(parser.parse_values(text.splitlines())))
         if not self._totals:
-            raise AbsentError("mmperfmon tells of no file system and no NSD disk")
+            raise AbsentError("mmperfmon reports no file system and no NSD disk")
         return ProbeResult([self._reading(sensor, parser) for sensor in _METRICS])
 
     def _add(self, values: List[Value]) -> None:

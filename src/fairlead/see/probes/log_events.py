@@ -141,7 +141,7 @@ def find_log_events(lines: Sequence[str], node: str, now_ns: int) -> List[Event]
             found.append(Event(find_log_line_time(line, now_ns), component, meaning.kind, line.strip()[:500]))
             break
     if beyond:
-        found.append(Event(now_ns, node, "log_flood", "{} more events in one look at the log".format(beyond)))
+        found.append(Event(now_ns, node, "log_flood", "{} more events in one reading of the log".format(beyond)))
     return found
 
 
@@ -197,7 +197,7 @@ class LogEvents(Probe):
         path = next((p for p in (os.path.join(self.root, log) for log in LOGS) if os.access(p, os.R_OK)), None)
         windows = os.path.join(self.root, MAINTENANCE)
         if path is None and not os.path.exists(windows):
-            raise AbsentError("no log that may be read ({}) and no /{}".format(", ".join(LOGS), MAINTENANCE))
+            raise AbsentError("no readable log ({}) and no /{}".format(", ".join(LOGS), MAINTENANCE))
         events: List[Event] = []
         if path is not None:
             events += _close_events(find_log_events(self._grown(path), self.node, now_ns), self._open)

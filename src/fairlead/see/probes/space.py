@@ -81,7 +81,7 @@ class Usage(Probe):
                         rows[key] = [size, inodes]
         limits = self._limits(places)
         if not seen and not limits:
-            raise AbsentError("no accounts of a Lustre target on this node (osd-*/*/quota_slave/acct_user)")
+            raise AbsentError("no quota accounting of a Lustre target on this node (osd-*/*/quota_slave/acct_user)")
         return ProbeResult(
             [
                 Reading("usage", KEYS, (), ("used_bytes", "inodes_used"), rows, None, unknown, example),

@@ -66,7 +66,7 @@ class CollectdSource:
             yield Missing(
                 kind="not_kept",
                 what=f"{other} documents",
-                why="they are not of disk traffic, or lack a field",
+                why="they are not about disk traffic, or lack a field",
                 where=where,
             )
 
@@ -136,7 +136,7 @@ def _kind(rows: list[tuple[str, str, str, float, float]], names: tuple[str, str]
         yield Missing(
             kind="no_interval",
             what=f"the bytes of {int((~known).sum())} documents",
-            why="collectd keeps rates, and one sample of a device does not tell its interval",
+            why="collectd keeps rates, and one sample of a device does not give its interval",
             where=where,
         )
     at = pa.array(np.flatnonzero(known))

@@ -137,9 +137,9 @@ def _snapshot(host: _Host, dump: Dump, path: Path, at_ns: int, tally: _Tally, *,
             yield _events(found.events)
     if not found_any:
         raise CorruptInputError(
-            "it holds no counter that fairlead reads",
+            "it has no counter that fairlead reads",
             where=str(path),
-            remedy="save the parameters that the page of this source lists",
+            remedy="save the parameters listed on the page of this source",
         )
 
 
@@ -222,8 +222,8 @@ def _said(tally: _Tally, where: str, snapshots: int) -> Iterator[Missing]:
         yield Missing(
             kind="no_interval",
             what=f"how long {tally.undated} rows of counters were counted",
-            why="one snapshot of counters that do not tell when they began",
-            remedy="take a second one later and give both",
+            why="a single snapshot of counters without start time",
+            remedy="take a second snapshot later and give both",
             where=where,
         )
     elif not tally.rows:

@@ -142,7 +142,7 @@ def _gaps(parser: Parser, rows: _Rows, zone: str | None, where: str) -> Iterator
         yield Missing(
             kind="time_zone_assumed",
             what="the time zone of the times",
-            why="mmperfmon prints local times without an offset; they are taken as UTC",
+            why="mmperfmon prints local times without an offset; they are read as UTC",
             remedy="give the time zone of the node that was asked",
             where=where,
         )

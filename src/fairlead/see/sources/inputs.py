@@ -86,7 +86,9 @@ def read_input_head(path: Path) -> bytes:
 def _special(path: Path, kind: int) -> InputError:
     """What can be named like a file but not read like one: reading a pipe may wait for ever, a device never end."""
     what = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}.get(kind, "a device")
-    remedy = "write its content to a file and give that" if kind == stat.S_IFIFO else "give a file or a folder of files"
+    remedy = (
+        "write its content to a file and give that file" if kind == stat.S_IFIFO else "give a file or a folder of files"
+    )
     return InputError(f"this is {what}, not a file", where=str(path), remedy=remedy)
 
 
@@ -95,9 +97,9 @@ def explain_unreadable_input(path: Path, fault: OSError) -> InputError:
     what = fault.strerror or str(fault)
     remedy = {
         errno.ENOENT: "check the spelling",
-        errno.ENOTDIR: "check the spelling: a part of the path is no folder",
+        errno.ENOTDIR: "check the spelling: a part of the path is not a directory",
         errno.ENAMETOOLONG: "check the spelling",
-        errno.ELOOP: "the links point at each other: give the file itself",
+        errno.ELOOP: "the links form a loop: give the file itself",
         errno.EACCES: "ask its owner for read permission, or run as a user who may read it",
         errno.EPERM: "ask its owner for read permission, or run as a user who may read it",
     }.get(fault.errno or 0, "check the file system it is on, or copy it and give the copy")
@@ -123,7 +125,7 @@ def detect_input_source(path: Path) -> Source:
     if defect is not None:
         raise defect
     raise UnknownFormatError(
-        "not a trace that fairlead knows",
+        "not a known trace format",
         where=str(path),
         remedy=f"formats read: {', '.join(list_registered_sources())}; see the reference page of each source",
     )
@@ -149,7 +151,7 @@ def discover_input_files(paths: Sequence[Path]) -> tuple[list[InputFile], list[F
                 Failure(
                     path,
                     InputError(
-                        "the folder holds no trace that fairlead knows",
+                        "the directory holds no known trace",
                         where=str(path),
                         remedy=f"formats read: {', '.join(list_registered_sources())}",
                     ),
@@ -263,7 +265,7 @@ def read_job_inputs(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
     """
     files, copies = _without_copies(job.files)
     for first, copy in copies:
-        why = f"its content is that of {first} and counts once"
+        why = f"its content is the same as {first} and counts once"
         yield Missing(kind="copy", what="a copy among the inputs", why=why, where=str(copy))
     if isinstance(job.source, SeriesSource) and len(files) > 1:
         yield from _together(job.source.read_series, files, failures)

@@ -53,7 +53,7 @@ class JobsDbSource:
         yield Missing(
             kind="not_kept",
             what="users, node names and states of jobs",
-            why="the database holds none",
+            why="the database has none",
             where=str(path),
             remedy="ingest the scheduler's own accounting (sacct -P) as well",
         )

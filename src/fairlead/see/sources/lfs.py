@@ -60,7 +60,7 @@ class LfsSource:
             yield Missing(
                 kind="time_assumed",
                 what=f"when {undated} lines were written",
-                why="they are not dated; the time of the file is taken",
+                why="they have no time; the time of the file is used",
                 where=where,
                 remedy="write `BEGIN $(date +%s)` before the output",
             )

@@ -70,7 +70,7 @@ def list_block_end_gaps(block: Block, *, kept: bool) -> list[Missing]:
             Missing(
                 kind="unterminated_line",
                 what="the last line",
-                why=f"it does not end with a newline and may be cut; {fate}",
+                why=f"it does not end with a newline and may be truncated; {fate}",
                 remedy="let the writer finish, or add the newline if the line is whole",
             )
         )

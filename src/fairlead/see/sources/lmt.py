@@ -58,14 +58,14 @@ class LmtSource:
             yield Missing(
                 kind="counter_resets",
                 what=f"{resets} intervals",
-                why="a counter began anew in them: its server restarted",
+                why="a counter was reset in them: its server restarted",
                 where=where,
             )
         if self.time_zone is None:
             yield Missing(
                 kind="time_zone_assumed",
                 what="the time zone of the times",
-                why="LMT keeps local times without an offset; they are taken as UTC",
+                why="LMT keeps local times without an offset; they are read as UTC",
                 remedy="give the time zone of the LMT server",
                 where=where,
             )
@@ -93,7 +93,7 @@ def _times(database: sqlite3.Connection, zone: str | None, where: str) -> _Times
     seconds = pc.strptime(texts, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True).cast(pa.int64())
     if not rows or seconds.null_count:
         raise CorruptInputError(
-            "it has no times, or some that are none", where=where, remedy="copy it again from the LMT server"
+            "it has no times, or invalid ones", where=where, remedy="copy it again from the LMT server"
         )
     return _Times(np.array([int(row[0]) for row in rows]), convert_local_to_utc_ns(np.asarray(seconds), zone or "UTC"))
 

@@ -66,7 +66,12 @@ class NodeLists:
         """The lists that gave no nodes."""
         for kind, count, why, example in (
             ("node_list_too_large", self.too_large, "their list names more nodes than allowed", self.too_large_example),
-            ("node_list_malformed", self.malformed, "their list is cut or not understood", self.malformed_example),
+            (
+                "node_list_malformed",
+                self.malformed,
+                "their list is truncated or not understood",
+                self.malformed_example,
+            ),
         ):
             if count:
                 jobs = "1 job" if count == 1 else f"{count} jobs"

@@ -79,7 +79,7 @@ def _check_item(item: object) -> None:
     if isinstance(item, pa.RecordBatch):
         name = (item.schema.metadata or {}).get(b"fairlead.table", b"").decode()
         if name not in TABLES:
-            raise TypeError(f"it yields a batch of no record table ({name or 'no name'})")
+            raise TypeError(f"it yields a batch of an unknown table ({name or 'no name'})")
     elif not isinstance(item, Job | Missing):
         raise TypeError(f"it yields {type(item).__name__}, not a batch, Job or Missing")
 

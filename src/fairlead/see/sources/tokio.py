@@ -65,7 +65,9 @@ class TokioSource:
                 groups = [name for name in ("datatargets", "mdtargets", "fullness") if name in file]
                 if not groups:
                     raise CorruptInputError(
-                        "an HDF5 file without time series of targets", where=where, remedy="give a file of pytokio's"
+                        "an HDF5 file without time series of targets",
+                        where=where,
+                        remedy="give a file written by pytokio",
                     )
                 for name in groups:
                     yield from _group(file[name], name, where)
@@ -94,7 +96,7 @@ def _module() -> Any:
 def _group(group: h5py.Group, name: str, where: str) -> Iterator[Item]:
     stamps = np.asarray(group["timestamps"][:], np.int64)
     if len(stamps) < 2 or (np.diff(stamps) <= 0).any():
-        raise CorruptInputError(f"the times of {name} do not go on", where=where, remedy="write the file again")
+        raise CorruptInputError(f"the times of {name} do not increase", where=where, remedy="write the file again")
     interval_s = int(np.median(np.diff(stamps)))
     if name == "mdtargets":
         yield from _operations(group, stamps, interval_s)

@@ -95,7 +95,7 @@ def _table(path: Path) -> pa.Table:
         )
     except pa.ArrowInvalid as fault:
         raise InputError(
-            f"is no table: {str(fault).splitlines()[0]}", where=str(path), remedy="give a file of pytokio summaries"
+            f"is not a table: {str(fault).splitlines()[0]}", where=str(path), remedy="give a file of pytokio summaries"
         ) from fault
 
 
@@ -104,7 +104,7 @@ def _column(table: pa.Table, name: str) -> F64:
         return np.asarray(table[name].cast(pa.float64(), safe=False).to_numpy(), np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
         raise InputError(
-            f"column {name} holds no numbers", where=name, remedy="give a file of pytokio summaries"
+            f"column {name} does not hold numbers", where=name, remedy="give a file of pytokio summaries"
         ) from fault
 
 
@@ -117,7 +117,7 @@ def _times(table: pa.Table) -> tuple[F64, F64]:
             begin, end = _column(table, first), _column(table, last)
             if np.nanmin(begin, initial=np.inf) > 1e9 and np.all((end >= begin) | np.isnan(end)):
                 return begin, end
-    raise InputError("has no times of its runs", where="darshan_start_time", remedy="give a file of pytokio summaries")
+    raise InputError("has no times of runs", where="darshan_start_time", remedy="give a file of pytokio summaries")
 
 
 def _writes(table: pa.Table) -> NDArray[np.bool_]:

@@ -50,5 +50,5 @@ def read_tokio_site(path: Path) -> TokioSite:
         for pattern in (*site.mount_to_fsname, *site.mmperfmon_lun_map, *site.mmperfmon_server_map):
             re.compile(pattern)
     except (OSError, msgspec.MsgspecError, re.error) as fault:
-        raise ConfigError(f"not a site file of pytokio's ({fault})", where=str(path), remedy="check it") from fault
+        raise ConfigError(f"not a pytokio site file ({fault})", where=str(path), remedy="check it") from fault
     return site

@@ -88,7 +88,7 @@ OPERATIONS = (
     Operation(
         method="POST",
         path="findings/{name}/acknowledgement",
-        about="Take a finding or incident on.",
+        about="Acknowledge a finding or incident.",
         body=Note,
         answer=Acknowledgements,
         statuses=(404, 409, 413),
@@ -97,7 +97,7 @@ OPERATIONS = (
     Operation(
         method="DELETE",
         path="findings/{name}/acknowledgement",
-        about="Nobody has taken it on any more.",
+        about="Withdraw the acknowledgement.",
         answer=Acknowledgements,
         statuses=(404, 409),
         tag="findings",
@@ -173,13 +173,13 @@ def record_acknowledgement(
 
 
 def _withdraw_acknowledgement(state: State, lake: Tables, name: str, person: Person) -> None:
-    """Nobody has taken it on any more. Raises RefusedError 404, 409."""
+    """Withdraw the acknowledgement. Raises RefusedError 404, 409."""
     about = _of(lake, name, person)
     with state.change():
         before = state.find_acknowledged(name)
         _must_be_own(before, person)
         if before is None:
-            raise RefusedError(404, "nobody has acknowledged this", "there is nothing to take back")
+            raise RefusedError(404, "nobody has acknowledged this", "there is nothing to withdraw")
         for each in about.ids:
             state.acknowledge(each, None)
 
@@ -207,13 +207,13 @@ def _of(lake: Tables, name: str, person: Person) -> KnownConcern:
     """What is foreign is as unknown as what is not there."""
     about = find_acknowledgement_subject(lake, name) if 0 < len(name) <= _LONGEST_NAME else None
     if about is None or not (_staff(person) or (person.name and about.owner == person.name)):
-        raise RefusedError(404, "no such finding of yours is known", "the findings page lists those there are")
+        raise RefusedError(404, "you have no such finding", "see the findings page")
     return about
 
 
 def _must_be_own(before: Acknowledged | None, person: Person) -> None:
     if before is not None and before.site and not _staff(person):
-        raise RefusedError(409, "the site has acknowledged this already", "ask its support to take it back")
+        raise RefusedError(409, "the site has already acknowledged this", "ask the support staff to withdraw it")
 
 
 def _shown(name: str, one: Acknowledged, person: Person) -> Acknowledgement:

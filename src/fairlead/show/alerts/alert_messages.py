@@ -25,8 +25,8 @@ _LINE_CHARACTERS = 2000
 _PERSONAL = {
     "job.interference": "other jobs on the same storage slowed it down",
     "job.slow_component": "a component of the storage was slow",
-    "job.slow_unexplained": "it was slower than your earlier runs, and no cause is known",
-    "job.own_change": "it asked for something else than your earlier runs",
+    "job.slow_unexplained": "it was slower than your earlier runs; the cause is not known",
+    "job.own_change": "its I/O differed from your earlier runs",
 }
 
 
@@ -87,7 +87,7 @@ def build_alert_message(batch: Batch, alerts: Alerts) -> Message:
             f"And {len(rest)} more: " + ", ".join(f"{count} {escape_text(rule)}" for rule, count in kinds.most_common())
         )
     if batch.untold:
-        parts.append(f"Another {batch.untold} were not told one by one; `fairlead finding list` lists all.")
+        parts.append(f"Another {batch.untold} were not sent one by one; `fairlead finding list` lists all.")
     return Message(
         id=batch.id,
         made_ns=batch.made_ns,
@@ -119,7 +119,7 @@ def _subject(pairs: Sequence[tuple[Notice, Concern]], untold: int, *, personal: 
 
 
 def _personal_title(concern: Concern) -> str:
-    return f"your job {concern.job}: {_PERSONAL.get(concern.rule, 'something was found about it')}"
+    return f"your job {concern.job}: {_PERSONAL.get(concern.rule, 'there is a finding about it')}"
 
 
 def _block(alerts: Alerts, notice: Notice, concern: Concern, *, personal: bool) -> str:
@@ -128,11 +128,13 @@ def _block(alerts: Alerts, notice: Notice, concern: Concern, *, personal: bool) 
     state = "OVER" if notice.kind == "resolved" else notice.severity.upper()
     lines = [f"{state}: {title}"]
     if notice.kind == "resolved" and concern.withdrawn:
-        lines.append("  A later look did not bear it out.")
+        lines.append("  Withdrawn: later analysis did not confirm it.")
     elif notice.level:
-        lines.append(f"  It lasts: step {notice.level} of escalation.")
+        lines.append(f"  Still open: escalation step {notice.level}.")
     until = "now" if concern.lasting and concern.to_ns is None else format_message_time(concern.to_ns)
-    lines.append(f"  from {format_message_time(concern.from_ns)} to {until}; sure to {concern.confidence * 100:.0f} %")
+    lines.append(
+        f"  from {format_message_time(concern.from_ns)} to {until}; confidence {concern.confidence * 100:.0f} %"
+    )
     if concern.cost_s is not None:
         lines.append(f"  cost {concern.cost_s:.0f} s of the job's time")
     if not personal:

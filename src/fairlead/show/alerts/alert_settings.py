@@ -164,7 +164,7 @@ def check_alert_settings(alerts: Alerts) -> Alerts:
         where = f"alerts.routes.{name}"
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
             remedy = "use letters, digits, - and _"
-            raise ConfigError(f"{name!r} is no name of a route", where="alerts.routes", remedy=remedy)
+            raise ConfigError(f"{name!r} is not a valid route name", where="alerts.routes", remedy=remedy)
         if isinstance(route, Mail):
             _check_mail(route, where)
         else:
@@ -174,20 +174,24 @@ def check_alert_settings(alerts: Alerts) -> Alerts:
         if not rule.to:
             raise ConfigError("names no route", where=f"{where}.to", remedy="name one of alerts.routes")
         if rule.name in [other.name for other in alerts.rules[:n]]:
-            raise ConfigError(f"there are two rules {rule.name!r}", where=f"{where}.name", remedy="name them apart")
+            raise ConfigError(
+                f"there are two rules {rule.name!r}", where=f"{where}.name", remedy="give them different names"
+            )
         for named in [*rule.to, *(name for step in rule.escalate for name in step.to)]:
             _known(alerts, named, f"{where}.to")
         if not 0 <= rule.confidence <= 1:
             raise ConfigError(f"{rule.confidence} is not between 0 and 1", where=f"{where}.confidence")
     for named in alerts.digest:
         if isinstance(_known(alerts, named, "alerts.digest"), AlertApi):
-            raise ConfigError("a digest is no alert", where="alerts.digest", remedy="name a mail route or a webhook")
+            raise ConfigError(
+                "a digest is not an alert", where="alerts.digest", remedy="name a mail route or a webhook"
+            )
     if alerts.subscriptions and not isinstance(_known(alerts, alerts.subscriptions, "alerts.subscriptions"), Mail):
         raise ConfigError("subscriptions go by mail", where="alerts.subscriptions", remedy="name a mail route")
     if alerts.link and urlsplit(alerts.link).scheme not in ("http", "https"):
-        raise ConfigError(f"{alerts.link!r} is no address of a page", where="alerts.link")
+        raise ConfigError(f"{alerts.link!r} is not the address of a page", where="alerts.link")
     if not 0 <= alerts.digest_hour <= 23:
-        raise ConfigError(f"{alerts.digest_hour} is no hour", where="alerts.digest_hour", remedy="0 to 23, UTC")
+        raise ConfigError(f"{alerts.digest_hour} is not an hour", where="alerts.digest_hour", remedy="0 to 23, UTC")
     if alerts.every_s < 0.05:
         raise ConfigError(f"{alerts.every_s} s is too short", where="alerts.every_s")
     return alerts
@@ -203,24 +207,26 @@ def _known(alerts: Alerts, name: str, where: str) -> Route:
 def _check_mail(route: Mail, where: str) -> None:
     for key, address in (("sender", route.sender), *(("to", one) for one in route.to)):
         if not ADDRESS.fullmatch(address):
-            raise ConfigError(f"{address!r} is no mail address", where=f"{where}.{key}", remedy="write name@host")
+            raise ConfigError(f"{address!r} is not a mail address", where=f"{where}.{key}", remedy="write name@host")
     if bool(route.user) != bool(route.password_file):
         raise ConfigError("a login needs a name and a password", where=f"{where}.user", remedy="give both, or none")
     if route.user and route.security == "none":
-        raise ConfigError("a password is not sent in the clear", where=f"{where}.security", remedy="starttls or tls")
+        raise ConfigError(
+            "a password must not be sent unencrypted", where=f"{where}.security", remedy="starttls or tls"
+        )
     if not 0 <= route.port < 65536:
-        raise ConfigError(f"{route.port} is no port", where=f"{where}.port")
+        raise ConfigError(f"{route.port} is not a port", where=f"{where}.port")
 
 
 def _check_url(url: str, where: str, *, clear: bool) -> None:
     """Refuses what is no address, names a login, or would go to another machine in the clear. Raises ConfigError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable() or " " in url:
-        raise ConfigError(f"{url!r} is no address", where=where, remedy="write https://HOST/PATH")
+        raise ConfigError(f"{url!r} is not an address", where=where, remedy="write https://HOST/PATH")
     if parts.username or parts.password:
-        raise ConfigError("names a login", where=where, remedy="give a token in a file (token_file)")
+        raise ConfigError("contains a login", where=where, remedy="give a token in a file (token_file)")
     if parts.scheme == "http" and parts.hostname not in _LOCAL and not clear:
-        raise ConfigError("goes in the clear to another machine", where=where, remedy="https:, or clear = true")
+        raise ConfigError("sends unencrypted to another machine", where=where, remedy="https:, or clear = true")
 
 
 def read_alert_secret(file: str) -> str:
@@ -239,5 +245,5 @@ def read_alert_secret(file: str) -> str:
         raise ConfigError("others can read this secret", where=file, remedy=f"chmod 600 {file}")
     lines = content.decode("utf-8", "replace").splitlines()
     if not lines or not lines[0].strip() or not lines[0].isprintable():
-        raise ConfigError("holds no secret", where=file, remedy="write it in the first line")
+        raise ConfigError("contains no secret", where=file, remedy="write it in the first line")
     return lines[0].strip()

@@ -178,9 +178,11 @@ def _severity(incident: Incident) -> Severity:
 
 def _title(incident: Incident) -> str:
     if incident.kind == "dead":
-        return f"{incident.layer} {incident.component} answers nobody"
+        return f"{incident.layer} {incident.component} does not respond"
     share = incident.share_of_peak
     at = "" if share is None else f" at {share * 100:.0f} % of its peak"
     likely = "" if incident.hint == "unknown" else f", likely {incident.hint.replace('_', ' ')}"
-    word: Literal["is degraded", "comes and goes"] = "comes and goes" if incident.kind == "flapping" else "is degraded"
+    word: Literal["is degraded", "is intermittent"] = (
+        "is intermittent" if incident.kind == "flapping" else "is degraded"
+    )
     return f"{incident.layer} {incident.component} {word}{at}{likely}"

@@ -77,7 +77,7 @@ def _build_digest(
     """Subject and text. `concerns`: made in that time, and those that are not over."""
     new = [one for one in concerns if from_ns <= one.made_ns < to_ns and not one.withdrawn]
     lasting = [one for one in concerns if one.lasting and not one.over]
-    subject = f"[fairlead] digest: {len(new)} new, {len(lasting)} not over"
+    subject = f"[fairlead] digest: {len(new)} new, {len(lasting)} open"
     lines = [f"From {format_message_time(from_ns)} to {format_message_time(to_ns)}."]
     if not new and not lasting:
         return subject, "\n".join([*lines, "Nothing was found."]) + "\n"
@@ -89,7 +89,7 @@ def _build_digest(
     unknown = sum(one.cost_s is None for one in new)
     if cost:
         lines.append(f"Time lost by jobs: {cost / 3600:.1f} h" + (f" (of {unknown} not known)" if unknown else ""))
-    lines += _listed("Not over", sorted(lasting, key=lambda one: one.from_ns), acknowledged)
+    lines += _listed("Open", sorted(lasting, key=lambda one: one.from_ns), acknowledged)
     worst = sorted(new, key=lambda one: (SEVERITIES.index(one.severity), -(one.cost_s or 0.0), one.id))
     lines += _listed("Worst", [one for one in worst if one not in lasting], acknowledged)
     return subject, "\n".join(lines) + "\n"
@@ -101,7 +101,7 @@ def _listed(title: str, concerns: Sequence[Concern], acknowledged: Mapping[str, 
     lines = ["", f"{title}:"]
     for one in concerns[:_MOST]:
         who = acknowledged.get(one.id)
-        taken = f" [taken on by {who.who}: {who.why}]" if who else ""
+        taken = f" [acknowledged by {who.who}: {who.why}]" if who else ""
         lines.append(
             shorten_message_text(
                 f"  {one.severity:8s} {format_message_time(one.from_ns)}  {one.title} ({one.id}){taken}", _LINE

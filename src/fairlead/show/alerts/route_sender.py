@@ -62,11 +62,11 @@ class Sender:
             old = now_ns - batch.made_ns > self._alerts.give_up_h * 3600 * _NS
             if old or (isinstance(fault, DeliveryError) and not fault.retryable):
                 log.error(  # noqa: TRY400  (no defect of ours: no traceback)
-                    "%s", escape_text(f"route {self.route}: {len(batch.notices)} alerts given up: {fault.what}")
+                    "%s", escape_text(f"route {self.route}: {len(batch.notices)} alerts dropped: {fault.what}")
                 )
                 state.mark_abandoned(batch, now_ns)
             else:
-                log.warning("%s", escape_text(f"route {self.route}: {fault.what}; it is tried again"))
+                log.warning("%s", escape_text(f"route {self.route}: {fault.what}; retrying"))
                 state.postpone_batch(batch, now_ns + compute_sender_pause(batch.attempts), fault.what)
             return False
         state.mark_sent(batch, self._clock())
@@ -99,4 +99,4 @@ class Sender:
             try:
                 by.refresh(told, now_ns)
             except DeliveryError as fault:
-                log.warning("%s", escape_text(f"route {self.route}: {fault.what}; it is tried again"))
+                log.warning("%s", escape_text(f"route {self.route}: {fault.what}; retrying"))

@@ -58,11 +58,11 @@ class SilenceEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OPERATIONS = (
-    Operation(method="GET", path="silences", about="What is not told just now.", answer=Silences, tag="findings"),
+    Operation(method="GET", path="silences", about="What is muted at present.", answer=Silences, tag="findings"),
     Operation(
         method="POST",
         path="silences",
-        about="Do not tell what fits, for a time.",
+        about="Mute matching alerts for a while.",
         body=SilenceRequest,
         answer=Silences,
         statuses=(409, 413),
@@ -82,21 +82,21 @@ OPERATIONS = (
 def build_silence(wanted: SilenceRequest, who: str, now_ns: int) -> Silence:
     """The silence that is wanted. Raises RefusedError 400, UsageError for what is no age."""
     if not wanted.match:
-        raise RefusedError(400, "match: a silence of everything", "name a component, a rule or a job")
+        raise RefusedError(400, "match: this would mute everything", "name a component, a rule or a job")
     for field, pattern in wanted.match.items():
         if field not in FIELDS:
             raise RefusedError(400, f"match: no field {field[:50]!r}", "fields: " + ", ".join(FIELDS))
         if not 0 < len(pattern) <= _LONGEST_PATTERN:
             raise RefusedError(400, f"match.{field}: 1 to {_LONGEST_PATTERN} characters")
     if all(set(pattern) <= {"*"} for pattern in wanted.match.values()):
-        raise RefusedError(400, "match: a silence of everything", "name a component, a rule or a job")
+        raise RefusedError(400, "match: this would mute everything", "name a component, a rule or a job")
     if not 0 < len(wanted.why.strip()) <= _LONGEST_WHY:
-        raise RefusedError(400, f"why: 1 to {_LONGEST_WHY} characters", "say why, for those who wonder later")
+        raise RefusedError(400, f"why: 1 to {_LONGEST_WHY} characters", "give a reason")
     if len(wanted.lasts) > 32:
         raise RefusedError(400, "for: too long", "write 2h or 3d")
     lasts_ns = parse_span_age(wanted.lasts)
     if not 0 < lasts_ns <= _LONGEST_NS:
-        raise RefusedError(400, "for: no time up to 366 days", "write 2h or 3d")
+        raise RefusedError(400, "for: not a duration up to 366 days", "write 2h or 3d")
     words = [f"{field}={pattern}" for field, pattern in wanted.match.items()]
     return Silence(
         id=compute_short_identity("silence", *words, who, now_ns),
@@ -122,7 +122,7 @@ def build_silence_routes(
             if method == "DELETE":
                 with state.change():
                     if not state.unsilence(name):
-                        raise RefusedError(404, "there is no such silence", "it may have ended by itself")
+                        raise RefusedError(404, "there is no such silence", "it may have expired")
                 return SilenceEnd(ended=name)
             if wanted is not None:
                 one = build_silence(wanted, person.name, clock())

@@ -49,11 +49,13 @@ def parse_silence_match(words: Sequence[str]) -> dict[str, str]:
         field, equals, pattern = word.partition("=")
         if not equals or not pattern or field not in FIELDS:
             raise UsageError(
-                "no pattern of a silence", where=word, remedy="write FIELD=PATTERN; fields: " + ", ".join(FIELDS)
+                "not a valid pattern of a silence",
+                where=word,
+                remedy="write FIELD=PATTERN; fields: " + ", ".join(FIELDS),
             )
         if field in found:
-            raise UsageError(f"{field} is given twice", where=word, remedy="make two silences")
+            raise UsageError(f"{field} is given twice", where=word, remedy="use two silences")
         found[field] = pattern
     if not found:
-        raise UsageError("a silence of everything", remedy="name what it is of: --match component=NAME")
+        raise UsageError("this would mute everything", remedy="name what to mute: --match component=NAME")
     return found

@@ -144,7 +144,9 @@ class State:
                 with suppress(FileExistsError):
                     os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             elif not self.path.is_file():
-                raise LakeError("nothing was told from here yet", where=str(self.path), remedy="name it with --state")
+                raise LakeError(
+                    "no alerts were sent from here yet", where=str(self.path), remedy="name it with --state"
+                )
             self._base = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
             self._base.execute("PRAGMA synchronous = EXTRA")
             if self._version() != _VERSION:
@@ -163,7 +165,7 @@ class State:
         if version == _VERSION:  # another process was first
             return
         if version > _VERSION:
-            raise ConfigError("is of a newer fairlead", where=str(self.path), remedy="use that one")
+            raise ConfigError("is from a newer version of fairlead", where=str(self.path), remedy="use that version")
         for statement in (f"{_ACKNOWLEDGEMENTS}{_FROM_1}" if version else f"{_SCHEMA}{_ACKNOWLEDGEMENTS}").split(";"):
             self._base.execute(statement)
         self._base.execute(f"PRAGMA user_version = {_VERSION}")

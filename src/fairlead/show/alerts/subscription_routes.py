@@ -61,14 +61,14 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="alerts/subscriptions",
-        about="Who is told of which jobs by mail.",
+        about="Mail subscriptions: who, for which jobs.",
         answer=Subscriptions,
         tag="findings",
     ),
     Operation(
         method="POST",
         path="alerts/subscriptions",
-        about="Be told of own jobs by mail.",
+        about="Subscribe to mail about own jobs.",
         body=Wish,
         answer=Subscriptions,
         statuses=(413,),
@@ -89,15 +89,15 @@ def add_subscription(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> S
     """Adds what is wished for, once. Raises UsageError for what is no address, RefusedError for what the site does not
     allow."""
     if not alerts.subscriptions:
-        raise RefusedError("this site takes no subscriptions", remedy="its operator sets alerts.subscriptions")
+        raise RefusedError("this site has no subscriptions", remedy="its operator sets alerts.subscriptions")
     if not ADDRESS.fullmatch(wish.to):
-        raise UsageError("no mail address", where=wish.to[:_LONGEST], remedy="write name@host")
+        raise UsageError("not a mail address", where=wish.to[:_LONGEST], remedy="write name@host")
     domain = wish.to.rpartition("@")[2].lower()
     if domain not in [name.lower() for name in alerts.subscribe_domains]:
         there = ", ".join(alerts.subscribe_domains) or "none"
-        raise RefusedError(f"no mail goes to {domain}", remedy=f"domains (alerts.subscribe_domains): {there}")
+        raise RefusedError(f"no mail is sent to {domain}", remedy=f"domains (alerts.subscribe_domains): {there}")
     if not wish.user:
-        raise UsageError("whose jobs is not said", remedy="name the user")
+        raise UsageError("no user given", remedy="name the user")
     if max(map(len, (wish.user, wish.job, wish.program))) > _LONGEST:
         raise UsageError("a name is too long", remedy=f"at most {_LONGEST} characters")
     name = compute_short_identity("subscription", wish.user, wish.job, wish.program, wish.to)
@@ -121,7 +121,7 @@ def build_subscription_routes(
             if method == "DELETE":
                 with state.change():
                     if not state.unsubscribe(name, owner):
-                        raise people.RefusedError(404, "there is no such subscription of yours", "list them first")
+                        raise people.RefusedError(404, "you have no such subscription", "list them first")
                 return SubscriptionEnd(removed=name)
             if wish is None:
                 return Subscriptions(subscriptions=state.list_subscriptions(owner))

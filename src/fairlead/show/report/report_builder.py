@@ -132,9 +132,9 @@ def _nothing_of_a_job(job: JobInput) -> InputError:
     where = str(job.files[0])
     if _of_a_server(job):
         remedy = "add the spool of a mount; what servers record of many jobs goes into a lake: fairlead ingest"
-        return InputError("a server wrote it: it holds no operations of a process", where=where, remedy=remedy)
-    remedy = "check that its writer finished; a trace of a job that did nothing has nothing to report"
-    return CorruptInputError("it holds no job and no I/O record", where=where, remedy=remedy)
+        return InputError("a server wrote it: it has no operations of processes", where=where, remedy=remedy)
+    remedy = "check that its writer finished; a trace of a job without I/O has nothing to report"
+    return CorruptInputError("it has no job and no I/O record", where=where, remedy=remedy)
 
 
 def read_report_accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
@@ -194,9 +194,7 @@ def _damage(missing: list[Missing]) -> list[Failure]:
     return [
         Failure(
             Path(where),
-            CorruptInputError(
-                f"damaged, reported as far as it can be read: {m.what}: {m.why}", where=where, remedy=m.remedy
-            ),
+            CorruptInputError(f"damaged, reported as far as readable: {m.what}: {m.why}", where=where, remedy=m.remedy),
         )
         for where, m in worst.items()
     ]

@@ -188,7 +188,7 @@ def list_schema_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     """The fields of a struct in the order they are written."""
     info = type_info(kind)
     if not isinstance(info, StructType):
-        raise TypeError(f"{kind} is no struct")
+        raise TypeError(f"{kind} is not a struct")
     return info.fields
 
 

@@ -38,7 +38,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
         if self.only is not None:
             return Sight(only=self.only)
         if self.role == "user" and not self.name:
-            raise RefusedError(403, "this names no user, so no jobs are its own", "ask an administrator")
+            raise RefusedError(403, "this sign-in has no user, so it has no own jobs", "ask an administrator")
         return Sight() if self.role != "user" else Sight(user=self.name, projects=self.projects)
 
 

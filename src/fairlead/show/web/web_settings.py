@@ -148,12 +148,14 @@ def check_web_settings(web: Web) -> None:
     if web.origin:
         parts = urlsplit(web.origin)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query or parts.fragment:
-            raise ConfigError(f"no origin: {web.origin!r}", where="web.origin", remedy="write https://HOST[:PORT]")
+            raise ConfigError(f"not an origin: {web.origin!r}", where="web.origin", remedy="write https://HOST[:PORT]")
         if parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise ConfigError("passwords would travel unencrypted", where="web.origin", remedy="write https://...")
     parse_web_networks(web.proxies)
     if web.hash_memory_bytes < 8 << 20 or web.hash_passes < 1:
-        raise ConfigError("too little to keep passwords", where="web.hash_memory_bytes", remedy="8 MiB and 1 at least")
+        raise ConfigError(
+            "too little to hash passwords safely", where="web.hash_memory_bytes", remedy="at least 8 MiB and 1 pass"
+        )
     if not 0 < web.idle_h <= web.longest_h:
         raise ConfigError("idle_h is above longest_h, or 0", where="web.idle_h", remedy="0 < idle_h <= longest_h")
     _ldap(web.ldap)
@@ -162,10 +164,10 @@ def check_web_settings(web: Web) -> None:
     if header.name:
         for name in filter(None, (header.name, header.groups)):
             if not _HEADER.fullmatch(name):
-                raise ConfigError(f"no name of a header: {name!r}", where="web.header", remedy="X-Forwarded-User")
+                raise ConfigError(f"not a header name: {name!r}", where="web.header", remedy="X-Forwarded-User")
         if not web.proxies:
             raise ConfigError(
-                "a header of anybody would be believed",
+                "a header from anyone would be trusted",
                 where="web.header.name",
                 remedy="name the portal's address in web.proxies",
             )
@@ -176,16 +178,20 @@ def _ldap(ldap: Ldap) -> None:
         return
     parts = urlsplit(ldap.url)
     if parts.scheme not in ("ldap", "ldaps") or not parts.hostname or parts.path not in ("", "/"):
-        raise ConfigError(f"no directory: {ldap.url!r}", where="web.ldap.url", remedy="write ldaps://HOST[:PORT]")
+        raise ConfigError(
+            f"not a directory address: {ldap.url!r}", where="web.ldap.url", remedy="write ldaps://HOST[:PORT]"
+        )
     if parts.scheme == "ldap" and not ldap.start_tls and parts.hostname not in _LOCAL:
         raise ConfigError("passwords would travel unencrypted", where="web.ldap.start_tls", remedy="leave it true")
     if not ldap.user and not ldap.base:
-        raise ConfigError("where people are is not said", where="web.ldap", remedy="set web.ldap.user or web.ldap.base")
+        raise ConfigError(
+            "the place of users is not set", where="web.ldap", remedy="set web.ldap.user or web.ldap.base"
+        )
     for place, text in (("user", ldap.user), ("filter", ldap.filter)):
         if text and text.count("{name}") < 1:
             raise ConfigError("has no {name}", where=f"web.ldap.{place}", remedy="write {name} where the name goes")
     if not _ATTRIBUTE.fullmatch(ldap.name) or not _ATTRIBUTE.fullmatch(ldap.group_name):
-        raise ConfigError("no attribute", where="web.ldap.name", remedy="as uid, or cn for groups")
+        raise ConfigError("not an attribute name", where="web.ldap.name", remedy="such as uid, or cn for groups")
     if ldap.bind and not ldap.bind_password_file:
         raise ConfigError("has no password", where="web.ldap.bind", remedy="set web.ldap.bind_password_file")
 
@@ -196,14 +202,14 @@ def _oidc(web: Web) -> None:
         return
     parts = urlsplit(oidc.issuer)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigError(f"no issuer: {oidc.issuer!r}", where="web.oidc.issuer", remedy="write https://HOST/...")
+        raise ConfigError(f"not an issuer: {oidc.issuer!r}", where="web.oidc.issuer", remedy="write https://HOST/...")
     if parts.scheme == "http" and parts.hostname not in _LOCAL:
-        raise ConfigError("what it says could be forged on the way", where="web.oidc.issuer", remedy="https://...")
+        raise ConfigError("its answers could be forged in transit", where="web.oidc.issuer", remedy="https://...")
     if not oidc.client_id:
         raise ConfigError("has no client_id", where="web.oidc.client_id", remedy="register fairlead with the provider")
     if not web.origin:
         raise ConfigError(
-            "where the provider sends people back to is not said",
+            "the return address of the provider is not set",
             where="web.origin",
             remedy="write the address people use, as https://HOST",
         )
@@ -221,7 +227,7 @@ def parse_web_networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipa
             found.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
             raise ConfigError(
-                f"no address: {text!r}", where="web.proxies", remedy="as 10.1.2.3 or 10.1.0.0/16"
+                f"no address: {text!r}", where="web.proxies", remedy="such as 10.1.2.3 or 10.1.0.0/16"
             ) from None
     return found
 

@@ -246,7 +246,7 @@ def test_nobody_leaves_twice() -> None:
     running = Running(4, np.array([1, 2, 4]))
     row = running.enter(applications(RISING), Decision(np.array([0]), np.array([[2]])))
     running.leave(row)
-    with pytest.raises(ValueError, match="nobody runs in row"):
+    with pytest.raises(ValueError, match="nothing runs in row"):
         running.leave(row)
     assert (len(running), running.users.sum()) == (0, 0)
 

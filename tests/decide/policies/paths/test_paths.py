@@ -135,7 +135,7 @@ def test_a_seen_curve_goes_before_peaks() -> None:
     )
     assert application is not None
     assert application.bandwidth[0, :3].tolist() == [1 * GB, 1.5 * GB, 2.5 * GB]
-    assert "seen at 2 counts" in told
+    assert "known at 2 counts" in told
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -145,7 +145,7 @@ def test_what_is_not_known_is_said() -> None:
     assert application is not None
     assert application.bandwidth[0, 2] == pytest.approx(64 * 90e6)
     assert "64 clients" in told
-    assert "time of computing not known (taken as 0)" in told
+    assert "compute time not known (taken as 0)" in told
 
 
 def test_sums_of_components_stand_for_who_runs() -> None:

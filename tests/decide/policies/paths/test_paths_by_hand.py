@@ -69,11 +69,11 @@ def test_dfra_takes_what_may_be_granted() -> None:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"write_bytes": 19.9 * GB}, "20 GB are asked for"),
-        ({"io_processes": 31}, "32 are asked for"),
+        ({"write_bytes": 19.9 * GB}, "20 GB are required"),
+        ({"io_processes": 31}, "32 are required"),
         ({"mode": "N-M"}, "its mode is N-M"),
         ({"runs_known": 0}, "no earlier run"),
-        ({"write_bytes": None}, "not known what it moves"),
+        ({"write_bytes": None}, "its volume is not known"),
     ],
 )
 def test_dfra_leaves_who_is_not_eligible_on_the_map(facts: dict[str, object], why: str) -> None:

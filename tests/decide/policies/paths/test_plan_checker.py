@@ -174,4 +174,4 @@ def test_a_bar_names_its_reason() -> None:
         ),
     )
     [found] = check_path_plans([plan()], here)
-    assert str(found) == "job 42: forwarders fwd1: the site bars it: it is new"
+    assert str(found) == "job 42: forwarders fwd1: not allowed by the site: it is new"

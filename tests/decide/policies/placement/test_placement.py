@@ -104,5 +104,5 @@ def test_overload_counts_as_slowness() -> None:
 
 
 def test_an_unknown_placement_is_named() -> None:
-    with pytest.raises(ConfigError, match="no placement 'best'"):
+    with pytest.raises(ConfigError, match="unknown placement 'best'"):
         find_file_placement("best")

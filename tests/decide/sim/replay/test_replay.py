@@ -472,9 +472,9 @@ def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
         replay_jobs(replace(jobs, nodes=np.array([65])), MACHINE, Given())
     with pytest.raises(UsageError, match="volume is negative"):
         replay_jobs(replace(jobs, volume=np.array([-1.0])), MACHINE, Given())
-    with pytest.raises(UsageError, match="phases of jobs"):
+    with pytest.raises(UsageError, match="the phases of jobs"):
         replay_jobs(replace(jobs, first_phase=np.array([0, 2])), MACHINE, Given())
-    with pytest.raises(UsageError, match="own rate"):
+    with pytest.raises(UsageError, match="the rate of a job"):
         replay_jobs(replace(jobs, client_rate=np.array([np.nan])), MACHINE, Given())
     with pytest.raises(UsageError, match="forwarder twice or one of 4 there is not"):
         replay_jobs(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))

@@ -138,7 +138,7 @@ def test_a_spec_is_run_told_and_drawn(run: Callable[..., tuple[int, str, str]], 
     assert line["points"][0]["sets"] == 3
     code, out, _ = run("simulate", path, "--lake", lake, "--jobs", 1)
     assert code == 0
-    assert "simulated; seed 1, 3 sets a point" in out
+    assert "simulated; seed 1, 3 sets per point" in out
     code, out, _ = run("simulate", "list", "--lake", lake)
     assert code == 0
     assert "own" in out
@@ -193,7 +193,7 @@ def test_a_spec_may_name_a_trace_whose_replays_are_rows_like_any_other(
     # What was replayed is known by what is in the file, wherever it lies.
     (tmp_path / "jobs.swf").rename(tmp_path / "other.swf")
     trace.write_text(TRACE.replace("jobs.swf", "other.swf"))
-    assert "0 runs simulated, 6 were there before" in run("simulate", trace, "--lake", lake, "--jobs", 1)[2]
+    assert "0 runs simulated, 6 were already there" in run("simulate", trace, "--lake", lake, "--jobs", 1)[2]
     with (tmp_path / "other.swf").open("a") as file:
         file.write("41 999 0 3600 512 -1 -1 512 -1 -1 1 1 1 1 1 1 -1 -1\n")
     assert "6 runs simulated; kept" in run("simulate", trace, "--lake", lake, "--jobs", 1)[2]
@@ -210,11 +210,11 @@ def test_a_table_of_jobs_is_replayed_as_well(
     trace.write_text(text)
     code, out, _ = run("simulate", trace, "--lake", tmp_path / "lake", "--jobs", 1)
     assert code == 0
-    assert "1 set a point" in out
+    assert "1 set per point" in out
     assert "8 jobs" in out
     trace.write_text(text.replace("days = 0.2", 'content = "0123456789abcdef"'))
     code, _, err = run("simulate", trace, "--lake", tmp_path / "lake")
-    assert (code, "workload.content: these are other jobs" in err) == (5, True)
+    assert (code, "workload.content: the jobs" in err) == (5, True)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_a_table_of_jobs_is_replayed_as_well(
         ("days = 0.2", 'layer = "both"', "layer"),
         ('"dfra"', '"dfar"', "policies: there is no policy 'dfar'"),
         ('"dfra"', '"as it was"', "policies: there is no policy 'as it was'"),
-        ("[workload]", "[machine]\nresources = 3\n[workload]", "machine: jobs that are replayed"),
-        ("[workload]", "[noise]\nshare = 0.1\n[workload]", "noise: jobs that are replayed"),
+        ("[workload]", "[machine]\nresources = 3\n[workload]", "machine: a replay has no such table"),
+        ("[workload]", "[noise]\nshare = 0.1\n[workload]", "noise: a replay has no such table"),
         ("sets = 2", 'information = ["class-mean"]', "information"),
     ],
 )

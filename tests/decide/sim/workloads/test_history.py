@@ -157,7 +157,7 @@ def test_jobs_without_io_are_counted_and_jobs_nobody_watched_are_told() -> None:
 def test_a_history_of_nothing_is_refused_naming_what_is_missing() -> None:
     with pytest.raises(UsageError, match="no job"):
         drop_unsound_history(runs(0), writes([1.0]).select_rows(np.zeros(1, np.bool_)))
-    with pytest.raises(UsageError, match="no phase of I/O") as refused:
+    with pytest.raises(UsageError, match="no I/O phase") as refused:
         drop_unsound_history(runs(2), writes([1.0]).select_rows(np.zeros(1, np.bool_)))
     assert "phase" in str(refused.value)
 

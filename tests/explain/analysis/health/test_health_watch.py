@@ -150,7 +150,7 @@ def test_when_all_are_slow_alike_no_component_is_sick() -> None:
     health = look(fleet(slow=("t0", "t1", "t2", "t3", "t4", "t5")), 3600)
     assert not health.incidents
     why = {row["why"] for row in health.states.to_pylist() if row["state"] == "unknown" and row["layer"] == "target"}
-    assert "all that were asked are slow alike" in why
+    assert "all peers with requests are equally slow" in why
 
 
 def test_of_two_components_the_slow_one_is_found() -> None:
@@ -182,7 +182,7 @@ def test_a_gap_in_the_data_neither_ends_nor_extends_an_incident() -> None:
     assert abs(at_s(incident.to_ns) - SICK_TO) <= 2
     silent = one_of(look([whole.filter(pa.array(seconds < 1500))], 1800))
     assert silent.to_ns is None
-    assert silent.missing, "that nothing was heard since is said"
+    assert silent.missing, "that no report since is said"
     # When nothing comes for long enough, it ends where it was seen last.
     later = look([whole.filter(pa.array(seconds < 60))], 1500 + 600, [silent])
     (over,) = later.ended

@@ -158,7 +158,7 @@ def test_runs_alike_come_first_and_say_why() -> None:
     found = find_similar_runs(told, 0)
     assert [one.job_id for one in found] == ["1", "5", "2", "3", "4"]
     assert found[0].distance == 0
-    assert found[0].text == "alike in all that is known of both"
+    assert found[0].text == "alike in everything known of both"
     assert found[2].differs["write_bytes"] == pytest.approx(1.585, abs=0.01)
     assert "3.0x more write" in found[2].text
     assert "write mode N-1" in found[3].text

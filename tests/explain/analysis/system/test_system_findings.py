@@ -141,7 +141,7 @@ def test_unwatched_days_say_nothing_about_too_many() -> None:
     rows = [r for k in range(8) for r in minutes("forwarder", "forwarder", f"f{k}", last=300, write_bytes=GIB)]
     found = look(rows, site=FORWARDERS, hours=24)
     assert "forwarders_over" not in words(found)
-    assert any(text.startswith("system.forwarders_over: forwarders were not watched") for text in found.missing)
+    assert any(text.startswith("system.forwarders_over: forwarders were not monitored") for text in found.missing)
 
 
 def full(names: list[str], idle: list[str], **more: object) -> list[Row]:
@@ -346,7 +346,7 @@ def test_large_requests_few_jobs_and_unknown_operations_are_none() -> None:
     assert look(jobs=[asked(str(k), 512, 10**6) for k in range(4)]).told == []
     found = look(jobs=[summary(str(k), write_bytes=10**9) for k in range(8)])
     assert found.told == []
-    assert "system.small_requests: no job's requests are counted" in found.missing
+    assert "system.small_requests: no requests are counted by job" in found.missing
 
 
 def files(number: int, stripes: int, size: int, processes: int = 1) -> dict[str, pa.Table]:

@@ -301,7 +301,7 @@ def test_hooks_alone_tell_of_jobs(tmp_path: Path) -> None:
         (1_700_000_001, 1_700_000_009 * NS),
     ]
     assert {row["cluster"] for row in rows} == {"c"}
-    assert any("1 lines are of no hook" in text for _, _, text in sink.healths)
+    assert any("1 lines are not from a fairlead hook" in text for _, _, text in sink.healths)
 
 
 def test_commands_have_a_deadline_and_say_what_is_wrong(tmp_path: Path) -> None:

@@ -511,7 +511,7 @@ def test_counters_that_may_not_be_read_are_asked_of_lctl(tmp_path: Path, monkeyp
         return listing(path)
 
     monkeypatch.setattr(os, "listdir", refused)
-    with pytest.raises(PermissionError, match="root only"):
+    with pytest.raises(PermissionError, match="only root"):
         PROBES["lustre_ost"](str(tmp_path), "oss").read(NOW)
     with pytest.raises(AbsentError):
         PROBES["lustre_mdt"](str(tmp_path), "oss").read(NOW)

@@ -120,7 +120,7 @@ def test_server_histograms_are_differences_of_one_snapshot(folder: Path) -> None
     assert rows[1519552948 * NS, "write"]["wait_ns_histogram"] == [5, 0, 0, 0, 0, 0, 0, 0]
     assert rows[1519552948 * NS, "write"]["requests"] is None
     assert gaps["counter_resets"].what.startswith("1 interval")
-    assert gaps["unreadable_lines"].why.startswith("not of a form Beacon writes; the first is line 17")
+    assert gaps["unreadable_lines"].why.startswith("not in a Beacon format; the first is line 17")
 
 
 def test_forwarder_rpcs_and_read_ahead(folder: Path) -> None:

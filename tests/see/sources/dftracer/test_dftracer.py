@@ -379,7 +379,7 @@ def test_content_without_events_is_not_read_to_its_end(tmp_path: Path, monkeypat
         got = read(put(tmp_path, bomb), compiled=True)
         assert got.ops.num_rows == 1
         assert got.kinds[0] == "truncated"
-        assert "hold no event" in got.missing[0].why
+        assert "have no event" in got.missing[0].why
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_separators_at_the_end_and_windows_line_ends(tmp_path: Path) -> None:
 def test_columns_of_a_header_less_file_can_be_given(tmp_path: Path) -> None:
     path = tmp_path / "n.txt"
     path.write_text("5;COMPLETED;c[1-3]\n6;FAILED;c4\n")
-    with pytest.raises(UnknownFormatError, match="not an output"):
+    with pytest.raises(UnknownFormatError, match="not a Slurm output"):
         read(path)
     rows, _ = read(path, columns=["JobID", "State", "NodeList"], separator=";")
     assert [(row["job_id"], len(row["nodes"])) for row in rows] == [("5", 3), ("6", 1)]

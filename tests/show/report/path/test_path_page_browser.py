@@ -69,7 +69,7 @@ def test_everything_is_drawn_and_nothing_is_fetched(chromium: Any, page: Path, w
         tab.wait_for_selector(".chart rect")
         assert "Target t1 was slow" in tab.inner_text("h1")
         text = tab.inner_text("main")
-        for wanted in ("What shows it", "Job 102 made job 101 and job 103 wait", "Target t1 was slowed.", "t1 (slow)"):
+        for wanted in ("Evidence", "Job 102 made job 101 and job 103 wait", "Target t1 was slowed.", "t1 (slow)"):
             assert wanted in text
         assert tab.locator("section[id^=job-]").count() == 3
         assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -148,7 +148,7 @@ def test_the_door_may_close_while_it_streams(board: Board, door: Door, monkeypat
     async def work() -> None:
         stream = events(board, Look())
         assert await next_event(stream) == ("answer", b"1")
-        door.found = RefusedError(401, "nobody is signed in", "sign in")
+        door.found = RefusedError(401, "not signed in", "sign in")
         name, data = await next_event(stream)
         assert (name, msgspec.json.decode(data)["status"]) == ("refused", 401)
         assert await next_event(stream) == ("end", b"")

@@ -42,9 +42,9 @@ def test_the_list_is_narrowed_and_the_address_keeps_it(visit: Visit, site: pages
     page.wait_for_url(f"**rule={some['rule']}**")
     page.get_by_label("Words").fill("no such words")
     page.get_by_role("button", name="Filter").click()
-    page.get_by_text("Nothing fits this filter").wait_for()
+    page.get_by_text("Nothing matches this filter").wait_for()
     page.reload()
-    page.get_by_text("Nothing fits this filter").wait_for()
+    page.get_by_text("Nothing matches this filter").wait_for()
     page.get_by_role("button", name="Show all").click()
     lines(page).first.wait_for()
     assert "rule=" not in page.url
@@ -75,7 +75,7 @@ def test_taking_on_with_the_keyboard_and_giving_back(visit: Visit, own: pages_si
     page.goto(f"/findings?{LAST}&acknowledged=yes")
     page.get_by_text("disk ordered").wait_for()
     assert lines(page).count() == 1
-    page.get_by_role("button", name="Take back").click()
+    page.get_by_role("button", name="Withdraw").click()
     button.first.wait_for()
     assert own.get("acknowledgements?last=30d", own.operator)["acknowledgements"] == []
 
@@ -109,7 +109,7 @@ def test_incidents_open_and_over(visit: Visit, site: pages_site.Site, axe: Calla
     known = site.get(f"health/components?{LAST}", site.operator)
     page = visit("admin", f"/findings?tab=incidents&{LAST}", width=400)
     page.get_by_role("heading", name=f"Open ({len(known['open'])})").wait_for()
-    page.get_by_role("heading", name=f"Over ({len(known['past'])})").wait_for()
+    page.get_by_role("heading", name=f"Past ({len(known['past'])})").wait_for()
     assert lines(page).count() == len(known["open"]) + len(known["past"])
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert not axe(page)

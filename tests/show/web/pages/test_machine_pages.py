@@ -119,9 +119,9 @@ def test_a_user_sees_a_forwarder_only_while_the_own_jobs_used_it(visit: Visit) -
     page = visit("alice", "/layers/forwarder/fwd000?last=3d")
     drawn(page)
     text = page.locator("main").inner_text()
-    assert "only while your jobs used it" in text
+    assert "Only times when your jobs used it" in text
     assert "bob" not in text
-    assert page.locator("section", has_text="Who makes it up").locator("tbody tr").count()
+    assert page.locator("section", has_text="By share of the").locator("tbody tr").count()
 
 
 def test_jobs_that_run_stand_first(visit: Visit) -> None:

@@ -107,7 +107,7 @@ def test_what_was_known_stays_when_the_server_is_away(
         page = visit("alice", "/", of=running)
         page.locator("main table tbody tr").first.wait_for()
         running.up.kill()
-        page.get_by_text("The server does not answer").first.wait_for()
+        page.get_by_text("The server does not respond").first.wait_for()
         assert page.locator("main table tbody tr").count()
         assert "from before" in page.locator("main").inner_text()
     finally:

@@ -19,7 +19,7 @@ def test_a_replay_is_asked_followed_read_and_forgotten(visit: Visit, axe: Callab
     for box in page.get_by_role("checkbox").all():
         box.uncheck()
     page.get_by_role("spinbutton", name=re.compile("^Forwarders")).fill("3")
-    page.get_by_text("the present way is replayed").wait_for()
+    page.get_by_text("the current configuration is replayed").wait_for()
     page.get_by_role("button", name="Replay", exact=True).click()
     page.get_by_role("heading", name="How far to trust this").wait_for()
     page.get_by_role("heading", name=re.compile("^Before and after: .* with 3 forwarders")).wait_for()
@@ -32,7 +32,7 @@ def test_a_replay_is_asked_followed_read_and_forgotten(visit: Visit, axe: Callab
     address = page.url
     page.reload()
     page.get_by_role("heading", name="How far to trust this").wait_for()
-    page.get_by_role("button", name="Ask like it").click()
+    page.get_by_role("button", name="Use as template").click()
     assert page.get_by_role("spinbutton", name=re.compile("^Forwarders")).input_value() == "3"
     page.set_viewport_size({"width": 400, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400

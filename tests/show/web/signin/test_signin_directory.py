@@ -148,7 +148,7 @@ def test_signing_in_makes_an_account_of_role_and_projects(
     assert site.browser().sign_in("alice", "other words").status_code == 401
     assert site.browser().sign_in("bob", way="ldap").status_code == 403, "it is not the directory's bob"
     assert site.browser().sign_in("bob", way="local").json()["role"] == "admin"
-    assert site.browser().sign_in("a*(b)\\c").status_code == 403, "no name of an account"
+    assert site.browser().sign_in("a*(b)\\c").status_code == 403, "not a valid account name"
     with Store(site.folder) as store:
         accounts.change_account(store, "alice", disabled=True)
     assert site.browser().sign_in("alice").status_code == 403

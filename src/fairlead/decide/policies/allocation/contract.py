@@ -94,26 +94,28 @@ class Applications:
             raise UsageError(
                 f"bandwidth is {self.bandwidth.shape}, not {(k, len(self.counts))}",
                 where="bandwidth",
-                remedy="one row an application, one column a count",
+                remedy="one row per application, one column per count",
             )
         for name in ("volume", "compute_s", "cores"):
             column = getattr(self, name)
             if len(column) != k or not np.isfinite(column).all() or (column < 0).any():
-                raise UsageError(f"{name} is negative, no number or of another length", where=name, remedy="0 or more")
+                raise UsageError(
+                    f"{name} is negative, not a number or has another length", where=name, remedy="0 or more"
+                )
         for name in ("nodes", "processes", "behaviour", "direct"):
             if len(getattr(self, name)) != k:
-                raise UsageError(f"{name} is of another length than volume", where=name, remedy="one an application")
+                raise UsageError(f"{name} has another length than volume", where=name, remedy="one per application")
         if (self.direct <= 0).any() or np.isinf(self.direct).any():
-            raise UsageError("direct is not above 0", where="direct", remedy="NaN where it is not known")
+            raise UsageError("direct must be above 0", where="direct", remedy="NaN where it is not known")
         if self.held.shape != self.bandwidth.shape or not ((self.held >= 0) & (self.held <= 1)).all():
-            raise UsageError("held is no part of 0 to 1 for each count", where="held", remedy="1 where it is not known")
-        if (self.bandwidth <= 0).any() or np.isinf(self.bandwidth).any():
             raise UsageError(
-                "bandwidth is not above 0", where="bandwidth", remedy="leave out (NaN) what cannot be used"
+                "held must be between 0 and 1, one value per count", where="held", remedy="1 where it is not known"
             )
+        if (self.bandwidth <= 0).any() or np.isinf(self.bandwidth).any():
+            raise UsageError("bandwidth must be above 0", where="bandwidth", remedy="use NaN for what cannot be used")
         if k and np.isnan(self.bandwidth).all(axis=1).any():
             raise UsageError(
-                "an application has no bandwidth for any count", where="bandwidth", remedy="name one at least"
+                "an application has no bandwidth at any count", where="bandwidth", remedy="name one at least"
             )
 
     def __len__(self) -> int:
@@ -160,7 +162,7 @@ class Applications:
 
 
 def _no_counts() -> UsageError:
-    return UsageError("counts are not whole numbers from 1 on that rise", where="counts", remedy="as [1, 2, 4, 8]")
+    return UsageError("counts must be rising whole numbers from 1 on", where="counts", remedy="as [1, 2, 4, 8]")
 
 
 def build_resource_pool(count: int, cores: float) -> Layer:
@@ -168,7 +170,7 @@ def build_resource_pool(count: int, cores: float) -> Layer:
     such machine."""
     if count < 0 or not 0 < cores < np.inf:
         raise UsageError(
-            f"no machine has {count} resources and {cores:g} cores",
+            f"a machine cannot have {count} resources and {cores:g} cores",
             where="cores" if count >= 0 else "count",
             remedy="0 resources or more, cores above 0",
         )
@@ -259,7 +261,7 @@ class Running:
     def leave(self, row: int) -> None:
         """An application has ended. Raises ValueError for a row nobody is in: sums would be wrong from then on."""
         if not self.alive[row]:
-            raise ValueError(f"nobody runs in row {row}")
+            raise ValueError(f"nothing runs in row {row}")
         self._count(row, -1)
         self.alive[row] = False
         self._free.append(row)

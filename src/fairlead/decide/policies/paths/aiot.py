@@ -38,9 +38,7 @@ class Aiot:
         wanted = _wanted(expected)
         weights = (Weights.weigh_equally if self.equal_weights else Weights.weigh_demand)(wanted, _units(site))
         if weights.demand <= 0:
-            why = (
-                "nothing is known of what it asks for a second" if max(wanted) <= 0 else "no peak of any layer is known"
-            )
+            why = "its demand per second is not known" if max(wanted) <= 0 else "no peak of any layer is known"
             return Grant(reasons=(Reason(what="forwarders", why=f"{why}: left to the site's default"),))
         found = find_flow(
             site.forwarders,
@@ -148,7 +146,7 @@ def _layer(
         places += [next(more) for _ in range(count - len(places))]
     load = compute_layer_use(components)[places]
     return tuple(places), (
-        f"{format_layer_names(components, places)}: the least used of {len(free)} sound"
+        f"{format_layer_names(components, places)}: the least used of {len(free)} healthy"
         f"{format_unusable_in_layer(components)}, {load.min():.0%} to {load.max():.0%} used"
     )
 

@@ -158,12 +158,12 @@ def _unfit_words(plan: Plan, _: Ground) -> Found:
     words += [("file_system", plan.file_system)] if plan.file_system is not None else []
     for where, word in words:
         if not _WORD.fullmatch(word):
-            yield where, repr(word[:60]), "no name that can stand in a command, a map or a script"
+            yield where, repr(word[:60]), "not usable as a name in a command, map or script"
     if plan.mount is not None and (not plan.mount.startswith("/") or not plan.mount.isprintable()):
-        yield "mount", repr(plan.mount[:60]), "no absolute path on one line"
+        yield "mount", repr(plan.mount[:60]), "not an absolute path on one line"
     for key, value in plan.hints.items():
         if not _HINT.fullmatch(key) or not _WORD.fullmatch(value):
-            yield "hints", repr(key[:60]), "no hint MPI-IO could be given"
+            yield "hints", repr(key[:60]), "not a valid MPI-IO hint"
 
 
 def _unknown(plan: Plan, ground: Ground) -> Found:
@@ -188,9 +188,9 @@ def _reserved(plan: Plan, ground: Ground) -> Found:
     for where, name, layer, at in _known(plan, ground):
         owner = ground.reserved_for.get(name)
         if owner is not None and owner != plan.job.job_id:
-            yield where, name, f"it is kept for job {owner}"
+            yield where, name, f"it is reserved for job {owner}"
         elif owner is None and layer.reserved[at]:
-            yield where, name, "it is kept for another job"
+            yield where, name, "it is reserved for another job"
 
 
 def _barred(plan: Plan, ground: Ground) -> Found:
@@ -198,11 +198,11 @@ def _barred(plan: Plan, ground: Ground) -> Found:
         if rule.concerns(plan.job.user, plan.job.program):
             for where, name in _granted(plan):
                 if name in rule.components:
-                    yield where, name, f"the site bars it: {rule.why}"
+                    yield where, name, f"not allowed by the site: {rule.why}"
             pools = [plan.pool] if plan.pool is not None else []
             for pool in pools:
                 if pool in rule.pools:
-                    yield "pool", pool, f"the site bars it: {rule.why}"
+                    yield "pool", pool, f"not allowed by the site: {rule.why}"
 
 
 def _beyond(plan: Plan, ground: Ground) -> Found:
@@ -245,17 +245,17 @@ def _stripes(plan: Plan, ground: Ground) -> Found:
 def _stripe_bytes(plan: Plan, _: Ground) -> Found:
     size = plan.stripe_bytes
     if size is not None and (size <= 0 or size % STRIPE_UNIT or size >= STRIPE_LIMIT):
-        yield "stripe_bytes", "", f"{size} is no multiple of 64 KiB below 4 GiB"
+        yield "stripe_bytes", "", f"{size} is not a multiple of 64 KiB below 4 GiB"
 
 
 def _pool(plan: Plan, ground: Ground) -> Found:
     name = plan.pool
     if name is None:
         if plan.pool_exists:
-            yield "pool", "", "it is said to exist and has no name"
+            yield "pool", "", "it is marked as existing but has no name"
         return
     if len(name.encode()) > POOL_NAME_LENGTH or not _POOL.fullmatch(name):
-        yield "pool", repr(name[:60]), f"no pool name: letters, digits, _ and - , at most {POOL_NAME_LENGTH}"
+        yield "pool", repr(name[:60]), f"invalid pool name: use letters, digits, _ and - , at most {POOL_NAME_LENGTH}"
     if not plan.targets:
         yield "pool", name, "a pool without targets"
     held = ground.site.pools.get(name)
@@ -279,7 +279,7 @@ def _isolated(plan: Plan, ground: Ground) -> Found:
     if not plan.isolated:
         return
     if not plan.forwarders:
-        yield "isolated", "", "no forwarders are granted to be alone on"
+        yield "isolated", "", "exclusive, but no forwarders are granted"
     for where, name, layer, at in _known(plan, ground):
         if where == "forwarders" and layer.jobs[at] > 0 and ground.reserved_for.get(name) != plan.job.job_id:
             yield "isolated", name, f"it serves {int(layer.jobs[at])} other job{'' if layer.jobs[at] == 1 else 's'}"
@@ -288,23 +288,23 @@ def _isolated(plan: Plan, ground: Ground) -> Found:
 def _prefetch(plan: Plan, ground: Ground) -> Found:
     size, room = plan.prefetch_bytes, ground.site.forwarder_buffer_bytes * max(len(plan.forwarders), 1)
     if size is not None and (size <= 0 or size > room):
-        yield "prefetch_bytes", "", f"{size} is not above 0 and at most what its forwarders can buffer, {room:.0f}"
+        yield "prefetch_bytes", "", f"{size} must be above 0 and at most the buffer of its forwarders, {room:.0f}"
 
 
 def _share(plan: Plan, _: Ground) -> Found:
     share, rate = plan.metadata_share, plan.metadata_ops_per_s
     if share is not None and not 0.0 <= share <= 1.0:  # NaN is refused, too
-        yield "metadata_share", "", f"{share} is not in 0 to 1"
+        yield "metadata_share", "", f"{share} is not between 0 and 1"
     if rate is not None and not (rate > 0 and math.isfinite(rate)):
         yield "metadata_ops_per_s", "", f"{rate} is not above 0"
     if rate is not None and share is None:
-        yield "metadata_ops_per_s", "", "no metadata_share it comes of"
+        yield "metadata_ops_per_s", "", "a rate without metadata_share"
 
 
 def _dom(plan: Plan, _: Ground) -> Found:
     size = plan.dom_bytes
     if size is not None and (size <= 0 or size % STRIPE_UNIT or size > DOM_LIMIT):
-        yield "dom_bytes", "", f"{size} is no multiple of 64 KiB up to 1 GiB"
+        yield "dom_bytes", "", f"{size} is not a multiple of 64 KiB up to 1 GiB"
 
 
 def _job(plan: Plan, _: Ground) -> Found:
@@ -317,7 +317,7 @@ def _job(plan: Plan, _: Ground) -> Found:
 
 def _time(plan: Plan, ground: Ground) -> Found:
     if not 0 <= plan.state_ns <= ground.now_ns + _AHEAD_NS:
-        yield "state_ns", "", "the state it rests on is of the future"
+        yield "state_ns", "", "the state it is based on lies in the future"
 
 
 RULES: dict[str, Rule] = {
@@ -355,13 +355,23 @@ def _alone(plans: Sequence[Plan], _: Ground) -> Iterator[tuple[str, str, str, st
         if plan.isolated:
             for name in set(plan.forwarders):
                 if name in owner:
-                    yield plan.job.job_id, "isolated", name, f"job {plans[owner[name]].job.job_id} is alone on it"
+                    yield (
+                        plan.job.job_id,
+                        "isolated",
+                        name,
+                        f"job {plans[owner[name]].job.job_id} has exclusive use of it",
+                    )
                 owner.setdefault(name, at)
     for at, plan in enumerate(plans):
         if not plan.isolated:
             for name in sorted(set(plan.forwarders) & owner.keys()):
                 if owner[name] != at:
-                    yield plan.job.job_id, "forwarders", name, f"job {plans[owner[name]].job.job_id} is alone on it"
+                    yield (
+                        plan.job.job_id,
+                        "forwarders",
+                        name,
+                        f"job {plans[owner[name]].job.job_id} has exclusive use of it",
+                    )
 
 
 def _room_left(plans: Sequence[Plan], ground: Ground) -> Iterator[tuple[str, str, str, str]]:
@@ -371,7 +381,7 @@ def _room_left(plans: Sequence[Plan], ground: Ground) -> Iterator[tuple[str, str
     alone = {name for plan in plans if plan.isolated for name in plan.forwarders}
     if alone and not sound - alone:
         last = [plan for plan in plans if plan.isolated][-1]
-        yield last.job.job_id, "isolated", "", "no sound forwarder is left to everybody else"
+        yield last.job.job_id, "isolated", "", "no healthy forwarder is left for all other jobs"
 
 
 TOGETHER: dict[str, Across] = {"one plan each": _one_plan_each, "alone": _alone, "room left": _room_left}

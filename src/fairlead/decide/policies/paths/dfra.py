@@ -83,11 +83,11 @@ class Dfra:
             return f"its mode is {expected.mode or 'not known'}, not {' or '.join(self.modes)}"
         volume = expected.volume_bytes
         if volume is None or volume < self.least_bytes:
-            moved = "not known what it moves" if volume is None else f"it moves {format_amount(volume)}B"
-            return f"{moved}, {format_amount(self.least_bytes)}B are asked for"
+            moved = "its volume is not known" if volume is None else f"it moves {format_amount(volume)}B"
+            return f"{moved}, {format_amount(self.least_bytes)}B are required"
         if expected.io_processes is None or expected.io_processes < self.least_processes:
-            doing = "not known how many" if expected.io_processes is None else f"{expected.io_processes}"
-            return f"{doing} processes do I/O, {self.least_processes} are asked for"
+            doing = "their number is not known" if expected.io_processes is None else f"{expected.io_processes}"
+            return f"{doing} processes do I/O, {self.least_processes} are required"
         return ""
 
     def _clients(self, expected: ExpectedJob, site: Site) -> int:
@@ -125,17 +125,17 @@ class Dfra:
         layer = site.forwarders
         unused = fit[(layer.jobs[fit] == 0)]
         if not len(unused):
-            return self._default(site, fit, default, f"{why}; no sound forwarder is unused, so it shares")
+            return self._default(site, fit, default, f"{why}; no healthy forwarder is unused, so it shares")
         spare = min(len(unused), len(fit) - 1)  # everybody else needs one, too
         if not spare:
-            return self._default(site, fit, default, f"{why}; no other sound forwarder is left, so it shares")
+            return self._default(site, fit, default, f"{why}; no other healthy forwarder is left, so it shares")
         count = choose_layer_count(count, site.forwarder_counts, spare)
         places = order_layer_by_use(layer, unused)[:count]
         told = Reason(
             what="forwarders",
             why=f"{why}; {format_layer_names(layer, places)} serve nobody{format_unusable_in_layer(layer)}",
         )
-        alone = Reason(what="isolated", why="nobody else is to be put on them while it runs")
+        alone = Reason(what="isolated", why="no other job may be placed on them while it runs")
         return Grant(forwarders=tuple(sorted(places.tolist())), isolated=True, reasons=(told, alone))
 
     def _default(self, site: Site, fit: I64, default: I64, why: str) -> Grant:
@@ -148,6 +148,6 @@ class Dfra:
         spare = np.setdiff1d(order_layer_by_use(layer, fit), kept, assume_unique=True)
         spare = order_layer_by_use(layer, spare)[: int(barred.sum())]
         moved = f"{format_layer_names(layer, default[barred])} of the site's map sick or reserved, "
-        moved += f"{format_layer_names(layer, spare)} instead" if len(spare) else "no other is sound"
+        moved += f"{format_layer_names(layer, spare)} instead" if len(spare) else "no other is healthy"
         grant = Grant(reasons=(Reason(what="forwarders", why=f"{moved}; {why}"),))
         return replace(grant, forwarders=tuple(sorted([*kept.tolist(), *spare.tolist()])))

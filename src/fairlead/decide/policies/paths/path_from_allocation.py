@@ -55,7 +55,7 @@ class PathFromAllocation:
         free = find_sound_in_layer(components)
         if not len(free):
             passed_over = format_unusable_in_layer(components)
-            return (), f"none of {len(components)} {layer} is sound{passed_over}: left to the site's default"
+            return (), f"none of {len(components)} {layer} is healthy{passed_over}: left to the site's default"
         application, told = build_allocation_application(expected, site, layer)
         if application is None:
             return (), f"{told}: left to the site's default"
@@ -114,14 +114,14 @@ def build_allocation_application(expected: ExpectedJob, site: Site, layer: str) 
     """
     volume = expected.volume_bytes
     if volume is None or volume <= 0:
-        return None, "not known what it moves" if volume is None else "it moves nothing"
+        return None, "its volume is not known" if volume is None else "it moves no data"
     counts = list_allocation_counts(site, layer)
     components = _components(site, layer)
     seen = expected.forwarder_curve if layer == FORWARDERS else expected.target_curve
     curve = sorted((count, rate) for count, rate in seen if count >= 1 and rate > 0)
     if curve:
         at, rates = (np.array(column, np.float64) for column in zip(*curve, strict=True))
-        bandwidth, told = np.interp(counts, at, rates), f"its curve was seen at {len(curve)} counts"
+        bandwidth, told = np.interp(counts, at, rates), f"its curve is known at {len(curve)} counts"
     else:
         peak = find_typical_in_layer(components.bandwidth)
         if peak is None:
@@ -135,7 +135,7 @@ def build_allocation_application(expected: ExpectedJob, site: Site, layer: str) 
     direct = next((rate for count, rate in seen if count == 0 and rate > 0), np.nan)
     compute = expected.compute_s
     if compute is None or compute < 0:
-        compute, told = 0.0, f"{told}, time of computing not known (taken as 0)"
+        compute, told = 0.0, f"{told}, compute time not known (taken as 0)"
     # While its own clients limit it, a job takes only a part of the time of what it is granted.
     peak = find_typical_in_layer(components.bandwidth)
     held = (

@@ -39,18 +39,18 @@ def tune_prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]
     loaded. Many files open with a long read-ahead each would throw each other out of the buffer."""
     what = "prefetch_bytes"
     if not forwarders:
-        return None, Reason(what=what, why="left alone: its forwarders are the site's default")
+        return None, Reason(what=what, why="unchanged: its forwarders are the site's default")
     if not expected.files or expected.request_bytes is None or not expected.read_bytes:
-        return None, Reason(what=what, why="left alone: not known what files it reads in what requests")
+        return None, Reason(what=what, why="unchanged: its files and request sizes are not known")
     load = float(compute_layer_use(site.forwarders)[list(forwarders)].max())
     chunk = int(site.forwarder_buffer_bytes * len(forwarders) / expected.files)
     buffer = format_amount(site.forwarder_buffer_bytes)
     sizes = f"{buffer}B x {len(forwarders)} / {expected.files} files = {format_amount(chunk)}B"
     if load > LIGHTLY:
-        return None, Reason(what=what, why=f"left alone: a forwarder of it is {load:.0%} used")
+        return None, Reason(what=what, why=f"unchanged: one of its forwarders is {load:.0%} used")
     if expected.request_bytes >= chunk:
         return None, Reason(
-            what=what, why=f"left alone: requests of {format_amount(expected.request_bytes)}B against {sizes}"
+            what=what, why=f"unchanged: requests of {format_amount(expected.request_bytes)}B against {sizes}"
         )
     return chunk, Reason(what=what, why=f"{sizes}, requests are {format_amount(expected.request_bytes)}B")
 
@@ -60,10 +60,10 @@ def tune_metadata_share(expected: ExpectedJob, site: Site, forwarders: tuple[int
     what = "metadata_share"
     if expected.mdops is None or expected.mdops < HEAVY_MDOPS:
         rate = "not known" if expected.mdops is None else f"{expected.mdops:.0f} operations/s"
-        return None, Reason(what=what, why=f"left alone: metadata {rate}, heavy is {HEAVY_MDOPS:.0f} and more")
+        return None, Reason(what=what, why=f"unchanged: metadata {rate}, heavy is {HEAVY_MDOPS:.0f} and more")
     jobs = int(site.forwarders.jobs[list(forwarders)].max()) if forwarders else 0
     if not jobs:
-        return None, Reason(what=what, why="left alone: it shares no forwarder that was chosen")
+        return None, Reason(what=what, why="unchanged: it shares none of the chosen forwarders")
     return METADATA_SHARE, Reason(
         what=what,
         why=f"{expected.mdops:.0f} metadata operations/s beside {jobs} other jobs: {METADATA_SHARE:.0%} for metadata",
@@ -75,13 +75,13 @@ def tune_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> 
     size = offset_difference / io_parallelism in whole 64 KiB. A file a process: one stripe. `most`: targets it has."""
     what = "stripe_count"
     if expected.mode in ("N-N", "N-M", "1-1") and (expected.files or 0) > 1:
-        return 1, None, Reason(what=what, why=f"{expected.files} files that are not shared: none is cut in stripes")
+        return 1, None, Reason(what=what, why=f"{expected.files} files that are not shared: no striping")
     if expected.mode != "N-1":
-        return None, None, Reason(what=what, why="left alone: not known to write one file together")
+        return None, None, Reason(what=what, why="unchanged: not known to write one shared file")
     available = len(find_sound_in_layer(site.targets)) if most is None else most
     peak, parallel = find_typical_in_layer(site.targets.bandwidth), expected.io_processes
     if peak is None or not parallel or not available:
-        return None, None, Reason(what=what, why="left alone: processes doing I/O or a target's bandwidth not known")
+        return None, None, Reason(what=what, why="unchanged: processes doing I/O or a target's bandwidth not known")
     total = expected.bandwidth_bytes_per_s
     each = total / parallel if total else site.client_bandwidth
     wanted = each * parallel / peak
@@ -91,7 +91,7 @@ def tune_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> 
     )
     span = expected.offset_difference_bytes
     if not span:
-        return count, None, Reason(what=what, why=f"{why}; stripe size left alone, offsets not known")
+        return count, None, Reason(what=what, why=f"{why}; stripe size unchanged, offsets not known")
     stripe = min(max(int(span / parallel) // KI64 * KI64, KI64), MOST_STRIPE_BYTES)
     return (
         count,
@@ -106,12 +106,13 @@ def tune_dom(expected: ExpectedJob) -> tuple[int | None, Reason]:
     """How much of each file lies on the metadata target: all of it where a job has many small ones."""
     what = "dom_bytes"
     if expected.file_bytes is None or not expected.files:
-        return None, Reason(what=what, why="left alone: number and size of its files not known")
+        return None, Reason(what=what, why="unchanged: number and size of its files not known")
     if expected.file_bytes > SMALL_FILE_BYTES or expected.files < MANY_FILES:
         return None, Reason(
-            what=what, why=f"left alone: {expected.files} files of {format_amount(expected.file_bytes)}B"
+            what=what, why=f"unchanged: {expected.files} files of {format_amount(expected.file_bytes)}B"
         )
     dom = max(int(np.ceil(expected.file_bytes / KI64)) * KI64, KI64)
     return dom, Reason(
-        what=what, why=f"{expected.files} files of {format_amount(expected.file_bytes)}B: one server, no target"
+        what=what,
+        why=f"{expected.files} files of {format_amount(expected.file_bytes)}B: on the metadata server, no target",
     )

@@ -102,5 +102,5 @@ def find_file_placement(name: str, *, seed: int = 0) -> Placement:
     from fairlead.decide.registered_policies import find_registered_placement, list_registered_placements
 
     if name not in list_registered_placements():
-        raise ConfigError(f"no placement {name!r}", remedy=f"one of {', '.join(list_registered_placements())}")
+        raise ConfigError(f"unknown placement {name!r}", remedy=f"one of {', '.join(list_registered_placements())}")
     return find_registered_placement(name)(seed)

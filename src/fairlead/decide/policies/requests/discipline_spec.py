@@ -31,9 +31,9 @@ def parse_discipline_rate(text: str, where: str = "rate") -> Rate:
     match = _RATE.fullmatch(text.strip())
     if match is None or not float(match[1]):
         raise ConfigError(
-            f"no rate above zero: {text!r}",
+            f"not a rate above zero: {text!r}",
             where=where,
-            remedy="bytes a second as 100M or 1GiB/s, operations as 200ops",
+            remedy="bytes per second such as 100M or 1GiB/s, operations such as 200ops",
         )
     number = float(match[1])
     return Rate(number, operations=True) if match[2] else Rate(number * _SIZES[(match[3] or "").upper()])
@@ -64,7 +64,7 @@ def build_discipline(spec: str, *, workers: int, seed: int) -> RequestQueue:
 
 
 def _wrong(part: str, spec: str, remedy: str) -> ConfigError:
-    return ConfigError(f"{part!r} is no part of a discipline", where=repr(spec), remedy=remedy)
+    return ConfigError(f"{part!r} is not a valid part of a discipline", where=repr(spec), remedy=remedy)
 
 
 def _order(name: str, seed: int, spec: str) -> Order:
@@ -87,7 +87,7 @@ def _cap(value: str, workers: int, part: str, spec: str) -> int | None:
         return None
     share = _fraction(value)
     if share is None or not 0 < share <= 1:
-        raise _wrong(part, spec, "a cap is a share of the workers above 0 and up to 1, as 0.5, or off")
+        raise _wrong(part, spec, "a cap is a share of the workers above 0 and up to 1, such as 0.5, or off")
     return max(1, int(share * workers))
 
 
@@ -117,14 +117,14 @@ def _rate_pool(limits: Limits, value: str, where: str) -> None:
         return
     pool, at, target = name.partition("@")
     if not at or not pool or not target:
-        raise ConfigError(f"{name!r} is no pool and target", where=where, remedy="write POOL@TARGET=RATE")
+        raise ConfigError(f"{name!r} is not POOL@TARGET", where=where, remedy="write POOL@TARGET=RATE")
     limits.rate_pool(target, pool, parse_discipline_rate(text, where))
 
 
 def _pool(limits: Limits, value: str, where: str) -> None:
     job, equals, pool = value.partition("=")
     if not equals or not job or not pool:
-        raise ConfigError(f"{value!r} names no job and pool", where=where, remedy="write JOB=POOL")
+        raise ConfigError(f"{value!r} is not JOB=POOL", where=where, remedy="write JOB=POOL")
     limits.assign(job, pool)
 
 

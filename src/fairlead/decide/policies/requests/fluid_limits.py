@@ -121,7 +121,7 @@ def _share(order: str, argument: str) -> float:
     except ValueError:
         part = float("nan")
     if not 0 <= part <= 1:
-        raise UsageError(f"{order!r} gives metadata no share", where="order", remedy="share:P with P from 0 to 1")
+        raise UsageError(f"{order!r} has no metadata share", where="order", remedy="share:P with P from 0 to 1")
     return part
 
 
@@ -131,7 +131,7 @@ def compute_fluid_weights(order: str, streams: Streams) -> F64:
     found = build_fluid_sharing(order, streams)
     if len(found.weight) < len(streams):
         raise UsageError(
-            f"{order!r} serves one application after the other, flows run side by side",
+            f"{order!r} serves one application after the other, but flows run in parallel",
             where="order",
             remedy="simulate it with fairlead.decide.sim.cycles",
         )

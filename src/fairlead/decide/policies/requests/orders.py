@@ -160,7 +160,7 @@ class Share:
         except ValueError:
             self._share = -1.0
         if not 0 <= self._share <= 1:
-            raise ValueError("takes the metadata queue's probability, 0 to 1, as share:0.5")
+            raise ValueError("takes the probability of the metadata queue, 0 to 1, such as share:0.5")
         self._random = Random(seed).random  # noqa: S311  not a secret: a seed must give the same order again
         self._metadata: Heap = []
         self._data: Heap = []

@@ -34,11 +34,11 @@ def _check_cycles(cycles: Cycles, work_s: F64) -> None:
         ("share", len(cycles.share), len(cycles.compute_s)),
     ):
         if length != wanted:
-            raise _refused(f"{name} has {length} entries, not {wanted}", name, "one entry an application or phase")
+            raise _refused(f"{name} has {length} entries, not {wanted}", name, "one entry per application or phase")
     first = cycles.first_phase
     if int(first[0]) != 0 or int(first[-1]) != len(cycles.share) or (np.diff(first) < 1).any():
         raise _refused(
-            "an application has no phase, or a phase no application",
+            "an application without phases, or a phase without application",
             "first_phase",
             "from 0 to the number of phases, rising by one at least",
         )
@@ -50,7 +50,7 @@ def _check_cycles(cycles: Cycles, work_s: F64) -> None:
         ("skip_s", cycles.skip_s),
     ):
         if not np.isfinite(column).all() or (np.asarray(column) < 0).any():
-            raise _refused(f"{name} is negative or no number", name, "seconds or parts, 0 or more")
+            raise _refused(f"{name} is negative or not a number", name, "seconds or shares, 0 or more")
 
 
 def _check_resources(resources: I64, applications: int, count: int) -> None:
@@ -96,9 +96,9 @@ def _check_speeds(speeds: Speeds, count: int) -> None:
         raise _refused("changes of speed differ in length", "time_s", "a time, a resource and a speed each")
     for name, column in (("initial", initial), ("time_s", time_s), ("speed", speed)):
         if not np.isfinite(column).all() or (column < 0).any():
-            raise _refused(f"{name} is negative or no number", name, "0 or more")
+            raise _refused(f"{name} is negative or not a number", name, "0 or more")
     if (np.diff(time_s) < 0).any():
-        raise _refused("changes of speed are not in order of time", "time_s", "sort them")
+        raise _refused("changes of speed are not sorted by time", "time_s", "sort them")
     if len(resource) and (int(resource.max()) >= count or int(resource.min()) < 0):
         raise _refused(f"a change of speed of a resource beyond the {count} there are", "resource", "0 to count - 1")
 
@@ -112,7 +112,7 @@ def _check_repeats(cycles: Cycles, work_s: F64, window: Window) -> None:
         raise _refused("applications that repeat have no end", "until_s", "a number of seconds")
     if (cycle < 8.0 * np.spacing(window.until_s)).any():
         raise _refused(
-            "an application repeats faster than a clock of 64 bits can tell",
+            "an application repeats faster than a 64-bit clock can resolve",
             "until_s",
             "an earlier end, or more time in a cycle",
         )

@@ -164,7 +164,7 @@ def prepare_case_set(case: Case, applications: int, load: float | None, number: 
     if isinstance(case.workload, ListedWorkload):
         return _listed(case, case.workload, number)
     if load is None:
-        raise ValueError("a drawn workload has a load")
+        raise ValueError("a drawn workload needs a load")
     if not isinstance(case.workload, PublishedWorkload):
         raise TypeError("a replay has no sets of applications")
     profiles = read_case_curves(case.workload)
@@ -259,7 +259,7 @@ def simulate_case_decision(
         raise UsageError(
             f"application {int(np.argmax(lost))} is granted nothing, and what it reaches straight is not known",
             where="policy",
-            remedy="grant it a resource, or tell `direct`",
+            remedy="grant it a resource, or set `direct`",
         )
     granted = np.where(decision.choice < 0, true.volume / true.direct, true.time_s[every, decision.choice])
     work_s = np.where(true.volume > 0, granted, 0.0)

@@ -169,7 +169,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
     figure: int | None = None
     """Figure of the paper that it makes again."""
     seed: int = 1
-    """Everything random comes from it."""
+    """Seed of everything random."""
     sets: int = 100
     """Sets of applications a point. Of a replay as many replays, 1 where nothing is said."""
     policies: list[str] = []
@@ -275,7 +275,7 @@ def check_experiment_spec(found: Experiment, where: str) -> None:
     if machine.resources > MOST_COMPONENTS:
         raise refuse("machine.resources", f"{machine.resources:,} are too many", f"{MOST_COMPONENTS:,} at most")
     if not 0 < machine.cores < math.inf:
-        raise refuse("machine.cores", f"{machine.cores:g} is no number of cores", "above 0")
+        raise refuse("machine.cores", f"{machine.cores:g} is not a valid number of cores", "above 0")
     if bool(found.allocations) != bool(found.placements):
         raise refuse("allocations", "and placements go together", "give both, or `policies`")
     if isinstance(found.workload, PublishedWorkload):
@@ -285,7 +285,7 @@ def check_experiment_spec(found: Experiment, where: str) -> None:
     else:
         _check_listed(found.workload, machine, refuse)
         if "class-mean" in found.information:
-            raise refuse("information", "these applications have no class of behaviour", 'leave it at ["exact"]')
+            raise refuse("information", "these applications have no behaviour class", 'leave it at ["exact"]')
     if not found.information:
         raise refuse("information", "is empty", '["exact"], or "class-mean" beside it')
     _check_policies(found, refuse)
@@ -299,12 +299,12 @@ def check_experiment_spec(found: Experiment, where: str) -> None:
 
 def _check_published(workload: PublishedWorkload, machine: Machine, refuse: Refuse) -> None:
     if not workload.applications or min(workload.applications) < 1:
-        raise refuse("workload.applications", "no applications", "one number of applications at least, 1 or more")
+        raise refuse("workload.applications", "no applications", "at least one number of applications, 1 or more")
     if max(workload.applications) > MOST_APPLICATIONS:
         many = f"{max(workload.applications):,} are too many"
         raise refuse("workload.applications", many, f"{MOST_APPLICATIONS:,} at most")
     if not workload.loads:
-        raise refuse("workload.loads", "is empty", "one load at least")
+        raise refuse("workload.loads", "is empty", "at least one load")
     for k in workload.applications:
         for load in workload.loads:
             if not LEAST_LOAD <= load < k / machine.resources:
@@ -334,24 +334,24 @@ def _check_listed(workload: ListedWorkload, machine: Machine, refuse: Refuse) ->
         for name, low in (("volume_bytes", 0.0), ("compute_s", 0.0), ("cores", 0.0)):
             value = getattr(one, name)
             if not math.isfinite(value) or value < low:
-                raise refuse(f"{field}.{name}", f"{value:g} is negative or no number", "0 or more")
+                raise refuse(f"{field}.{name}", f"{value:g} is negative or not a number", "0 or more")
             if value > MOST:
-                raise refuse(f"{field}.{name}", f"{value:g} is too much", f"{MOST:g} at most")
+                raise refuse(f"{field}.{name}", f"{value:g} is too large", f"{MOST:g} at most")
         if not 1 <= one.phases <= MOST_CHANGES // len(workload.rows):
             raise refuse(f"{field}.phases", f"{one.phases} phases", f"1 or more, {MOST_CHANGES:,} in all at most")
         if one.volume_bytes == 0 and one.compute_s == 0:
-            raise refuse(f"{field}.compute_s", "it neither computes nor does I/O", "give it work or time")
+            raise refuse(f"{field}.compute_s", "the application neither computes nor does I/O", "give it work or time")
         curve = one.bandwidth_bytes_per_s
         if len(curve) != len(counts):
             raise refuse(
                 f"{field}.bandwidth_bytes_per_s",
-                f"{len(curve)} values for {len(counts)} counts: the curve has a hole",
+                f"{len(curve)} values for {len(counts)} counts: the curve has a gap",
                 "one value for each of workload.counts",
             )
         holes = [n for n, value in zip(counts, curve, strict=True) if not math.isfinite(value) or value <= 0]
         if holes:
             raise refuse(
-                f"{field}.bandwidth_bytes_per_s", f"the curve has a hole at {holes[0]} resources", "bytes/s above 0"
+                f"{field}.bandwidth_bytes_per_s", f"the curve has a gap at {holes[0]} resources", "bytes/s above 0"
             )
         if not 1.0 <= min(curve) <= max(curve) <= MOST:
             raise refuse(f"{field}.bandwidth_bytes_per_s", "is too slow or too fast", f"1 to {MOST:g} bytes/s")
@@ -370,7 +370,7 @@ def _check_cycles(workload: ListedWorkload, until_s: float, refuse: Refuse) -> N
     for number, one in enumerate(workload.rows):
         io_s = one.volume_bytes / max(one.bandwidth_bytes_per_s)
         if 0 < io_s / one.phases < until_s * 1e-9:
-            what = f"I/O of {io_s / one.phases:.3g} s a phase cannot be told on a clock of {until_s:g} s"
+            what = f"I/O of {io_s / one.phases:.3g} s a phase is too short for a clock of {until_s:g} s"
             raise refuse(f"workload.rows[{number}].volume_bytes", what, "more bytes, or an earlier window.until_s")
         cycles += until_s * one.phases / (one.compute_s + io_s)
         if cycles > MOST_CHANGES:
@@ -389,18 +389,18 @@ def _check_replayed(found: Experiment, refuse: Refuse) -> None:
         ("faults", Faults),
     ):
         if getattr(found, name) != kind():
-            raise refuse(name, "jobs that are replayed have no such table", "leave it out: [workload] says all")
+            raise refuse(name, "a replay has no such table", "leave it out: [workload] is enough")
     if found.degraded:
-        raise refuse("degraded", "jobs that are replayed have no such table", "leave it out")
+        raise refuse("degraded", "a replay has no such table", "leave it out")
     if found.information != ("exact",):
-        raise refuse("information", "of a replay only the true figures are told", 'leave it at ["exact"]')
+        raise refuse("information", "a replay knows only the exact figures", 'leave it at ["exact"]')
 
 
 def _check_policies(found: Experiment, refuse: Refuse) -> None:
     from fairlead.decide.registered_policies import list_registered_path_policies, list_registered_policies
 
     if not found.chosen and not all(one.kind == "best-counts" for one in found.picture or [Picture(title="")]):
-        raise refuse("policies", "no policy", "one name at least: `fairlead simulate list` has them")
+        raise refuse("policies", "no policy", "at least one name: `fairlead simulate list` lists them")
     known = list_registered_policies()
     if not isinstance(found.workload, PublishedWorkload | ListedWorkload):
         known = [
@@ -411,7 +411,7 @@ def _check_policies(found: Experiment, refuse: Refuse) -> None:
     for name in found.chosen:
         if name not in known:
             near = get_close_matches(name, known, n=3)
-            hint = f"perhaps {', '.join(near)}" if near else "ALLOCATION+PLACEMENT: `fairlead simulate list` has them"
+            hint = f"perhaps {', '.join(near)}" if near else "ALLOCATION+PLACEMENT: `fairlead simulate list` lists them"
             raise refuse("policies", f"there is no policy {name!r}", hint)
 
 
@@ -419,10 +419,10 @@ def _check_times(found: Experiment, refuse: Refuse) -> None:
     window = found.window
     if not 0 <= window.from_s < window.until_s < math.inf:
         raise refuse(
-            "window", f"from {window.from_s:g} s until {window.until_s:g} s is no time", "from_s before until_s"
+            "window", f"from {window.from_s:g} s until {window.until_s:g} s is an empty span", "from_s before until_s"
         )
     if not 0 <= found.noise.share < 0.5:
-        raise refuse("noise.share", f"{found.noise.share:g} is no mean share", "0 or more, below 0.5")
+        raise refuse("noise.share", f"{found.noise.share:g} is not a valid mean share", "0 or more, below 0.5")
     most = MOST_CHANGES / found.machine.resources
     every_s = found.noise.every_s
     if not every_s > 0 or (found.noise.share and window.until_s / every_s > most):
@@ -439,7 +439,7 @@ def _check_times(found: Experiment, refuse: Refuse) -> None:
         if not 0 <= one.resource < found.machine.resources:
             raise refuse(f"{field}.resource", f"there is no resource {one.resource}", "0 to machine.resources - 1")
         if not 0 <= one.speed <= 1:
-            raise refuse(f"{field}.speed", f"{one.speed:g} is no share", "0 to 1")
+            raise refuse(f"{field}.speed", f"{one.speed:g} is not a share", "0 to 1")
         if not one.from_s >= 0 or (one.to_s is not None and not one.to_s > one.from_s):
             raise refuse(f"{field}.to_s", "is not after from_s", "seconds since the beginning")
 

@@ -90,14 +90,14 @@ def check_replay_spec(workload: Replay, refuse: Refuse) -> None:
     for name in ("forwarders", "targets"):
         count = getattr(workload, name, None)
         if count is not None and not 1 <= count <= MOST_COMPONENTS:
-            raise refuse(f"workload.{name}", f"{count} is no number of them", f"1 to {MOST_COMPONENTS:,}")
+            raise refuse(f"workload.{name}", f"{count} is not a valid number", f"1 to {MOST_COMPONENTS:,}")
     if isinstance(workload, OwnPast):
         _check_past(workload, refuse)
         return
     if not workload.path:
         raise refuse("workload.path", "is empty", "the file of jobs")
     if workload.days is not None and not 0 < workload.days < 1e6:
-        raise refuse("workload.days", f"{workload.days:g} is no number of days", "above 0, or leave it out")
+        raise refuse("workload.days", f"{workload.days:g} is not a number of days", "above 0, or leave it out")
 
 
 def _check_past(workload: OwnPast, refuse: Refuse) -> None:
@@ -109,7 +109,7 @@ def _check_past(workload: OwnPast, refuse: Refuse) -> None:
             moments.append(parse_replay_moment(getattr(workload, name)))
         except (ValueError, OverflowError):
             raise refuse(
-                f"workload.{name}", f"{getattr(workload, name)!r} is no date", "as 2026-10-01 or 2026-10-01T12:00"
+                f"workload.{name}", f"{getattr(workload, name)!r} is not a date", "write 2026-10-01 or 2026-10-01T12:00"
             ) from None
     if not moments[0] < moments[1]:
         raise refuse("workload.until", f"{workload.until} is not after {workload.since}", "a later date")

@@ -49,7 +49,7 @@ def build_study(
     chosen = [one for one in list_study_figures() if figure in (None, one.figure)]
     if not chosen:
         known = ", ".join(str(one.figure) for one in list_study_figures())
-        raise UsageError(f"there is no figure {figure} to make", remedy=f"one of {known}")
+        raise UsageError(f"there is no figure {figure}", remedy=f"one of {known}")
     out = []
     for window in windows:
         for one in chosen:

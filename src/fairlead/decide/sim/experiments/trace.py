@@ -41,7 +41,7 @@ def compare_on_trace(
     far as they begin in the first `days`. Raises UsageError for a policy there is none of, InputError for a trace that
     cannot be used."""
     if days is not None and not days > 0:
-        raise UsageError(f"{days:g} days are no time", where="--days", remedy="a number above 0")
+        raise UsageError(f"{days:g} is not a number of days", where="--days", remedy="a number above 0")
     known = [*list_registered_path_policies(), *list_registered_policies()]
     for name in policies:
         if name not in known:

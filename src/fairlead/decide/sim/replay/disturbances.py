@@ -65,7 +65,7 @@ def build_disturbance_courses(site: Site, faults: Sequence[Fault], noise: Change
     parts = [known] if noise is None else [known, noise]
     beyond = noise is not None and ((noise.resource < 0) | (noise.resource >= len(whole))).any()
     if beyond:
-        raise UsageError("background noise of a resource there is not", where="noise", remedy="see Site.at")
+        raise UsageError("background noise of an unknown resource", where="noise", remedy="see Site.at")
     time_s = np.concatenate([part.time_s for part in parts])
     resource = np.concatenate([part.resource for part in parts])
     factor = np.concatenate([part.capacity for part in parts])

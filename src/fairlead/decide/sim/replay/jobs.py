@@ -70,7 +70,9 @@ class Jobs:
         wrong = [name for name in names if len(getattr(self, name)) != j]
         if wrong or len(self.first_phase) != j + 1:
             raise UsageError(
-                f"{(*wrong, 'first_phase')[0]} has another length than start_s", where="jobs", remedy="one entry a job"
+                f"{(*wrong, 'first_phase')[0]} has another length than start_s",
+                where="jobs",
+                remedy="one entry per job",
             )
         for name in (
             "start_s",
@@ -84,23 +86,25 @@ class Jobs:
         ):
             column = getattr(self, name)
             if not np.isfinite(column).all() or (name != "start_s" and (column < 0).any()):
-                raise UsageError(f"{name} is negative or no number", where=name, remedy="0 or more")
+                raise UsageError(f"{name} is negative or not a number", where=name, remedy="0 or more")
         phases = {len(self.compute_s), len(self.volume), len(self.operations)}
         first = self.first_phase
         if len(phases) > 1 or (np.diff(first) < 0).any() or first[0] != 0 or first[-1] != len(self.volume):
             raise UsageError(
-                "phases of jobs do not follow one another",
+                "the phases of jobs are not contiguous",
                 where="first_phase",
                 remedy="from 0 rising to the length of compute_s, volume and operations",
             )
         if (np.diff(self.start_s) < 0).any():
-            raise UsageError("jobs are not in order of their start", where="start_s", remedy="sort them")
+            raise UsageError("jobs are not sorted by start", where="start_s", remedy="sort them")
         for name, length in (("weight", j), ("phase_rate", len(self.volume)), ("most_forwarders", j)):
             column = getattr(self, name)
             if column is not None and (len(column) != length or not (column > 0).all()):
-                raise UsageError(f"{name} is of another length, or not above 0", where=name, remedy="one each, above 0")
+                raise UsageError(
+                    f"{name} has another length, or is not above 0", where=name, remedy="one each, above 0"
+                )
         if not (self.client_rate > 0).all():
-            raise UsageError("a job's own rate is not above 0", where="client_rate", remedy="bytes a second, or inf")
+            raise UsageError("the rate of a job must be above 0", where="client_rate", remedy="bytes a second, or inf")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,9 @@ def build_background_noise(
     every `every_s`, evenly between 0 and twice `share`, until `until_s`. Each has a stream of its own: more components
     do not move the others'. Raises UsageError."""
     if not 0 <= share <= 0.5:
-        raise UsageError(f"share is {share:g}", where="share", remedy="0 to 0.5: twice as much is taken at most")
+        raise UsageError(f"share is {share:g}", where="share", remedy="0 to 0.5: at most twice as much is taken")
     if not every_s > 0 or not np.isfinite(until_s):
-        raise UsageError("noise changes at no times", where="every_s", remedy="seconds above 0, and an end")
+        raise UsageError("noise needs times at which it changes", where="every_s", remedy="seconds above 0, and an end")
     counts = {
         "forwarder": len(machine.forwarders),
         "server": len(machine.servers),

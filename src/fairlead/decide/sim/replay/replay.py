@@ -120,7 +120,7 @@ def _begin(site: Site, keep_rows: bool) -> Site:
         raise UsageError(
             f"the map of nodes to forwarders does not fit {site.nodes} nodes and {forwarders} forwarders",
             where="default_forwarder",
-            remedy="one forwarder a node, 0 to forwarders - 1",
+            remedy="one forwarder per node, 0 to forwarders - 1",
         )
     layers = {name: getattr(site, name).copy() for name in (FORWARDERS, TARGETS, "servers")}
     if keep_rows:
@@ -380,7 +380,7 @@ def _places(granted: Sequence[int], count: int, kind: str) -> I64:
     places = np.array(granted, np.int64)
     if int(places.min()) < 0 or int(places.max()) >= count or len(set(granted)) != len(granted):
         raise UsageError(
-            f"a policy granted a {kind} twice or one of {count} there is not: {granted}",
-            remedy="it is wrong: report it",
+            f"a policy granted a {kind} twice, or one beyond the {count} there are: {granted}",
+            remedy="this is a bug: please report it",
         )
     return places

@@ -36,7 +36,9 @@ class Processes:
             for future in as_completed(list(futures)):
                 yield futures.pop(future), future.result()
         except BrokenProcessPool as death:
-            raise ServerError("a worker process was killed", remedy="run it again: it goes on; fewer --jobs") from death
+            raise ServerError(
+                "a worker process was killed", remedy="run it again, with fewer --jobs: it continues where it stopped"
+            ) from death
         finally:
             for future in futures:
                 future.cancel()

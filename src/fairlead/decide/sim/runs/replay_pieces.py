@@ -45,14 +45,14 @@ def resolve_replay_workload(experiment: Experiment) -> Experiment:
         raise ConfigError(what, where=experiment.name, remedy=error.remedy) from error
     if not len(source.jobs):
         raise ConfigError(
-            "workload.days: no job begins in that time", where=experiment.name, remedy="more days, or leave it out"
+            "workload.days: no job begins in these days", where=experiment.name, remedy="more days, or leave it out"
         )
     for name, here in (("content", source.content), ("jobs", len(source.jobs))):
         if (said := getattr(workload, name)) and said != here:
             raise ConfigError(
-                f"workload.{name}: these are other jobs ({here}) than were meant ({said})",
+                f"workload.{name}: the jobs ({here}) differ from the expected ones ({said})",
                 where=experiment.name,
-                remedy="leave it out, or give those jobs",
+                remedy="leave it out, or give the expected jobs",
             )
     note = "; ".join(one for one in (experiment.note, *source.told) if one)
     whole = msgspec.structs.replace(workload, content=source.content, jobs=len(source.jobs))
@@ -63,7 +63,7 @@ def replay_piece(piece: Piece) -> list[Row]:
     """All rows of a piece. Raises ConfigError when its jobs have changed since."""
     workload = piece.case.workload
     if not isinstance(workload, Swf | Table | OwnPast):
-        raise TypeError("sets of applications are no replay")
+        raise TypeError("sets of applications cannot be replayed")
     rows = []
     for number in piece.sets:
         source = _source(workload, (piece.case.seed, number))

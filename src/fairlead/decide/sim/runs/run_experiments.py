@@ -129,7 +129,7 @@ def read_experiment_file(path: Path) -> Experiment:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:
-        raise UsageError("is no text (UTF-8)", where=str(path), remedy="give a TOML file") from error
+        raise UsageError("is not UTF-8 text", where=str(path), remedy="give a TOML file") from error
     workload, beside = found.workload, path.parent.absolute()
     if isinstance(workload, Swf | Table):
         return msgspec.structs.replace(

@@ -126,7 +126,7 @@ def find_stored_result(lake: Lake, name: str) -> Experiment | PaperReport:
             kind: type[Experiment] | type[PaperReport] = Experiment if row["kind"] == "spec" else PaperReport
             return msgspec.json.decode(row["detail"], type=kind)
     known = ", ".join(dict.fromkeys(found.column("name").to_pylist())) or "none"
-    raise UsageError(f"no result is called {name!r}", where=str(lake.place.root), remedy=f"there: {known}")
+    raise UsageError(f"there is no result {name!r}", where=str(lake.place.root), remedy=f"there: {known}")
 
 
 def list_stored_results(root: Path) -> list[dict[str, object]]:

@@ -105,7 +105,7 @@ def drop_unsound_history(runs: Runs, bursts: Bursts) -> Sound:
 
     Raises UsageError where nothing is left, naming what is missing."""
     if not len(runs):
-        raise UsageError("no job that ended is known in this time", where="job_summary", remedy=_FEED)
+        raise UsageError("no job of this time that has ended is known", where="job_summary", remedy=_FEED)
     dropped: list[Omission] = []
     strange = (bursts.job < 0) | (bursts.job >= len(runs))
     if strange.any():
@@ -124,7 +124,7 @@ def drop_unsound_history(runs: Runs, bursts: Bursts) -> Sound:
     kept = left & busy
     if not kept.any():
         told = "; ".join(f"{one.count} {one.of}: {one.why}" for one in dropped)
-        what = "no phase of I/O of a sound job is known in this time" + (f" ({told})" if told else "")
+        what = "no I/O phase of a usable job is known in this time" + (f" ({told})" if told else "")
         raise UsageError(what, where="phase", remedy=_FEED)
     row = np.flatnonzero(kept)
     row = row[np.argsort(runs.start_s[row], kind="stable")]
@@ -146,7 +146,7 @@ _FEED = "feed accounting and counters or traces (fairlead ingest, fairlead up) a
 def _of_runs(runs: Runs) -> Sequence[tuple[str, Mask]]:
     with np.errstate(invalid="ignore", over="ignore"):
         return (
-            ("begin or end is not known", ~np.isfinite(runs.start_s) | ~np.isfinite(runs.end_s)),
+            ("start or end is not known", ~np.isfinite(runs.start_s) | ~np.isfinite(runs.end_s)),
             ("ended before they began", ~(runs.end_s > runs.start_s)),
             ("number of nodes is not known or below 1", ~(runs.nodes >= 1) | ~np.isfinite(runs.nodes)),
             ("more nodes than any machine has", runs.nodes > MOST_NODES),

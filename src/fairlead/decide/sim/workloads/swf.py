@@ -78,12 +78,12 @@ def read_swf(
         volume_scale=volume_scale,
     )
     assumed = [
-        "I/O is drawn by published figures of TaihuLight's population: the format holds none",
-        "nodes of a job are in a row, where the last left off",
+        "I/O is drawn from published statistics of TaihuLight's jobs: the format has no I/O",
+        "the nodes of a job are contiguous, starting where the last job left off",
         f"{processors_per_node} processors to a node",
     ]
     if unknown_wait:
-        assumed.append(f"{unknown_wait:,} jobs without a known wait begin when handed in")
+        assumed.append(f"{unknown_wait:,} jobs without a known wait begin when submitted")
     return ImportResult(season=season, lines=tuple(lines.tolist()), rows=rows, dropped=dropped, assumed=tuple(assumed))
 
 
@@ -99,16 +99,16 @@ def _rows(text: str) -> tuple[F64, I64, int, dict[str, int], int]:
         rows += 1
         parts = bare.split()
         if len(parts) != FIELDS:
-            dropped["of another number of fields"] += 1
+            dropped["with a different number of fields"] += 1
             continue
         try:
             values = [float(parts[i]) for i in (_SUBMIT, _WAIT, _RUN, _USED, _ASKED, _STATUS, _USER, _PROGRAM)]
         except ValueError:
-            dropped["with what is no number"] += 1
+            dropped["with something that is not a number"] += 1
             continue
         submit, wait, run, used, asked, status, user, program = values
         if not all(-1.0 <= value < MOST_NUMBER for value in values) or submit < 0:
-            dropped["with numbers that cannot be"] += 1
+            dropped["with impossible numbers"] += 1
             continue
         if run <= 0:
             # Status 5 is a job cancelled, mostly before it ran.

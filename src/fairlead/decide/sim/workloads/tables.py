@@ -92,7 +92,7 @@ def read_job_table(
     assumed = (
         f"{processes_per_node} processes to a node",
         f"a job reads first and writes in {write_phases} equal parts: the table holds totals",
-        "nodes of a job are in a row, where the last left off",
+        "the nodes of a job are contiguous, starting where the last job left off",
         "records of one application at one size are runs of one program",
     )
     return ImportResult(
@@ -105,11 +105,13 @@ def _rows(text: str, where: str) -> tuple[list[_Row], int, dict[str, int]]:
     try:
         header = [name.strip().lstrip("\ufeff") for name in next(reader, [])]
     except csv.Error as error:
-        raise InputError(f"no table of comma-separated values ({error})", where=where, remedy="a CSV file") from error
+        raise InputError(
+            f"not a table of comma-separated values ({error})", where=where, remedy="a CSV file"
+        ) from error
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise InputError(
-            f"column {', '.join(missing)} is missing; there are: {', '.join(header[:30]) or 'none'}",
+            f"column {', '.join(missing)} is missing; columns found: {', '.join(header[:30]) or 'none'}",
             where=where,
             remedy=f"a header with {', '.join(NEEDED)}",
         )
@@ -124,13 +126,13 @@ def _rows(text: str, where: str) -> tuple[list[_Row], int, dict[str, int]]:
             return rows, total, dict(dropped)
         except csv.Error:
             total += 1
-            dropped["no comma-separated values"] += 1
+            dropped["not comma-separated values"] += 1
             continue
         if not parts:
             continue
         total += 1
         if len(parts) != len(header):
-            dropped["of another number of columns"] += 1
+            dropped["with a different number of columns"] += 1
             continue
         row = _row({name: parts[at] for name, at in place.items()}, reader.line_num)
         if isinstance(row, str):
@@ -145,9 +147,9 @@ def _row(cells: dict[str, str], line: int) -> _Row | str:
     try:
         known = {name: float(text) for name, text in cells.items() if text.strip()}
     except ValueError:
-        return "with what is no number"
+        return "with something that is not a number"
     if not all(math.isfinite(value) and value >= 0 for value in known.values()):
-        return "with numbers that cannot be"
+        return "with impossible numbers"
     for name in ("start_time", "end_time", "nprocs"):
         if name not in known:
             return f"without {name}"
@@ -156,7 +158,7 @@ def _row(cells: dict[str, str], line: int) -> _Row | str:
     if run < 0 or processes < 1:
         return "that end before they begin" if run < 0 else "without processes"
     if max(known["end_time"], processes) > MOST_NUMBER:
-        return "with numbers that cannot be"
+        return "with impossible numbers"
     if run > LONGEST_RUN_S:
         return "longer than a year"
     volumes = [
@@ -171,7 +173,7 @@ def _row(cells: dict[str, str], line: int) -> _Row | str:
 
     moved, names = sum(volumes[0]) + sum(volumes[1]), whole("POSIX_OPENS", "POSIX_STATS")
     if max(moved, names) > MOST_RATE * max(run, 1.0):
-        return "with numbers that cannot be"
+        return "with impossible numbers"
     io_s = whole("POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME") / processes
     return _Row(
         start=known["start_time"],

@@ -93,7 +93,7 @@ def assess_health(
             continue
         found[kind] = windows
         if not windows.asked.queues_known and kind in ("forwarder", "target", "mds"):
-            missing.append(f"queues of {LAYERS[kind]}s: without them only same-job peers and canaries tell of sickness")
+            missing.append(f"queues of {LAYERS[kind]}s: without them only same-job peers and canaries show sickness")
     pairs = _without_their_devices(found)
     around = IncidentContext(axis, per, limits, now_ns, events, servers or {}, pairs, nodes or {}, found, loads)
     health = Health(
@@ -190,14 +190,14 @@ def _of_component(
 
 
 def _unheard(known: Sequence[Incident], limits: HealthLimits, now_ns: int) -> Health:
-    """Open incidents of components nothing was counted of: they go on, until nothing was heard for too long."""
+    """Open incidents of components nothing was counted of: they go on, until no report for too long."""
     health = Health()
     for one in known:
         if one.to_ns is not None:
             continue
         seen = get_incident_end_ns(one)
         if now_ns - seen > limits.silent_s * 1e9:
-            text = "nothing was counted any more: it ends where it was seen last"
+            text = "no more data: it ends where it was last seen"
             health.ended.append(msgspec.structs.replace(one, to_ns=seen, missing=[*one.missing, text]))
         else:
             health.continued.append(one)

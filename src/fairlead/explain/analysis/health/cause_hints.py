@@ -38,23 +38,23 @@ class Course:
 def find_cause_hint(course: Course) -> tuple[str, str]:
     """(hint, what speaks for it). The surest first: what was logged or counted, then the shape of the course."""
     if course.dead:
-        return "dead", "It answered nothing that was asked of it."
+        return "dead", "It answered no requests."
     if course.events & set(REBUILD):
-        return "rebuild", "A RAID array of it was rebuilt or checked meanwhile."
+        return "rebuild", "One of its RAID arrays was being rebuilt or checked."
     if course.used >= course.full:
-        return "full_target", f"{course.used:.0%} of its room is used: allocation slows down."
+        return "full_target", f"{course.used:.0%} of its space is used: allocation slows down."
     if "port_errors" in course.events or "link_down" in course.events:
-        return "network", "Its port told of errors meanwhile."
+        return "network", "Its port reported errors at that time."
     if course.siblings >= 0.99:
-        return "network", "All other targets of its server that were asked were as slow: the server or its link."
+        return "network", "All other targets of its server with requests were as slow: the server or its link."
     if course.missed >= 0.5 and course.missed - course.missed_before >= 0.25:
-        return "cache_thrashing", f"Its cache lacked {course.missed:.0%} of what was asked, far more than before."
+        return "cache_thrashing", f"Its cache missed {course.missed:.0%} of the requests, far more than before."
     shape = _shape(course.share, over=course.over)
     if shape is not None:
         return shape
     if course.job_share >= 0.95:
-        return "one_client", "One job made nearly all of its requests then."
-    return "unknown", "Nothing tells why."
+        return "one_client", "One job made nearly all requests at that time."
+    return "unknown", "The cause is not known."
 
 
 def _shape(share: Floats, *, over: bool) -> tuple[str, str] | None:
@@ -66,9 +66,9 @@ def _shape(share: Floats, *, over: bool) -> tuple[str, str] | None:
     first, middle, last = known[:third], known[third : len(known) - third], known[-third:]
     low = float(np.median(middle)) if len(middle) else float(np.median(known))
     if over and float(last[-1]) >= 1.3 * low and _rises(last):
-        return "rebuild", "It got better by steps towards its end, as an array under rebuild does."
+        return "rebuild", "It recovered in steps towards its end, as an array under rebuild does."
     if float(first[0]) >= 1.3 * low and _rises(-first):
-        return "fail_slow", "It sank by steps, as failing hardware does."
+        return "fail_slow", "It degraded in steps, as failing hardware does."
     return None
 
 

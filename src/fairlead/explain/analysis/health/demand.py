@@ -39,10 +39,10 @@ _UNDER_WAY = 2.0
 """Operations under way at a metadata server, on average, from which it is asked for more than it gives."""
 _EVIDENCE = {
     "forwarder": "requests wait in its queue",
-    "target": "its device is busy all the time",
-    "device": "it is busy all the time",
-    "mds": "operations on it take long and never cease",
-    "port": "packets wait for it",
+    "target": "its device is always busy",
+    "device": "it is always busy",
+    "mds": "operations on it are slow and never pause",
+    "port": "packets queue for it",
     "node": "",
 }
 

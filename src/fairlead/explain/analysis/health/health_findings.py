@@ -32,8 +32,8 @@ _PLAIN = {
     "device": "Device",
     "client": "Node",
 }
-_STATE = {"degraded": "is slow", "dead": "answers nobody", "flapping": "is slow on and off"}
-_PAST = {"degraded": "was slow", "dead": "answered nobody", "flapping": "was slow on and off"}
+_STATE = {"degraded": "is slow", "dead": "does not respond", "flapping": "is intermittently slow"}
+_PAST = {"degraded": "was slow", "dead": "did not respond", "flapping": "was intermittently slow"}
 _SHOWN_JOBS = 10
 
 
@@ -125,5 +125,5 @@ def _evidence(one: Incident) -> list[Evidence]:
     if one.jobs:
         names = ", ".join(escape_text(job) for job in one.jobs[:_SHOWN_JOBS])
         more = f" and {len(one.jobs) - _SHOWN_JOBS} more" if len(one.jobs) > _SHOWN_JOBS else ""
-        facts.append(Evidence(text=f"Jobs it served then: {names}{more}.", metric="jobs", value=len(one.jobs)))
+        facts.append(Evidence(text=f"Jobs it served at that time: {names}{more}.", metric="jobs", value=len(one.jobs)))
     return facts

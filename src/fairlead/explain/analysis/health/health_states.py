@@ -21,15 +21,15 @@ OK, SICK, FLAPS, IDLE, UNKNOWN = range(5)
 WORDS = ("ok", "sick", "sick", "idle", "unknown")
 REASONS = (
     "",
-    "below the limit while more was asked",
-    "nothing was asked",
-    "nothing was counted",
-    "no requests queued there",
+    "below the limit while demand was higher",
+    "no requests",
+    "no data",
+    "no requests were queued",
     "no peak is known",
     "its server is full",
-    "this layer tells of no queue, and no job compares it with others",
-    "all that were asked are slow alike",
-    "its canary is as fast as ever",
+    "this layer has no queue counter, and no job allows a comparison with peers",
+    "all peers with requests are equally slow",
+    "its canary is as fast as usual",
     "its canary is slow",
     "slower than its peers for the same job",
 )

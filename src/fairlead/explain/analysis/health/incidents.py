@@ -28,7 +28,7 @@ from fairlead.explain.analysis.health.spells import Spell
 SEEN = "seen_last_ns"
 """Metric of the evidence that says until when an incident was seen."""
 MAINTENANCE = "maintenance"
-UNHEARD = "nothing was asked of it, or nothing was counted, since it was seen last: whether it goes on is not known"
+UNHEARD = "no requests or no data since it was last seen: whether it continues is not known"
 MOST_JOBS = 50
 _EVENTS_SHOWN = 8
 _THROUGHOUT = 0.9
@@ -278,9 +278,9 @@ def _confidence(
 def _missing(spell: Spell, around: IncidentContext) -> list[str]:
     out = []
     if spell.lapsed:
-        out.append("nothing was heard of it any more: it ends where it was seen last")
+        out.append("no more reports from it: it ends where it was last seen")
     elif spell.to_ns is None and around.now_ns - spell.last_ns > 2 * around.per * around.axis.window_ns:
         out.append(UNHEARD)
     if spell.begun_before or (spell.sick and spell.sick[0] == 0 and spell.id is None):
-        out.append("it had begun before what was looked at")
+        out.append("it began before the time examined")
     return out

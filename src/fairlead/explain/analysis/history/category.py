@@ -38,14 +38,14 @@ LADDER: tuple[Rung, ...] = (
         ("user", "program", "scale"),
     ),
     Rung(
-        "user, program and nodes, alike requests",
+        "user, program and nodes, similar requests",
         ("place", "user", "program", "scale", "kind", "mode", "request"),
         ("user", "program", "scale"),
     ),
     Rung("user, program and nodes", ("place", "user", "program", "scale", "kind"), ("user", "program", "scale")),
     Rung("program and nodes", ("place", "program", "scale", "kind"), ("program", "scale")),
     Rung("program", ("place", "program", "kind"), ("program",)),
-    Rung("user, alike I/O", ("place", "user", "kind", "mode", "request", "processes"), ("user",)),
+    Rung("user, similar I/O", ("place", "user", "kind", "mode", "request", "processes"), ("user",)),
     Rung("alike I/O", ("place", "kind", "mode", "request", "volume", "processes")),
 )
 """From the most alike to the most general. `place` is cluster and file system, `scale` nodes rounded to a power of two,

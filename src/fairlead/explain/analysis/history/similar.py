@@ -52,7 +52,7 @@ class SimilarRun:
     def text(self) -> str:
         """Why it is alike, for people."""
         parts = [_told(name, value) for name, value in list(self.differs.items())[:3] if _matters(value)]
-        return "alike in all that is known of both" if not parts else "alike but for " + ", ".join(parts)
+        return "alike in everything known of both" if not parts else "alike but for " + ", ".join(parts)
 
 
 def _matters(value: float | str) -> bool:

@@ -237,7 +237,7 @@ def _sick(case: Case, row: int, incident: Incident, cost: float, lost: float) ->
             unit="share",
         ),
         Evidence(
-            text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to the capacity it lacked",
+            text=f"{format_duration(cost)} of the {format_duration(lost)} lost are due to its missing capacity",
             metric="cost",
             value=round(cost, 3),
             unit="s",
@@ -247,7 +247,7 @@ def _sick(case: Case, row: int, incident: Incident, cost: float, lost: float) ->
     if use is not None:
         told.append(
             Evidence(
-                text=f"of what it had left, {format_percent(min(use, 1.0))} was in use: it was asked for more",
+                text=f"of what it had left, {format_percent(min(use, 1.0))} was in use: demand was higher",
                 metric="use",
                 value=round(min(use, 1.0), 4),
                 unit="share",
@@ -272,7 +272,7 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     sure = trust * float(np.clip(total / lost, 0.0, 1.0)) * 0.9
     evidence = [
         Evidence(
-            text=f"{format_duration(total)} of the {format_duration(lost)} lost fall to {len(parts)} jobs together; "
+            text=f"{format_duration(total)} of the {format_duration(lost)} lost are due to {len(parts)} jobs together; "
             f"the largest part of one is {format_percent(float(costs[parts[0]]) / total)}",
             metric="cost",
             value=round(total, 3),
@@ -323,7 +323,7 @@ def _own_change(victim: Victim, limits: Limits) -> list[Evidence]:
     if victim.mode is not None and victim.usual_mode is not None and victim.mode != victim.usual_mode:
         told.append(
             Evidence(
-                text=f"its processes shared files as {victim.mode}; usually as {victim.usual_mode}",
+                text=f"its files were shared as {victim.mode}; usually as {victim.usual_mode}",
                 metric="mode",
                 value=victim.mode,
             )
@@ -345,10 +345,10 @@ def _own(told: list[Evidence], culprits: Sequence[Culprit], missing: list[str]) 
 def _nothing(case: Case) -> Evidence:
     """Why nobody is named."""
     if not case.found.held:
-        return Evidence(text="nothing was recorded of the components it used")
+        return Evidence(text="no records of the components it used")
     lost = max(float(case.found.lost.sum()), 1e-9)
     return Evidence(
-        text=f"{format_percent(case.blame.unexplained_s / lost)} of the lost time shows on none of the "
+        text=f"{format_percent(case.blame.unexplained_s / lost)} of the lost time is visible on none of the "
         f"{len(case.found.held)} components it used",
         metric="unexplained",
         value=round(case.blame.unexplained_s, 3),

@@ -115,8 +115,8 @@ def list_neighbour_counter_evidence(case: Case, job: int) -> list[Evidence]:
     cost = float(blame.jobs[job])
     told = [
         Evidence(
-            text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to what job {name} held of shared "
-            "components",
+            text=f"{format_duration(cost)} of the {format_duration(lost)} lost are due to job {name}'s share of "
+            "shared components",
             metric="cost",
             value=_round(cost),
             unit="s",
@@ -132,7 +132,7 @@ def list_neighbour_counter_evidence(case: Case, job: int) -> list[Evidence]:
             Evidence(
                 text=f"in the seconds in which job {escape_text(case.loads.jobs[job])} did most the phase ran at "
                 f"{_rate(high, case.kind)}, in those in which it did least at {_rate(low, case.kind)} "
-                f"(moved in time, its load fits as well in {chance} of tries)",
+                f"(shifted in time, its load fits as well in {chance} of tries)",
                 metric="dose_response",
                 value=_round(response),
             )
@@ -159,7 +159,7 @@ def _at(case: Case, row: int, job: int) -> Evidence:
             + text.removeprefix(f"at {where}").replace(" job", " while job", 1)
         )
     elif (use := compute_peak_use(case, row)) is not None:
-        busy = f"at {format_percent(use)} of its peak" if use <= 1.0 else "busier than it was ever seen without"
+        busy = f"at {format_percent(use)} of its peak" if use <= 1.0 else "busier than ever seen without it"
         text += f", which was {busy}"
     elif held.slower is not None and held.slower > 1.2:
         text += f", whose requests took {held.slower:.1f} times as long as in its quiet seconds"
@@ -186,7 +186,7 @@ def _doing(case: Case, job: int) -> Evidence:
         parts.append(f"{format_count(one.iops)} requests/s of {format_bytes(one.request_bytes)}")
     if one.mdops_per_s and one.mdops_per_s >= 1:
         parts.append(f"{format_count(one.mdops_per_s)} metadata operations/s")
-    what = ", ".join(parts) if parts else "what it did itself was not recorded"
+    what = ", ".join(parts) if parts else "its own I/O was not recorded"
     return Evidence(
         text=f"in {format_duration(one.overlap_s)} of the phase it was active: {what}",
         metric="overlap",

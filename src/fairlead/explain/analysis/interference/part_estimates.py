@@ -29,7 +29,7 @@ def add_part_estimates(loads: Loads, victim: Victim, neighbours: pa.Table) -> tu
         spread = None if one.counted else _spread(loads, one, users)
         made.append(one if spread is None else replace(one, parts=spread))
         if spread is not None:
-            told.append(f"{one.id} did not count by job: shares are estimated from the jobs' own traffic")
+            told.append(f"{one.id} has no counters by job: shares are estimated from the jobs' own traffic")
     return replace(loads, components=tuple(made)), told
 
 

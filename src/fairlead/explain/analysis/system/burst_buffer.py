@@ -81,14 +81,17 @@ def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemF
         *(
             [
                 build_finding_evidence(
-                    "held_share", round(held, 4), None, f"at most {format_percent(held)} of their room was used"
+                    "held_share", round(held, 4), None, f"at most {format_percent(held)} of their space was used"
                 )
             ]
             if held is not None
             else []
         ),
         build_finding_evidence(
-            "fitting_jobs", int(fitting.sum()), "jobs", f"{int(fitting.sum())} jobs fit: bursts of own files"
+            "fitting_jobs",
+            int(fitting.sum()),
+            "jobs",
+            f"{int(fitting.sum())} jobs would fit: bursts to files of their own",
         ),
         *(
             build_finding_evidence(
@@ -101,7 +104,7 @@ def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemF
         ),
     ]
     missing = [f"counters of {unwatched} of {devices} devices"] if unwatched else []
-    missing += [] if held is not None else ["room and use of the devices"]
+    missing += [] if held is not None else ["capacity and use of the devices"]
     return scope.build_finding(
         "burst_buffer_unused",
         title=f"{devices} burst-buffer devices stand idle while jobs that fit write elsewhere",

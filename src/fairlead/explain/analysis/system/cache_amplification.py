@@ -65,7 +65,7 @@ def find_write_amplification(scope: Scope, limits: AmplificationLimits) -> Syste
 def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, ratio: float) -> SystemFindings:
     pair = _pair(scope, way)
     if pair is None:
-        return report_missing_findings(f"system.{word}: no two layers whose {way}s can be held against each other")
+        return report_missing_findings(f"system.{word}: no two layers whose {way}s can be compared")
     asked, done = (float(np.nansum(read_float_column(pair.rows, name))) for name in ("asked", "done"))
     if not asked or done < ratio * asked or done - asked < limits.extra_bytes_per_hour * scope.hours:
         return report_missing_findings()
@@ -96,7 +96,7 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
     ]
     missing = [] if pair.sure else ["counters of the file system's clients on the forwarders (osc)"]
     missing += [] if jobs else ["job ids at the storage targets (job_stats): which jobs make it"]
-    more = "read-ahead fetches what is thrown away before it is used" if way == "read" else "small or unaligned writes"
+    more = "read-ahead fetches data that is discarded before use" if way == "read" else "small or unaligned writes"
     return scope.build_finding(
         word,
         title=f"{factor:.1f} bytes {_PAST[way]} below for each byte asked above: {more}",

@@ -52,7 +52,7 @@ def find_surplus_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFind
     if scope.hours < limits.over_hours or len(grid.ids) < limits.fewest:
         return report_missing_findings()
     if grid.count_watched_minutes() < limits.watched_share * scope.minutes:
-        return report_missing_findings("system.forwarders_over: forwarders were not watched all the time")
+        return report_missing_findings("system.forwarders_over: forwarders were not monitored all the time")
     peak = scope.site.peaks["forwarder"]
     busiest = float(np.nansum(grid.bytes, axis=0).max()) / (MINUTE_NS / 1e9)
     share = busiest / (peak * len(grid.ids))
@@ -69,7 +69,8 @@ def find_surplus_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFind
                 "share_of_peak",
                 round(share, 4),
                 None,
-                f"the busiest minute of all together: {format_bandwidth(busiest)}, {format_percent(share)} of their "
+                f"the busiest minute of all forwarders together: {format_bandwidth(busiest)}, {format_percent(share)} "
+                "of their "
                 "peak",
             ),
             build_finding_evidence("forwarders", len(grid.ids), None, f"{len(grid.ids)} forwarders had traffic"),
@@ -111,13 +112,13 @@ def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemF
             f"in {len(busy)} minutes forwarders ran at {format_percent(limits.high)} of their peak or more",
         ),
         build_finding_evidence(
-            "forwarders_high", len(names), None, f"of {len(grid.ids)} forwarders {len(names)}: {_some(names)}"
+            "forwarders_high", len(names), None, f"{len(names)} of {len(grid.ids)} forwarders: {_some(names)}"
         ),
         build_finding_evidence(
             "idle_share",
             round(idle, 4),
             None,
-            f"{format_percent(idle)} of forwarders stood below {format_percent(limits.idle)} in the same minutes",
+            f"{format_percent(idle)} of forwarders were below {format_percent(limits.idle)} in the same minutes",
         ),
         *waits,
         *(
@@ -147,7 +148,7 @@ def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemF
 
 def _lacking(scope: Scope, grid: Grid | None, word: str) -> list[str]:
     if grid is None:
-        return [] if scope.site.forwarded is False else [f"system.{word}: nothing tells of forwarders"]
+        return [] if scope.site.forwarded is False else [f"system.{word}: no data on forwarders"]
     return [] if "forwarder" in scope.site.peaks else [f"system.{word}: the peak of a forwarder (site file)"]
 
 

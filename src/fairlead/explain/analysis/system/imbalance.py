@@ -50,7 +50,7 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
     if grid is None:
         if kind == "forwarder" and scope.site.forwarded is False:
             return report_missing_findings()
-        return report_missing_findings(f"system.imbalance: nothing tells of {kind}s")
+        return report_missing_findings(f"system.imbalance: no data on {kind}s")
     if len(grid.ids) < limits.fewest:
         return report_missing_findings()
     loads = np.nan_to_num(grid.bytes)

@@ -45,7 +45,7 @@ def find_metadata_storms(scope: Scope, limits: StormLimits) -> SystemFindings:
     """One finding a server that had a storm."""
     rows = scope.sum_rollups("mds", ("metadata",))
     if not rows.num_rows:
-        return report_missing_findings("system.metadata_storm: nothing tells of metadata servers")
+        return report_missing_findings("system.metadata_storm: no data on metadata servers")
     peak = scope.site.peaks.get("mds")
     if peak is None:
         return report_missing_findings("system.metadata_storm: the peak of a metadata server (site file: mdops)")
@@ -177,7 +177,7 @@ def _nodes(scope: Scope, server: str, minutes: pa.ChunkedArray, source: str | No
 
 def _told(source: str | None, share: float) -> str:
     if source is None:
-        return "the source is not known: no job and no class of clients made half of it"
+        return "the source is not known: no job or class of clients made half of it"
     what = "one job" if source == OWN_JOB else f"clients of class {source}"
     return f"{format_percent(share)} of it from {what}"
 

@@ -45,7 +45,7 @@ def find_small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     if not jobs.num_rows:
         return report_missing_findings("system.small_requests: no summaries of jobs")
     if np.isnan(size).all():
-        return report_missing_findings("system.small_requests: no job's requests are counted")
+        return report_missing_findings("system.small_requests: no requests are counted by job")
     if int(counted.sum()) < limits.fewest_jobs:
         return report_missing_findings()
     total = float(ops[counted].sum())
@@ -88,7 +88,7 @@ def find_small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     unknown = int(np.isnan(size).sum())
     return scope.build_finding(
         "small_requests",
-        title=f"{format_percent(share)} of all requests come from jobs that ask in small pieces",
+        title=f"{format_percent(share)} of all requests come from jobs with small requests",
         severity=grade_finding_severity(share, limits.ops_share, limits.high_share),
         confidence=0.9,
         evidence=evidence,

@@ -43,7 +43,7 @@ def describe_component_page(asking: Asking, name: str, asked: Any, sight: Sight,
     if name not in KINDS:
         raise UsageError(f"there is no layer {name!r}", remedy=f"one of {', '.join(KINDS)}")
     if not asked.id:
-        raise UsageError("which component is not said", remedy="give id=NAME")
+        raise UsageError("no component named", remedy="give id=NAME")
     kind, main = KINDS[name]
     span = asked.span(now_ns, "1h", asking.longest_ns)
     page = components.describe_component(asking.lake, kind, asked.id, span, sight, now_ns, limit=asked.limit)

@@ -97,12 +97,12 @@ def get_component_state(name: str, moved: float | None, trouble: Trouble) -> tup
         return "healthy", None, ""
     if moved is not None or name in trouble.well:
         return "idle", None, ""
-    return "unknown", None, "nothing was counted, and no agent says why"
+    return "unknown", None, "no data, and no agent reports why"
 
 
 def _why(incident: Incident) -> str:
     if incident.kind == "dead":
-        return "it does not answer"
+        return "it does not respond"
     if incident.share_of_peak is not None:
-        return f"it reaches {incident.share_of_peak:.0%} of what it can"
+        return f"it reaches {incident.share_of_peak:.0%} of its peak"
     return incident.kind

@@ -29,7 +29,7 @@ _ORDER = {
     "time": "busy_s DESC NULLS LAST",
     "path": "path NULLS LAST",
 }
-_NO_NAMES = "names: no trace or mount told what these files are called"
+_NO_NAMES = "names: no trace or mount recorded the names of these files"
 _NOTHING = "files: neither a trace nor a mount recorded what this job did with files"
 _METADATA_COUNTS = ("opens", "stats", "renames")
 

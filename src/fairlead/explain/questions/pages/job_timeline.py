@@ -66,7 +66,7 @@ def build_job_timeline(asking: Asking, name: str, asked: Any, sight: Sight, now_
     parts = list_neighbour_parts(widen_visible_lake(asking.lake), run) if run.alone else []
     others = rank_neighbours(asking.lake, run, axis, parts, sight, asked.neighbours) if run.alone else []
     if run.alone and not parts:
-        missing.append("neighbours: no counter of a shared component names this job at this time")
+        missing.append("neighbours: no counter of a shared component names this job in this time")
     drawn = axis.drawn
     order = {layer: place for place, layer in enumerate(LAYERS)}
     return JobTimeline(

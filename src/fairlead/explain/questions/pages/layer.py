@@ -77,7 +77,7 @@ def build_layer_heat_map(asking: Asking, name: str, asked: Any, sight: Sight, no
     kind = find_layer(name)
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > _MOST_HEAT_NS:
-        raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
+        raise UsageError("a heat map by hour covers at most 32 days", remedy="choose a shorter span")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
     told = load_distributions.build_load_heat_map(
         asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
@@ -90,7 +90,7 @@ def build_layer_cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns:
     kind = find_layer(name)
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > _MOST_HEAT_NS:
-        raise UsageError("a distribution is of at most 32 days", remedy="ask for less")
+        raise UsageError("a distribution covers at most 32 days", remedy="choose a shorter span")
     peak, basis = _peak(asking, kind, asked, span, now_ns)
     told = load_distributions.build_load_cdf(
         asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak
@@ -135,5 +135,5 @@ def _jobs(lake: Tables, kind: LayerKind, names: list[str], span: Span) -> dict[s
 
 def _missing(kind: LayerKind, rows: list[ComponentRow], by_job: bool) -> list[str]:
     if not rows:
-        return [f"{kind.name}: nothing was counted at this layer in this time"]
-    return [] if by_job else ["jobs: these counters do not tell which job a request was of"]
+        return [f"{kind.name}: no data for this layer in this time"]
+    return [] if by_job else ["jobs: these counters are not split by job"]

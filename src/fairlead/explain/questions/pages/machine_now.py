@@ -90,7 +90,7 @@ def describe_machine_now(asking: Asking, name: str, asked: Any, sight: Sight, no
         layers.append(_layer(kind, names[kind.kind], rates, recent, trouble[kind.kind], peak))
     running, busy = _jobs(asking, Span(end - _TOP_NS, end), sight, at)
     sources, silent = _sources(asking, at)
-    missing = [f"{one.layer}: nothing was counted there in the last day" for one in layers if not one.total]
+    missing = [f"{one.layer}: no data in the last day" for one in layers if not one.total]
     return Now(
         now_ns=at,
         from_ns=span.from_ns,
@@ -344,7 +344,7 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
         for row in _taken(rows, quiet):
             gaps.setdefault(
                 row["node"],
-                Gap(source=row["node"], from_ns=row["last"], to_ns=None, why="its agent does not report any more"),
+                Gap(source=row["node"], from_ns=row["last"], to_ns=None, why="its agent no longer reports"),
             )
         found = (rows.num_rows, sorted(gaps.values(), key=lambda gap: (-gap.from_ns, gap.source)))
         asking.kept.put(key, found, at)

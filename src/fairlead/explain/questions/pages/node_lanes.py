@@ -21,8 +21,8 @@ _COUNTED = "pfs_client"
 """Counters of a node as a whole. A mount's and a tracer's name the job: where they do not, it moved nothing."""
 BY_JOB = ("mount", "client", "pfs_client", "osc", "target")
 """Layers whose counters name jobs: where they do, a job they do not name moved nothing there."""
-CLIENT = "client: not counted by job; its nodes' traffic while it was there, with that of jobs beside it"
-PORTS = "port: of its nodes, with the traffic of jobs beside it"
+CLIENT = "client: not counted by job; traffic of its nodes while it ran, including jobs beside it"
+PORTS = "port: traffic of its nodes, including jobs beside it"
 
 
 def sum_node_lane_traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:

@@ -76,7 +76,7 @@ def build_rank_map(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: 
     totals = _totals(asking.lake, source)
     known = run.account["processes" if source.by == "rank" else "nodes_count"]
     if known is not None and known > totals.num_rows:
-        missing.append(f"{source.by}s: of {known}, {totals.num_rows} were seen to move something")
+        missing.append(f"{source.by}s: of {known}, {totals.num_rows} were seen moving data")
     rows = _rows(asking.lake, source, totals, (from_ns, step, columns), asked.rows, now_ns)
     moved = read_float_column(totals, "read") + read_float_column(totals, "written")
     return Ranks(
@@ -94,8 +94,11 @@ def build_rank_map(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: 
 
 
 def _none(by: str) -> str:
-    what = {"rank": "ranks: no trace tells what each process did", "node": "nodes: no counter or trace tells by node"}
-    return what.get(by, "ranks: neither a trace nor a counter tells what each process or node of this job did")
+    what = {
+        "rank": "ranks: no trace shows what each process did",
+        "node": "nodes: no counter or trace is split by node",
+    }
+    return what.get(by, "ranks: neither a trace nor a counter shows what each process or node of this job did")
 
 
 def _step(span: Span, columns: int, least: int) -> int:

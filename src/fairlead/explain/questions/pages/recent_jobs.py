@@ -67,7 +67,7 @@ def list_recent_jobs(asking: Asking, name: str, asked: Any, sight: Sight, now_ns
         _shown(row, spark, lost.get(_build_run_key(row)), found.get(_build_run_key(row)))
         for row, spark in zip(rows, sparks, strict=True)
     ]
-    missing = [] if rows else ["jobs: the scheduler has told of none in this time"]
+    missing = [] if rows else ["jobs: the scheduler has reported none in this time"]
     return MyJobs(from_ns=span.from_ns, to_ns=span.to_ns, total=listed.total, jobs=shown, missing=missing)
 
 

@@ -26,9 +26,9 @@ from fairlead.store.rollups import UPPER_INTERFACES
 
 MOST_ORDERED = 3_000_000
 """Runs of operations that are put in order to see which follows which; of more, only what each run tells is counted."""
-_NOTHING = "requests: neither a trace nor a mount recorded what this job asked for"
-_PART = "sequence: too many operations to put them all in order; what is told is a lower bound"
-_SIZES = "sizes: {} of {} requests did not tell their size"
+_NOTHING = "requests: neither a trace nor a mount recorded the requests of this job"
+_PART = "sequence: too many operations to sort; the values are lower bounds"
+_SIZES = "sizes: {} of {} requests have no recorded size"
 _METADATA_COUNTS = ("opens", "stats", "renames", "fsyncs", "fdatasyncs", "seeks", "mmaps", "flushes")
 
 

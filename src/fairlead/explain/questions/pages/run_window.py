@@ -22,8 +22,8 @@ from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.visible_lake import get_visible_reach, is_job_visible
 
-NOT_TOLD_APART = "counters: another user's job has the same number at that time, and they cannot be told apart"
-UNACCOUNTED = "account: the scheduler has not told of this job"
+NOT_TOLD_APART = "counters: another user's job had the same number at that time, and they cannot be told apart"
+UNACCOUNTED = "account: the scheduler has not reported this job"
 _BACK_NS = 32 * DAY_NS
 
 

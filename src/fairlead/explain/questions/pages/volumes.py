@@ -45,7 +45,7 @@ def build_daily_volumes(asking: Asking, name: str, asked: Any, sight: Sight, now
     """Daily volumes of every layer: whole days (UTC). Raises UsageError, LakeError."""
     span = asked.span(now_ns, "30d", asking.longest_ns).align_to(DAY_NS)
     if span.length_ns > _MOST_DAYS * DAY_NS:
-        raise UsageError(f"volumes are of at most {_MOST_DAYS} days", remedy="ask for less")
+        raise UsageError(f"volumes cover at most {_MOST_DAYS} days", remedy="choose a shorter span")
     starts = range(span.from_ns, min(span.to_ns, now_ns), DAY_NS)
     held = {start: asking.kept.get(("volume", start), now_ns) for start in starts}
     wanted = [start for start in starts if held[start] is None]
@@ -61,7 +61,7 @@ def build_daily_volumes(asking: Asking, name: str, asked: Any, sight: Sight, now
         for start in starts
         for layer, sums in sorted((held[start] or {}).items(), key=lambda one: order.get(one[0], len(order)))
     ]
-    missing = [] if made else ["volumes: nothing was counted in this time"]
+    missing = [] if made else ["volumes: no data in this time"]
     return Volumes(from_ns=span.from_ns, to_ns=span.to_ns, days=made, missing=missing)
 
 

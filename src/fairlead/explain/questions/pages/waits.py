@@ -42,7 +42,7 @@ _RAW = {"forwarder": ("forwarder", "node"), "target": ("target", "target")}
 _NO_TIMES = {
     "mds": "times: metadata servers count operations, not how long they took",
     "network": "times: ports count bytes and packets, not how long they took",
-    "device": "times: devices tell how long they were busy and how many requests were under way, not each one's time",
+    "device": "times: devices report busy time and requests in flight, not the time of each request",
 }
 Ints = NDArray[np.int64]
 
@@ -62,15 +62,15 @@ def describe_waits(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: 
         read = _readable(asking, layer, component, span, now_ns)
         if read.length_ns < span.length_ns:
             took = format_duration(read.seconds)
-            missing.append(f"times: only the last {took} of this time were read, as the records of more are very many")
+            missing.append(f"times: only the last {took} of this time were read: there are too many records for more")
         classes = _classes(lake, layer, component, read)
         if not classes:
-            missing.append("times: nothing told how long requests waited or were served here")
+            missing.append("times: nothing recorded how long requests waited or took here")
     else:
         missing.append(_NO_TIMES[layer.name])
     queue, mean = _queues(lake, layer, component, span)
     if not any(queue):
-        missing.append("queues: nothing told how many requests were waiting here")
+        missing.append("queues: nothing recorded how many requests were waiting here")
     return Waits(
         layer=name,
         from_ns=span.from_ns,

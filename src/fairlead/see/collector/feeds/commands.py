@@ -60,7 +60,7 @@ def run_feed_command(
             raise InputError(
                 f"{fault_text or f'it ended with {child.returncode}'}{f': {words}' if words else ''}",
                 where=where,
-                remedy="run it by hand as the collector's user",
+                remedy="run it manually as the collector's user",
             )
     except FairleadError:
         path.unlink(missing_ok=True)
@@ -79,9 +79,9 @@ def _wait(child: subprocess.Popen[bytes], path: Path, stop: threading.Event, tim
         else:
             return ""
         if stop.is_set():
-            why = "the collector ends"
+            why = "the collector is stopping"
         elif clock.monotonic_s() > until:
-            why = f"no answer within {timeout_s:g} s"
+            why = f"no response within {timeout_s:g} s"
         elif path.stat().st_size > MOST_BYTES:
             why = "more than 2 GiB of output"
         else:

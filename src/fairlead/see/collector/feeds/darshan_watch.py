@@ -48,7 +48,7 @@ class DarshanFeed:
     def look(self, sink: Sink, stop: threading.Event) -> bool:
         """Takes logs that are not in the lake yet, at most `at_once`; True when there are more."""
         if not os.path.isdir(self.settings.folder):  # noqa: PTH112
-            sink.report_health(self.name, "missing", f"there is no folder {self.settings.folder}")
+            sink.report_health(self.name, "missing", f"directory {self.settings.folder} does not exist")
             return False
         taken = rows = waiting = 0
         for path, key in self._new_logs(clock.now_ns()):

@@ -46,7 +46,7 @@ class DropFeed:
             raise ConfigError(
                 f"the drop folder cannot be used: {fault.strerror}",
                 where=self.settings.folder,
-                remedy="make it, and let the collector's user write in it",
+                remedy="create it, writable by the collector's user",
             ) from fault
         with Arrivals(self.settings.folder) as arrivals:
             while not stop.is_set():
@@ -65,13 +65,13 @@ class DropFeed:
             except CollectorStop:
                 return
             except LakeError as fault:
-                sink.report_health(self.name, "failing", f"the lake takes nothing: {fault.what}")
+                sink.report_health(self.name, "failing", f"the lake accepts nothing: {fault.what}")
                 return
             if found is not None:
                 taken += 1
                 rows += found.rows
         state = "failing" if self._failing else "ok"
-        sink.report_health(self.name, state, next(iter(self._failing.values()), f"{taken} files taken"), rows=rows)
+        sink.report_health(self.name, state, next(iter(self._failing.values()), f"{taken} files ingested"), rows=rows)
 
     def _whole(self) -> list[Path]:
         """Files that nobody writes any more: told so by the kernel, or unchanged for a while."""
@@ -117,7 +117,7 @@ class DropFeed:
                 _must_be_own(self._folder / TAKEN)
                 path.replace(_free(self._folder / TAKEN / path.name))
         except OSError as fault:
-            self._failing[path.name] = f"{path.name} is taken but cannot be put away: {fault.strerror}"
+            self._failing[path.name] = f"{path.name} is ingested but cannot be moved away: {fault.strerror}"
 
     def _refuse(self, sink: Sink, path: Path, fault: FairleadError) -> None:
         self._told.discard(path.name)
@@ -128,7 +128,7 @@ class DropFeed:
             path.replace(target)
             self._forget_refused()
         except OSError as error:
-            self._failing[path.name] = f"{path.name} cannot be read nor moved: {error.strerror}"
+            self._failing[path.name] = f"{path.name} cannot be read or moved: {error.strerror}"
             return
         sink.record_event(f"input:{path.name}", "refused", fault.what)
 
@@ -147,7 +147,7 @@ def _must_be_own(folder: Path) -> None:
     """Who may write in the drop folder may have put a link in the place of ours. Raises OSError."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise OSError(errno.EPERM, f"{folder.name}/ is not the collector's own folder")
+        raise OSError(errno.EPERM, f"{folder.name}/ is not the collector's own directory")
 
 
 def _free(path: Path) -> Path:

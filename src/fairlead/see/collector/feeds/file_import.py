@@ -93,7 +93,7 @@ def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -
         pieces.add(rows)
     if read_import_stamp(path) != before:
         raise InputError(
-            "the file changed while it was read", where=str(path), remedy="it is read again when it has come to rest"
+            "the file changed while it was read", where=str(path), remedy="it is read again when it no longer changes"
         )
     taken.known = not pieces.end()
     taken.rows = pieces.rows

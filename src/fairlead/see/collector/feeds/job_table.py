@@ -79,7 +79,7 @@ class JobTableFeed:
         self._read = found
         text = f"{strange} rows without a job number" if strange else ""
         if reading.unreadable_times:
-            text = f"{reading.unreadable_times} times are in no form that is read"
+            text = f"{reading.unreadable_times} times have an unknown format"
         sink.report_health(self.name, "ok", text, rows=told, unknown_lines=strange)
 
     def _tell(self, sink: Sink, path: Path, reading: Reading) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def _table(path: Path, settings: JobTable) -> pa.Table:
         )
     except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeError) as fault:
         raise InputError(
-            f"not the table that the settings describe ({str(fault).partition(chr(10))[0]})",
+            f"not the table described in the settings ({str(fault).partition(chr(10))[0]})",
             where=str(path),
             remedy="check `separator` and `columns` of the feed",
         ) from fault

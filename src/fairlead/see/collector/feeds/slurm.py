@@ -109,7 +109,7 @@ class SlurmFeed:
                 self._ask_sacct(sink, stop, folder)
             self._tell_waiting(sink)
         except LakeError as fault:
-            sink.report_health(self.name, "failing", f"the lake takes nothing: {fault.what}")
+            sink.report_health(self.name, "failing", f"the lake accepts nothing: {fault.what}")
             stop.wait(_SOONEST_S)
             return
         except InputError as fault:
@@ -230,7 +230,7 @@ class SlurmFeed:
         if not self._stuck:
             self._faults.pop("hooks", None)
         if strange or unread:
-            text = f"{unread} files cannot be read" if unread else f"{strange} lines are of no hook of fairlead's"
+            text = f"{unread} files cannot be read" if unread else f"{strange} lines are not from a fairlead hook"
             self._faults["hooks"] = ("failing", f"hooks: {text}")
         new = {(self.settings.cluster or job.cluster, job.job_id): job for job in group_hook_calls(calls)}
         if {key for key, job in new.items() if job.end_ns is None} - self._waiting.keys():
@@ -281,4 +281,4 @@ class SlurmFeed:
             beside.write_bytes(msgspec.json.encode({"asked_ns": self._asked_ns}))
             beside.replace(self._memory)
         except OSError as fault:
-            self._faults["state"] = ("failing", f"its memory cannot be kept: {fault.strerror}")
+            self._faults["state"] = ("failing", f"its state cannot be saved: {fault.strerror}")

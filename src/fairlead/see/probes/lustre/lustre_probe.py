@@ -101,7 +101,7 @@ class LustreProbe(Probe):
             return found
         folder = self.wants[0].split("/")[0]
         if place.refused is not None and _has_devices(self.tree, folder):
-            raise PermissionError(13, "the counters are readable by root only", place.refused)
+            raise PermissionError(13, "only root can read the counters", place.refused)
         raise AbsentError("no {} in {}: this node is no {}".format(self.wants[0], ", ".join(BASES), self.kind))
 
     @abstractmethod

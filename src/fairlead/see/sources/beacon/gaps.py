@@ -17,12 +17,12 @@ _GAPS: dict[str, tuple[str, str, str | None]] = {
     ),
     "unknown_files": (
         "the file of {n} operations",
-        "their handle was opened before the first line, or the line names none",
-        "read the days before as well, in one series",
+        "their handle was opened before the first line, or the line has no name",
+        "also read the previous days, as one series",
     ),
     "request_sizes": (
         "single request sizes of {n} runs",
-        "their lines give the sum or the mean only; bytes and operations are exact",
+        "their lines have only the sum or the mean; bytes and operations are exact",
         None,
     ),
     "doubtful_offsets": (
@@ -37,24 +37,24 @@ _GAPS: dict[str, tuple[str, str, str | None]] = {
     ),
     "latency_buckets": (
         "latencies in seconds",
-        "the bounds of the eight histogram buckets are published nowhere: they are ordinal",
+        "the bounds of the eight histogram buckets are not published: they are ordinal",
         None,
     ),
     "counter_resets": (
         "{n} intervals in which a counter was reset",
-        "its value went down; a new base starts there",
+        "its value went down; counting restarts there",
         None,
     ),
     "late_samples": ("{n} samples", "they are older than a sample already read", "give files in order of time"),
     "no_host": (
         "{n} lines",
-        "they do not say which host sent them",
+        "they have no host name",
         "keep the record's host, or name the file after the host's address",
     ),
     "overlong_lines": ("{n} lines", "they are longer than 16 MiB", None),
     "forwarder_mapping": (
         "which forwarding node served which job",
-        "job records do not say it",
+        "job records do not have it",
         "give the site's table as `forwarders`",
     ),
 }
@@ -74,6 +74,6 @@ def list_gaps(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
         yield Missing(
             kind="no_records",
             what="records",
-            why="its counters are cumulative and each has one sample only",
+            why="its counters are cumulative and have only one sample each",
             remedy="read more of the series",
         )

@@ -83,7 +83,7 @@ class Tally:
         return Missing(
             kind="unreadable_lines",
             what=f"{self.unreadable} {plural}",
-            why=f"not of a form Beacon writes; the first is line {self.first_line}: {self.example!r}",
+            why=f"not in a Beacon format; the first is line {self.first_line}: {self.example!r}",
             remedy="compare it with the forms in the reference page of this source",
         )
 

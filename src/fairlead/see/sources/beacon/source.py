@@ -176,12 +176,12 @@ def _nothing(reading: _Reading, tally: Tally) -> InputError:
         )
     if tally.unreadable:
         return UnknownFormatError(
-            "no line is of a form Beacon writes",
+            "no line has a Beacon format",
             where=where,
             remedy="see the line forms in the reference page of this source",
         )
     return CorruptInputError(
-        "the file holds no whole line", where=where, remedy="let the writer finish; every line ends with a newline"
+        "the file has no complete line", where=where, remedy="let the writer finish; every line ends with a newline"
     )
 
 

@@ -42,7 +42,7 @@ _HEADER_MIN = 24
 _JOB_LIMIT = 1 << 20
 _METADATA_BYTES = 1024
 _LAST_START_S = 5_000_000_000
-_REFETCH = "fetch the log again from where it was written; a log of a job that was killed may be incomplete"
+_REFETCH = "fetch the log again from where it was written; the log of a killed job may be incomplete"
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,12 @@ class Gaps:
     def list_job_gaps(self, version: tuple[int, int], record: JobRecord) -> Iterator[Missing]:
         """What is doubtful about the whole log."""
         if record.processes is None:
-            why = "the log holds no usable one; the ranks seen stand in"
+            why = "the log has no usable one; the ranks seen are used"
             yield self._missing("damaged", "number of processes", why, _REFETCH)
         if record.start_ns is None:
-            yield self._missing("clock", "start of the job", "the log holds no usable time; times count from 1970")
+            yield self._missing("clock", "start of the job", "the log has no usable time; times count from 1970")
         if record.end_ns is None:
-            yield self._missing("clock", "end of the job", "the log holds no usable time")
+            yield self._missing("clock", "end of the job", "the log has no usable time")
         elif record.start_ns is not None and record.end_ns < record.start_ns:
             yield self._missing("clock", "run time", "the job ends before it starts: its clock ran backwards")
         if version == (3, 20):
@@ -68,7 +68,7 @@ class Gaps:
     def describe_unread_module(self, module: ModuleInfo) -> Missing:
         """A module fairlead does not decode."""
         about = _NOT_READ.get(module.name)
-        why = f"{module.compressed_bytes:,} bytes are in the log, fairlead does not read this module"
+        why = f"{module.compressed_bytes:,} bytes are in the log, but fairlead does not read this module"
         return self._missing("module_not_read", f"{module.name}: {about}" if about else module.name, why)
 
     def build_version_gap(self, module: ModuleInfo) -> Missing:
@@ -95,7 +95,7 @@ class Gaps:
             yield self._missing(
                 "partial_module",
                 name,
-                f"{name} ran out of memory: {_count(tally.kept, unit)} kept, what came later was not recorded",
+                f"{name} ran out of memory: {_count(tally.kept, unit)} kept, later ones were not recorded",
                 _MORE_TRACE if trace else _MORE_RECORDS.format(module=name),
             )
         if damage is not None:
@@ -111,7 +111,7 @@ class Gaps:
         if tally.unplaced_times:
             yield self._missing("clock", f"{name} times", f"{_count(tally.unplaced_times, 'time')} outside any job")
         if tally.backwards:
-            why = f"{_count(tally.backwards, 'operation')} ending before the start, taken to last no time"
+            why = f"{_count(tally.backwards, 'operation')} ending before the start, counted with zero duration"
             yield self._missing("clock", f"{name} durations", why)
         yield from self._limits(module, tally)
 

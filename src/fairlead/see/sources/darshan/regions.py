@@ -81,7 +81,7 @@ def read_region_blocks(log: LogFile, start: int, length: int, compression: int, 
                 raise CorruptInputError(
                     f"a region of {length:,} bytes inflates beyond {limit:,} bytes",
                     where=log.where,
-                    remedy="no Darshan log holds so much in so little: fetch the log again from where it was written",
+                    remedy="no Darshan log compresses that well: fetch the log again from where it was written",
                 )
             open_stream.append(piece)
             open_bytes += len(piece)

@@ -88,7 +88,7 @@ def _whole_lines(chunks: Iterator[bytes], end: End) -> Iterator[bytes]:
         chunk = read
         end.bytes_read += len(chunk)
         if end.bytes_read - end.bytes_useful > BARREN_BYTES:
-            end.damage = f"{BARREN_BYTES >> 30} GiB of content hold no event; reading stopped there"
+            end.damage = f"{BARREN_BYTES >> 30} GiB of content have no event; reading stopped there"
             return
         if overlong:
             cut = chunk.find(b"\n")
@@ -175,7 +175,7 @@ def _members(file: BinaryIO, end: End) -> Generator[bytes]:
             if out:
                 yield out
     if begun and not inflater.eof:
-        end.damage = "the gzip stream ends early: the file was cut, or its writer still runs"
+        end.damage = "the gzip stream ends early: the file was truncated, or its writer is still running"
         if out := inflater.flush():
             yield out
 

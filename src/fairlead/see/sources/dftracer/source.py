@@ -130,15 +130,15 @@ class DFTracerSource:
         if first is None or not self.accepts(first[:HEAD_BYTES], path):
             if end.damage:
                 raise CorruptInputError(end.damage, where=str(path), remedy="copy the file again")
-            what = "the file is empty" if not end.bytes_read else "this is no DFTracer trace"
-            raise UnknownFormatError(what, where=str(path), remedy="expected JSON events, one a line (.pfw, .pfw.gz)")
+            what = "the file is empty" if not end.bytes_read else "not a DFTracer trace"
+            raise UnknownFormatError(what, where=str(path), remedy="expected JSON events, one per line (.pfw, .pfw.gz)")
         second = next(blocks, None)
         compiled = self._use_kernel(len(first) - len(PADDING), more=second is not None)
         for block in chain((first,) if second is None else (first, second), blocks):
             for rows in lines.rows(block, compiled=compiled):
                 yield rows
                 if lines.barren > BARREN_LINES:
-                    end.damage = f"{lines.barren:,} lines in a row hold no event; reading stopped there"
+                    end.damage = f"{lines.barren:,} consecutive lines have no event; reading stopped there"
                     return
 
     def _use_kernel(self, size: int, *, more: bool) -> bool:

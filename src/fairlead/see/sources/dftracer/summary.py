@@ -117,8 +117,8 @@ def _damage(trace: Trace) -> Iterator[Missing]:
             kind="truncated",
             what="the end of the trace",
             where=where,
-            why=f"the file ends inside line {trace.lines:,}; that event is lost, and any that should follow",
-            remedy="copy the trace again, or let the program end normally so that the tracer can close it",
+            why=f"the file ends inside line {trace.lines:,}; that event and all later ones are lost",
+            remedy="copy the trace again, or let the program end normally, so that the tracer can close the file",
         )
     if unreadable:
         yield Missing(
@@ -126,7 +126,7 @@ def _damage(trace: Trace) -> Iterator[Missing]:
             what=_n(unreadable, "line"),
             where=where,
             why=f"{_n(unreadable, 'line')} cannot be read as an event, the first is line {first:,}",
-            remedy="several processes may have written to one file: give each its own",
+            remedy="several processes may have written to one file: use one file per process",
         )
     begun = Counter(mark.pid for mark in report.lifecycle if mark.name == "start")
     ended = Counter(mark.pid for mark in report.lifecycle if mark.name == "end")
@@ -137,8 +137,8 @@ def _damage(trace: Trace) -> Iterator[Missing]:
             kind="unfinished",
             what="the last operations",
             where=where,
-            why=f"{subject} no end record: killed, replaced by exec, or still running; what the tracer still held in "
-            "memory is not in the file",
+            why=f"{subject} no end record: killed, replaced by exec, or still running; events still in the tracer's "
+            "memory are not in the file",
             remedy="let the program end normally",
         )
 
@@ -158,7 +158,7 @@ def _times(trace: Trace) -> Iterator[Missing]:
             kind="coarse_times",
             what="short operations' times",
             where=where,
-            why=f"times were recorded to {resolution} only: shorter operations seem to take none",
+            why=f"times were recorded in {resolution} only: shorter operations appear to take no time",
             remedy="set DFTRACER_TIME_METRIC=US",
         )
     if tally.backwards:
@@ -166,7 +166,7 @@ def _times(trace: Trace) -> Iterator[Missing]:
             kind="clock",
             what=f"durations of {_n(tally.backwards, 'operation')}",
             where=where,
-            why="they end before they start: the clock was set back while the program ran; counted as taking no time",
+            why="they end before they start: the clock was set back while the program ran; counted with zero duration",
         )
     if tally.out_of_range:
         yield Missing(
@@ -185,8 +185,8 @@ def _processes(trace: Trace) -> Iterator[Missing]:
             kind="ranks_are_pids",
             what="MPI ranks",
             where=where,
-            why=f"{processes.without_rank:,} of {len(processes.all):,} processes tell none: their process ids stand "
-            f"in{stand_in}",
+            why=f"{processes.without_rank:,} of {len(processes.all):,} processes have no rank: their process ids are "
+            f"used{stand_in}",
             remedy="build DFTracer with MPI support if the program uses MPI",
         )
     if trace.recorder.tally.without_node:
@@ -206,7 +206,7 @@ def _files(trace: Trace) -> Iterator[Missing]:
             kind="unknown_files",
             what=f"names of {_n(len(names.unnamed), 'file')}",
             where=where,
-            why="the trace uses their hashes without saying what they stand for (it was split or cut)",
+            why="the trace uses their hashes without their names (it was split or truncated)",
             remedy="read all files of the trace, or the trace as it was written",
         )
     if names.ambiguous_hashes:
@@ -235,13 +235,13 @@ def _sizes(trace: Trace) -> Iterator[Missing]:
             kind="sizes",
             what="bytes moved",
             where=where,
-            why=f"{tally.without_size:,} of {tally.transfers:,} reads and writes do not tell how many bytes they moved",
+            why=f"{tally.without_size:,} of {tally.transfers:,} reads and writes have no size",
             remedy="set DFTRACER_INC_METADATA=1 (sizes of MPI-IO and HDF5 calls are never in the trace)",
         )
     if tally.without_offset:
         yield Missing(
             kind="offsets",
-            what="where in their files operations read or wrote",
+            what="the offsets of operations",
             where=where,
             why=f"for {tally.without_offset:,} of {tally.transfers:,} reads and writes the position cannot be followed "
             "(their file was opened before tracing, for appending, or several times at once)",
@@ -263,12 +263,12 @@ def _left_out(trace: Trace) -> Iterator[Missing]:
             kind="counter_samples",
             what=_n(report.counters, "sample"),
             where=where,
-            why="samples of system counters are no operations; they were passed over",
+            why="samples of system counters are not operations; they were skipped",
         )
     if report.other_phases:
         yield Missing(
             kind="other_events",
             what=_n(report.other_phases, "event"),
             where=where,
-            why="events without a duration (marks, flows, begin/end pairs) are no operations; they were passed over",
+            why="events without a duration (marks, flows, begin/end pairs) are not operations; they were skipped",
         )

@@ -123,14 +123,14 @@ def build_cluster_events(path: Path) -> Iterator[Item]:
             kind="undated",
             what=f"{len(rows) - len(dated)} nodes or reservations",
             where=str(path),
-            why="Slurm does not say since when",
+            why="Slurm does not report since when",
         )
     if not dated:
         yield Missing(
             kind="no_events",
             what="events",
             where=str(path),
-            why="no node is out of service and nothing is reserved; the list of nodes itself is not kept",
+            why="no node is out of service and nothing is reserved; the node list itself is not stored",
         )
 
 

@@ -151,7 +151,7 @@ def _one_by_one(chunks: Iterable[bytes | str], reading: Reading, path: Path) -> 
             break
     if at < 0:
         raise CorruptInputError(
-            "it holds no list of jobs", where=str(path), remedy="write it again with sacct --json or squeue --json"
+            "it has no list of jobs", where=str(path), remedy="write it again with sacct --json or squeue --json"
         )
     if not reading.faults:
         reading.faults.append("it ends before its list of jobs does")

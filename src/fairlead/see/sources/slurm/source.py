@@ -156,7 +156,7 @@ def _hook_items(path: Path, form: Form) -> Iterator[Item]:
         yield Missing(
             kind="unreadable_lines",
             what=f"{unknown} lines",
-            why="they are of no hook",
+            why="they are not from a hook",
             where=str(path),
             remedy="compare them with the reference page of this source",
         )
@@ -189,10 +189,10 @@ def _head(path: Path) -> bytes:
 def _refusal(form: Form | None, path: Path) -> UnknownFormatError:
     if form == "aligned columns":
         return UnknownFormatError(
-            "sacct's aligned columns cut off long fields", where=str(path), remedy="write it with sacct -P (or --json)"
+            "sacct's aligned columns truncate long fields", where=str(path), remedy="write it with sacct -P (or --json)"
         )
     return UnknownFormatError(
-        "not an output of Slurm that fairlead reads",
+        "not a Slurm output format that fairlead reads",
         where=str(path),
         remedy="write it with sacct -P (with its header line) or --json; for a file without header give `columns`",
     )
@@ -224,14 +224,14 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
         yield Missing(
             kind="time_zone_assumed",
             what="the time zone of the times",
-            why="Slurm writes local times without an offset; they are taken as UTC",
+            why="Slurm writes local times without an offset; they are read as UTC",
             remedy="give the time zone of the cluster",
         )
     if reading.unreadable_times:
         yield Missing(
             kind="unreadable_times",
             what=f"times of {reading.unreadable_times} fields",
-            why="they are in a form of SLURM_TIME_FORMAT that is not ISO",
+            why="they have a SLURM_TIME_FORMAT that is not ISO",
             remedy="write the file with SLURM_TIME_FORMAT=standard (or %s)",
         )
     yield from nodes.list_gaps()
@@ -246,7 +246,7 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
         yield Missing(
             kind="steps_without_job",
             what=f"jobs of {reading.orphan_steps} steps",
-            why="the rows of their jobs are not in the file",
+            why="the rows of their jobs are missing in the file",
             remedy="do not select single steps",
         )
     if not reading.jobs:

@@ -36,7 +36,7 @@ def build_courier_tls(ca: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=Path(ca) if ca else None)
     except (OSError, ssl.SSLError) as fault:
-        raise ConfigError(f"no certificates: {fault}", where=ca, remedy="give a PEM file") from fault
+        raise ConfigError(f"not valid certificates: {fault}", where=ca, remedy="give a PEM file") from fault
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
@@ -68,16 +68,18 @@ class Post:
             self._refused(fault.code, said)
         except (OSError, http.client.HTTPException) as fault:  # URLError is an OSError
             reason = getattr(fault, "reason", None) or fault
-            raise UndeliveredError(f"no answer: {reason}", where=self._url, remedy="see that it runs") from fault
+            raise UndeliveredError(
+                f"no response: {reason}", where=self._url, remedy="check that it is running"
+            ) from fault
 
     def _refused(self, status: int, said: str) -> None:
         what = f"status {status}" + (f": {said[:200]}" if said else "")
         if status >= 500 or status in _TRY_AGAIN:
-            raise UndeliveredError(what, where=self._url, remedy="see the receiver's own log")
+            raise UndeliveredError(what, where=self._url, remedy="see the log of the receiver")
         if 300 <= status < 400:
             raise DeliveryError(
-                f"{what}: it sends elsewhere, which is not followed",
+                f"{what}: it redirects, which is not followed",
                 where=self._url,
-                remedy="give the address it names",
+                remedy="give the address it redirects to",
             )
         raise DeliveryError(what, where=self._url, remedy="check address and token")

@@ -42,12 +42,12 @@ class ByMail:
                 server.send_message(letter, self._route.sender, to)
         except smtplib.SMTPAuthenticationError as fault:
             raise UndeliveredError(
-                f"the login is refused ({fault.smtp_code})", where=self._where, remedy="check user and password_file"
+                f"the login was refused ({fault.smtp_code})", where=self._where, remedy="check user and password_file"
             ) from fault
         except smtplib.SMTPRecipientsRefused as fault:
             codes = [code for code, _ in fault.recipients.values()]
             kind = UndeliveredError if any(code < 500 for code in codes) else DeliveryError
-            raise kind(f"recipients are refused ({codes})", where=self._where, remedy="check `to`") from fault
+            raise kind(f"recipients were refused ({codes})", where=self._where, remedy="check `to`") from fault
         except smtplib.SMTPResponseException as fault:
             kind = DeliveryError if fault.smtp_code >= 500 else UndeliveredError
             said = (
@@ -56,10 +56,12 @@ class ByMail:
             raise kind(f"status {fault.smtp_code}: {said[:200]}", where=self._where, remedy="see its log") from fault
         except smtplib.SMTPNotSupportedError as fault:
             raise DeliveryError(
-                f"it cannot: {fault}", where=self._where, remedy="set `security` as it offers"
+                f"not supported: {fault}", where=self._where, remedy="set `security` to what the server supports"
             ) from fault
         except (OSError, smtplib.SMTPException, ssl.SSLError) as fault:
-            raise UndeliveredError(f"no delivery: {fault}", where=self._where, remedy="see that it runs") from fault
+            raise UndeliveredError(
+                f"not delivered: {fault}", where=self._where, remedy="check that it is running"
+            ) from fault
 
     @property
     def _where(self) -> str:
@@ -104,5 +106,5 @@ def build_mail(message: Message, sender: str, to: list[str], now_ns: int) -> Ema
 
 def _address(text: str) -> Address:
     if not ADDRESS.fullmatch(text):
-        raise ConfigError("no mail address", where=escape_text(text), remedy="write name@host")
+        raise ConfigError("not a mail address", where=escape_text(text), remedy="write name@host")
     return Address(addr_spec=text)

@@ -58,7 +58,7 @@ def build_finding_diagnosis_page(answer: Explanation) -> str:
         html_parts.format_html_span(finding.from_ns, finding.to_ns),
         f"{finding.confidence:.0%} sure"
         + (f", cost {unit_formats.format_duration(finding.cost_s)}" if finding.cost_s else ""),
-        "withdrawn: a later look did not bear it out" if answer.withdrawn else "",
+        "withdrawn: later analysis did not confirm it" if answer.withdrawn else "",
     ]
     body = html_parts.build_html_head(finding.severity, finding.severity, finding.title, facts)
     body += build_html_box("Evidence", html_parts.build_html_evidence_table(finding.evidence))

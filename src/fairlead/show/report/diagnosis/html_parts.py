@@ -176,7 +176,7 @@ def build_html_findings_table(rows: Sequence[StoredFinding]) -> str:
 
 
 def build_html_incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
-    """A line an incident."""
+    """One line per incident."""
     return build_html_table(
         ["component", "state", "since", ">lasted", ">share of peak", "likely cause", "kind"],
         [

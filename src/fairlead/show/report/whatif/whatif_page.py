@@ -16,7 +16,7 @@ from fairlead.show.report.whatif.drawings import draw_before_and_after, draw_mea
 BASES = {
     "own": ("own runs", "the program's own runs show what it reaches"),
     "class": ("alike runs", "runs with the same mode and requests stand for it"),
-    "machine": ("machine defaults", "nothing alike was seen: what a node and a forwarder usually do"),
+    "machine": ("machine defaults", "no similar run was seen: typical rates of a node and a forwarder"),
 }
 
 
@@ -216,8 +216,8 @@ def format_whatif_held_out(held: HeldOut) -> str:
     return (
         f"At {unit_formats.format_time(held.at_ns)} {held.nodes_changed:,} of {held.nodes:,} nodes got another "
         f"forwarder. From the {held.learnt:,} jobs before it alone, {format_whatif_core_hours(one.replayed_core_hours)}"
-        f" core-hours in I/O were "
-        f"foreseen for the {one.jobs:,} jobs after it; {format_whatif_core_hours(one.measured_core_hours)} were"
+        f" core-hours in I/O were predicted for the {one.jobs:,} jobs after it; "
+        f"{format_whatif_core_hours(one.measured_core_hours)} were"
         f" measured. Under the old "
         f"map it would have been {format_whatif_core_hours(held.as_before_core_hours)}."
     )

@@ -27,9 +27,9 @@ _LOG = logging.getLogger("fairlead.api")
 _ENCODE = msgspec.json.Encoder()
 _PAST_NS = 600 * 10**9
 _BUSY = {
-    "own": (429, "you have as many questions under way as one reader may"),
-    "full": (429, "too many questions wait already"),
-    "late": (503, "no place came free in time"),
+    "own": (429, "too many of your queries are running"),
+    "full": (429, "too many queries are waiting"),
+    "late": (503, "the server was busy for too long"),
 }
 
 
@@ -64,10 +64,10 @@ class Answering:
         try:
             return await asyncio.wait_for(asyncio.shield(work), self._settings.answer_s)
         except TimeoutError:
-            what = f"the answer takes longer than {self._settings.answer_s:g} s"
+            what = f"the query takes longer than {self._settings.answer_s:g} s"
             raise RefusedError(503, what, "ask about less time", {"retry-after": "5"}) from None
         except UnknownNameError as unknown:
-            like = f"names like it: {', '.join(unknown.near)}" if unknown.near else ""
+            like = f"similar names: {', '.join(unknown.near)}" if unknown.near else ""
             raise RefusedError(404, str(unknown), like) from None
         except NotForYouError as refused:
             raise RefusedError(403, refused.what, refused.remedy or "") from None
@@ -79,7 +79,9 @@ class Answering:
         except FairleadError as error:
             _LOG.warning("%s: %s", question, error)
             status = 503 if isinstance(error, LakeError) else 500
-            raise RefusedError(status, "the lake cannot answer this now", "ask about less, or later") from None
+            raise RefusedError(
+                status, "the lake cannot answer this query now", "choose a shorter span, or try later"
+            ) from None
 
     async def call(self, call: Callable[[], bytes], reader: str) -> bytes:
         """What another call comes to, in a thread of the same places. Raises RefusedError."""

@@ -145,7 +145,7 @@ class _Api:
     async def follow(self, request: Request) -> Response:
         """The same question, again when its answer changes."""
         if request.method == "HEAD":  # a stream without a body would never end
-            raise RefusedError(405, "not with this method", "GET", {"allow": "GET"})
+            raise RefusedError(405, "method not allowed", "GET", {"allow": "GET"})
         person = self._reader(request)
         words = _words(request)
         every_s = parse_live_interval(words.pop("every", None))
@@ -220,7 +220,7 @@ def _kept(request: Request, body: bytes, seconds: int) -> Response:
 
 
 async def _nothing(request: Request) -> Response:  # noqa: ARG001
-    return build_api_refusal(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists what can be asked"))
+    return build_api_refusal(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists all questions"))
 
 
 async def _of_refusal(request: Request, refusal: RefusedError) -> Response:  # noqa: ARG001
@@ -229,7 +229,7 @@ async def _of_refusal(request: Request, refusal: RefusedError) -> Response:  # n
 
 async def _of_starlette(request: Request, error: HTTPException) -> Response:  # noqa: ARG001
     headers = dict(error.headers or {})
-    what = {405: "not with this method", 404: "there is no such page"}.get(error.status_code, str(error.detail))
+    what = {405: "method not allowed", 404: "there is no such page"}.get(error.status_code, str(error.detail))
     return build_api_refusal(RefusedError(error.status_code, what, headers=headers))
 
 

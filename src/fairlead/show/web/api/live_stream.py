@@ -78,9 +78,9 @@ class Board:
     def follow(self, request: Request, person: Person, key: Hashable, look: Look, every_s: float) -> Response:
         """The stream of one follower; `key` is the same for those who may see the same. Raises RefusedError 429."""
         if self._held[person.key] >= self._most_each:
-            raise RefusedError(429, "you follow as much as one person may", "close a page", {"retry-after": "5"})
+            raise RefusedError(429, "you have too many live views open", "close a page", {"retry-after": "5"})
         if self.followers >= self._most:
-            raise RefusedError(429, "as many follow as this server takes", "ask again later", {"retry-after": "15"})
+            raise RefusedError(429, "too many live views on this server", "ask again later", {"retry-after": "15"})
         self._held[person.key] += 1  # here, not when it begins: many may be asked for at the same time
         held = [person.key]
 
@@ -164,8 +164,8 @@ class Board:
                             del self._topics[key]
                     return
             except Exception:  # noqa: BLE001  (a defect: whoever follows is told, the server goes on)
-                _LOG.exception("what is followed ended by a defect of fairlead")
-                self._tell(topic, ("refused", _build_error_event(RefusedError(500, "a defect of the server"))))
+                _LOG.exception("a live view ended by a bug in fairlead")
+                self._tell(topic, ("refused", _build_error_event(RefusedError(500, "a bug in the server"))))
                 return
             await asyncio.sleep(max(topic.every_s - (loop.time() - begun_s), 0.05))
 
@@ -188,5 +188,5 @@ def parse_live_interval(text: str | None) -> float:
     except ValueError:
         every_s = float("nan")
     if not SHORTEST_S <= every_s <= LONGEST_S:
-        raise RefusedError(400, "every is a number of seconds from 1 to 60", "as every=2")
+        raise RefusedError(400, "every is a number of seconds from 1 to 60", "write every=2")
     return every_s

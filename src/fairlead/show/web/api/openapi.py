@@ -18,16 +18,16 @@ from fairlead.show.web.api.endpoint import Operation, Refusal
 _NAMED = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REFUSALS = {
     400: "A parameter is wrong.",
-    401: "Nobody is signed in, or the token is not valid.",
-    403: "Not for this person.",
-    404: "Nothing of this name is known to this person.",
-    405: "Not with this method.",
-    409: "It is there already.",
-    411: "The length of the body is not said.",
+    401: "Not signed in, or the token is not valid.",
+    403: "Not allowed for this user.",
+    404: "Nothing with this name is visible to this user.",
+    405: "Method not allowed.",
+    409: "It already exists.",
+    411: "The length of the body is missing.",
     413: "The body is too large.",
-    415: "The body is no JSON.",
-    429: "Too much at once; Retry-After says when.",
-    503: "Not now; Retry-After says when.",
+    415: "The body is not JSON.",
+    429: "Too many requests; retry after Retry-After.",
+    503: "Not available now; retry after Retry-After.",
 }
 _ALWAYS = (400, 401, 403, 429, 503)
 _EVENT = {

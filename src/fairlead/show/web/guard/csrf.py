@@ -23,7 +23,7 @@ from fairlead.show.web.guard.error_response import send_error
 HEADER = b"x-csrf-token"
 SIGN_IN = "/api/v1/session"
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_REMEDY = "open the page anew; a program sends Authorization: Bearer TOKEN"
+_REMEDY = "reload the page; programs send Authorization: Bearer TOKEN"
 
 
 def derive_csrf_token(secret: str) -> str:
@@ -57,7 +57,7 @@ class NoForgery:
     def _wrong(self, scope: Scope) -> str:
         place = self._places.find_place(scope)
         if not _from_here(scope, place):
-            return "the request was made by another site's page"
+            return "the request came from a page of another site"
         if list_client_headers(scope, b"authorization"):
             return ""
         name = find_client_header(scope, self._portal) if self._portal and place.by_proxy else None
@@ -70,7 +70,7 @@ class NoForgery:
             expected = derive_csrf_token(secret)
         told = find_client_header(scope, HEADER) or ""
         if not hmac.compare_digest(told.encode("latin-1", "replace"), expected.encode()):
-            return "the page's word (X-CSRF-Token) is missing or not this session's"
+            return "X-CSRF-Token is missing or not from this session"
         return ""
 
 

@@ -32,7 +32,7 @@ NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>fairl
 <h1>The pages are not built</h1>
 <p>This is a source tree whose pages were not built yet. Build them, and start the server again:</p>
 <pre>make pages</pre>
-<p>The API answers all the same: <a href="/api/v1/openapi.json">/api/v1/openapi.json</a>.</p></html>
+<p>The API works anyway: <a href="/api/v1/openapi.json">/api/v1/openapi.json</a>.</p></html>
 """
 
 

@@ -38,7 +38,7 @@ def check_account_name(name: str) -> str:
     """The name as it is kept. Raises UsageError for what can be none: it must be the one jobs are known by."""
     text = unicodedata.normalize("NFC", name)
     if not _NAME.fullmatch(text):
-        raise UsageError("no name of an account", remedy="letters, digits and . _ @ + -, at most 128")
+        raise UsageError("not a valid account name", remedy="letters, digits and . _ @ + -, at most 128")
     return text
 
 
@@ -46,7 +46,7 @@ def _check_projects(projects: Sequence[str]) -> tuple[str, ...]:
     """Projects without repeats. Raises UsageError for what can be none."""
     kept = tuple(dict.fromkeys(projects))
     if len(kept) > _MOST_PROJECTS or any(not p.strip() or len(p) > 128 or not p.isprintable() for p in kept):
-        raise UsageError("no name of a project", remedy=f"at most {_MOST_PROJECTS} names of 1 to 128 characters")
+        raise UsageError("not a valid project name", remedy=f"at most {_MOST_PROJECTS} names of 1 to 128 characters")
     return kept
 
 
@@ -87,7 +87,7 @@ def add_account(
     with store.change():
         done = store.execute("INSERT OR IGNORE INTO account VALUES (?, ?, ?, ?, ?, ?, 0, ?, NULL)", row)
         if not done:
-            raise ConflictError(f"there is an account {row[0]!r} already", remedy="fairlead account list")
+            raise ConflictError(f"account {row[0]!r} already exists", remedy="fairlead account list")
         return get_account(store, row[0])
 
 
@@ -132,7 +132,7 @@ def set_account_password(store: Store, name: str, password: str, *, keep: bytes 
     `keep`."""
     with store.change():
         if get_account(store, name).way != "local":
-            raise ConflictError(f"{name} has no password here", remedy="it is changed where the account is from")
+            raise ConflictError(f"{name} has no local password", remedy="change it where the account comes from")
         store.execute("UPDATE account SET password = ? WHERE name = ?", (password, name))
         store.execute("DELETE FROM session WHERE account = ? AND hash IS NOT ?", (name, keep))
         store.execute("DELETE FROM welcome WHERE account = ?", (name,))
@@ -173,7 +173,7 @@ def admit_account(
             found = add_account(store, name, way=way, subject=subject)
         if found.way != way or (found.subject and found.subject != subject):
             raise ConflictError(
-                f"the name {name!r} is another's", remedy="an administrator may change how the account signs in"
+                f"the name {name!r} is taken", remedy="an administrator may change how the account signs in"
             )
         if subject != found.subject:
             store.execute("UPDATE account SET subject = ? WHERE name = ?", (subject, name))
@@ -193,12 +193,12 @@ def _end_all(store: Store, name: str) -> None:
 
 def _one_administrator_left(store: Store) -> None:
     if not store.select_rows("SELECT 1 FROM account WHERE role = 'admin' AND disabled = 0 LIMIT 1"):
-        raise ConflictError("the last administrator cannot go", remedy="make another one first")
+        raise ConflictError("the last administrator cannot be removed", remedy="make another administrator first")
 
 
 def _proper_role(role: str) -> str:
     if role not in ROLES:
-        raise UsageError(f"no role: {role!r}", remedy=f"one of {', '.join(ROLES)}")
+        raise UsageError(f"unknown role: {role!r}", remedy=f"one of {', '.join(ROLES)}")
     return role
 
 

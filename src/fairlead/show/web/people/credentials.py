@@ -152,7 +152,7 @@ def _room(store: Store, table: str, name: str) -> None:
     store.execute(f"DELETE FROM {table} WHERE expires_ns <= ?", (store.now,))  # noqa: S608
     held = store.select_rows(f"SELECT count(*) FROM {table} WHERE account = ?", (name,))[0][0]  # noqa: S608
     if held >= _MOST[table]:
-        raise ConflictError(f"{name} has {held} {table}s, as many as there may be", remedy="end one that is not needed")
+        raise ConflictError(f"{name} has {held} {table}s, the maximum", remedy="end one that is no longer needed")
 
 
 # API tokens

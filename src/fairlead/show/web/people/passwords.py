@@ -28,9 +28,11 @@ class CrowdedError(Exception):
 def check_password(text: str, name: str = "") -> str:
     """The password, when it may be one. Raises UsageError."""
     if not SHORTEST <= len(text) <= LONGEST:
-        raise UsageError(f"a password has {SHORTEST} to {LONGEST} characters", remedy="a few words are easy to keep")
+        raise UsageError(
+            f"a password has {SHORTEST} to {LONGEST} characters", remedy="a few words are easy to remember"
+        )
     if text.casefold() == name.casefold() or len(set(text)) < 4:
-        raise UsageError("that password is guessed at once", remedy="a few words are easy to keep")
+        raise UsageError("that password is too easy to guess", remedy="a few words are easy to remember")
     return text
 
 

@@ -97,7 +97,7 @@ class Store:
     def _prepare(self) -> None:
         version = self._version()
         if version > _VERSION:
-            raise ConfigError("is of a newer fairlead", where=str(self.path), remedy="use that one")
+            raise ConfigError("is from a newer version of fairlead", where=str(self.path), remedy="use that version")
         if version == _VERSION:  # another process was first
             return
         for statement in _SECOND if version else _SCHEMA.split(";"):

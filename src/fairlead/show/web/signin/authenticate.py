@@ -23,7 +23,7 @@ from fairlead.show.web.token_authentication import TokenDoor
 SCOPES_OF: dict[Role, tuple[str, ...]] = {"user": (READ, ACT), "support": (READ, ACT), "admin": SCOPES}
 _LONGEST = 4096
 _CHALLENGE = {"www-authenticate": 'Bearer realm="fairlead"'}
-_OVER = "it may be over, or its account disabled: make another one"
+_OVER = "it may have expired, or its account is disabled: make a new one"
 
 
 class FrontDoor:
@@ -47,7 +47,7 @@ class FrontDoor:
             kind, _, secret = told[0].partition(" ")
             secret = secret.strip()
             if len(told) > 1 or len(secret) > _LONGEST:
-                raise RefusedError(401, "not one token", "send Authorization: Bearer TOKEN once", _CHALLENGE)
+                raise RefusedError(401, "more than one token", "send Authorization: Bearer TOKEN once", _CHALLENGE)
             if kind.lower() == "bearer" and secret.startswith(TOKEN):
                 return self._by_token(secret)
             if kind.lower() == "bearer" and secret.startswith(LINK):
@@ -69,7 +69,7 @@ class FrontDoor:
                 scopes=SCOPES_OF[held.role],
                 how="session",
             )
-        raise RefusedError(401, "nobody is signed in", "sign in, or send Authorization: Bearer TOKEN", _CHALLENGE)
+        raise RefusedError(401, "not signed in", "sign in, or send Authorization: Bearer TOKEN", _CHALLENGE)
 
     def find_session(self, request: Request) -> CredentialHolder | None:
         """The session this request's cookie belongs to."""
@@ -99,7 +99,7 @@ class FrontDoor:
     def _by_link(self, secret: str) -> Person:
         held = credentials.find_link_credential(self._office.reading, secret)
         if held is None or not _still_shown(held):
-            raise RefusedError(401, "this link shows nothing", "it may be over: ask who sent it for another one", {})
+            raise RefusedError(401, "this link is not valid", "it may have expired: ask the sender for a new one", {})
         self._touch("link", held)
         # No account's name has a colon: nothing is ever found to be this reader's own.
         return Person(

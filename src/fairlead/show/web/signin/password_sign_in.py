@@ -46,7 +46,7 @@ class Ways:
         if not place.private:
             raise RefusedError(
                 403,
-                "passwords are not taken unencrypted from another machine",
+                "passwords are not accepted unencrypted from another machine",
                 "serve with tls:, or set web.origin to the https: address of the proxy in front",
             )
         if asked.welcome:
@@ -116,8 +116,8 @@ class Ways:
                 self._threads, self._directory.check, strip_group_domain(mapping, name), password
             )
         except DirectoryError:
-            await office.note(request, "", "sign in", "the directory does not answer", how="ldap", done=False)
-            raise RefusedError(503, "the directory does not answer", "try again later", {"retry-after": "5"}) from None
+            await office.note(request, "", "sign in", "the directory does not respond", how="ldap", done=False)
+            raise RefusedError(503, "the directory does not respond", "try again later", {"retry-after": "5"}) from None
         if found is None:
             return None
         role, projects = map_group_role(mapping, found.groups), map_group_projects(mapping, found.groups)
@@ -145,9 +145,9 @@ class Ways:
         except ConflictError as error:
             raise RefusedError(409, error.what, error.remedy or "") from None
         if found is None:
-            await self._office.note(request, "", "sign in", "a welcome key that is used or over", done=False)
+            await self._office.note(request, "", "sign in", "a used or expired welcome key", done=False)
             raise RefusedError(
-                401, "this welcome address is used or over", "ask for another one: fairlead account welcome"
+                401, "this welcome address was used or has expired", "ask for a new one: fairlead account welcome"
             )
         self._office.attempts.record_success(stranger, self._office.places.find_place(request.scope).address)
         return found

@@ -121,14 +121,14 @@ class PeopleRoutes:
     async def _make_token(self, request: Request, person: Person) -> Response:
         check_request_parameters(request)
         if person.how not in ("session", "header"):  # one that leaked must not live on as another
-            raise RefusedError(403, "tokens are made by who is signed in", "sign in")
+            raise RefusedError(403, "sign in to make tokens", "sign in")
         await self._own(person, "hold tokens")
         asked = await read_body(request, NewToken)
         if not asked.title.strip() or len(asked.title) > 100 or not asked.title.isprintable():
             raise RefusedError(400, "the title is missing or too long", "say what the token is for")
         beyond = [scope for scope in asked.scopes if scope not in SCOPES_OF[person.role]]
         if beyond or not asked.scopes:
-            raise RefusedError(403, "the token would do more than you may", f"{', '.join(SCOPES_OF[person.role])}")
+            raise RefusedError(403, "the token would have more rights than you", f"{', '.join(SCOPES_OF[person.role])}")
         lasts_ns = _lasting(asked.days, self._office.web.token_days, "web.token_days")
         scopes = tuple(scope for scope in SCOPES_OF[person.role] if scope in asked.scopes)
         line = self._office.write_audit_line(request, person.name, "make token", ", ".join(scopes), how=person.how)
@@ -157,7 +157,7 @@ class PeopleRoutes:
         key = str(request.path_params["id"])
         what = "link" if "/links/" in request.url.path else "token"
         if person.only is not None:
-            raise RefusedError(403, "a link only shows", "sign in")
+            raise RefusedError(403, "a share link is read-only", "sign in")
         if person.how == "token":
             require_identity_scope(person, ACT)
         name = None if ADMIN in person.scopes else person.name
@@ -172,14 +172,14 @@ class PeopleRoutes:
             return owner
 
         if await self._office.write(work) is None:
-            raise RefusedError(404, f"there is no such {what} of yours", f"GET {ROOT}/{what}s lists them")
+            raise RefusedError(404, f"you have no such {what}", f"GET {ROOT}/{what}s lists them")
         return send_json_body(told.CredentialEnd(id=key))
 
     async def _whose(self, request: Request, person: Person) -> str | None:
         """Whose are listed: one's own, None for everybody's."""
         check_request_parameters(request, "all")
         if person.only is not None:
-            raise RefusedError(403, "a link only shows", "sign in")
+            raise RefusedError(403, "a share link is read-only", "sign in")
         if request.query_params.get("all") not in ("1", "true"):
             return person.name
         await self._administrator(request, person, f"list {request.url.path.rpartition('/')[2]} of all")
@@ -265,7 +265,7 @@ class PeopleRoutes:
         found = accounts.get_account(self._office.reading, name)
         if found.way != "local" or found.disabled:
             raise RefusedError(
-                409, f"{name} cannot sign in with a password here", "see its way, and whether it is disabled"
+                409, f"{name} cannot sign in with a local password", "see its way, and whether it is disabled"
             )
         line = self._office.write_audit_line(request, person.name, "welcome", name, how=person.how)
 
@@ -311,7 +311,7 @@ class PeopleRoutes:
         if password is None:
             return None
         if way != "local":
-            raise RefusedError(409, "only local accounts have a password here", "leave it out")
+            raise RefusedError(409, "only local accounts have a local password", "leave it out")
         return await self._office.passwords.hash_in_thread(check_password(password, name))
 
     def _shown(self, one: Account) -> told.AccountTold:
@@ -334,7 +334,7 @@ class PeopleRoutes:
 
 def _lasting(days: float, most: float, setting: str) -> int:
     if not 0 < days <= most:
-        raise RefusedError(400, f"days: more than 0 and at most {most:g}", f"{setting} is the most")
+        raise RefusedError(400, f"days: more than 0 and at most {most:g}", f"{setting} is the limit")
     return int(days * _DAY_NS)
 
 

@@ -85,7 +85,7 @@ class Changes(_Strict, frozen=True, kw_only=True):
 async def read_body(request: Request, kind: type[_T]) -> _T:
     """The body of a request. Raises RefusedError 400, 413."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RefusedError(400, "the body is not said to be JSON", "send Content-Type: application/json")
+        raise RefusedError(400, "the body is not declared as JSON", "send Content-Type: application/json")
     data = b""
     async for part in request.stream():
         data += part
@@ -94,7 +94,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(400, f"the body is not as it should be: {error}", "see the API's description") from None
+        raise RefusedError(400, f"the body is not valid: {error}", "see the API's description") from None
 
 
 def parse_request_number(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
@@ -132,12 +132,16 @@ def handle_request_refusals(endpoint: Endpoint) -> Endpoint:
             status = 404 if isinstance(error, NobodyError) else 409 if isinstance(error, ConflictError) else 400
             return _build_refusal(RefusedError(status, error.what, error.remedy or ""))
         except CrowdedError:
-            return _build_refusal(RefusedError(429, "too many sign in just now", "try again", {"retry-after": "2"}))
+            return _build_refusal(
+                RefusedError(429, "too many sign-ins at the moment", "try again", {"retry-after": "2"})
+            )
         except ClientDisconnect:
             return Response(status_code=400)
         except (FairleadError, sqlite3.Error) as error:
             _LOG.warning("%s", error)
-            return _build_refusal(RefusedError(503, "this cannot be done now", "try again later", {"retry-after": "5"}))
+            return _build_refusal(
+                RefusedError(503, "this is not possible now", "try again later", {"retry-after": "5"})
+            )
 
     return guarded
 

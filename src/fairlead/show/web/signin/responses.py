@@ -187,7 +187,7 @@ def _of(method: str, path: str, about: str, **more: object) -> Operation:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    _of("GET", "signin", "Which ways there are to sign in.", answer=Ways, open=True),
+    _of("GET", "signin", "Ways to sign in.", answer=Ways, open=True),
     _of(
         "POST",
         "session",
@@ -241,7 +241,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of(
         "POST",
         "accounts/{name}/welcome",
-        "An address that lets somebody in once; for administrators.",
+        "An address that signs somebody in once; for administrators.",
         answer=Welcome,
         status=201,
         statuses=(404, 409),

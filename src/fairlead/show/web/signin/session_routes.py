@@ -149,11 +149,11 @@ class SessionRoutes:
         person = self._door.identify_person(request)
         held = self._door.find_session(request)
         if person.how != "session" or held is None:
-            raise RefusedError(403, "only who is signed in has a password to change", "sign in")
+            raise RefusedError(403, "sign in to change your password", "sign in")
         asked = await read_body(request, NewPassword)
         there = get_account(self._office.reading, held.name)
         if there.way != "local":
-            raise RefusedError(409, "the password is not kept here", "it is changed where the account is from")
+            raise RefusedError(409, "the password is not stored here", "change it where the account comes from")
         check_password(asked.new, held.name)
         if there.has_password:
             await self._ways.confirm_password(request, held.name, asked.old)

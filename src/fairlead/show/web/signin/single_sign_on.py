@@ -59,7 +59,7 @@ class SingleSignOn:
         """To the provider. `next`: the page to show afterwards."""
         place = self._office.places.find_place(request.scope)
         if not place.private or not place.at_origin:
-            raise RefusedError(403, "signing in begins at the server's own address", self._office.web.origin)
+            raise RefusedError(403, "sign-in must start at the server's own address", self._office.web.origin)
         begun = self._office.course.read_now() // 10**9
         target = clean_sign_on_path(request.query_params.get("next", "/"))
         kept = f"{secrets.token_urlsafe(32)}.{begun}.{quote(target, safe='')}"
@@ -67,7 +67,7 @@ class SingleSignOn:
             address = await self._provider.build_address(kept)
         except ProviderError as fault:
             _LOG.warning("the OpenID provider: %s", fault)
-            raise RefusedError(503, "the provider does not answer", "try again later", {"retry-after": "5"}) from None
+            raise RefusedError(503, "the provider does not respond", "try again later", {"retry-after": "5"}) from None
         sent = f"{kept}.{self._seal(kept)}"
         headers = {
             "set-cookie": f"{_name(place)}={sent}; Path=/; Max-Age={_LASTS_S}; HttpOnly; SameSite=Lax"
@@ -85,7 +85,7 @@ class SingleSignOn:
         if self._office.attempts.begin(stranger, place.address) > 0:
             return RedirectResponse("/signin?refused=wait", 303, {"cache-control": "no-store"})
         if kept is None:
-            return await self._back(request, place, "forged", "no sign-in was begun in this browser, or long ago")
+            return await self._back(request, place, "forged", "no sign-in was started in this browser, or too long ago")
         try:
             secret = await self._let_in(request, kept)
             self._office.attempts.record_success(stranger, place.address)
@@ -109,7 +109,7 @@ class SingleSignOn:
             raise ForgedError("a parameter is given twice, or too much of it")
         mark = kept.partition(".")[0]
         if mark in self._used:
-            raise ForgedError("this answer was used already")
+            raise ForgedError("this answer was already used")
         self._used[mark] = None
         while len(self._used) > _MOST_USED:
             self._used.popitem(last=False)

@@ -48,7 +48,7 @@ class Portal:
             raise RefusedError(403, "the portal was asked under another address", "see web.origin")
         groups = ",".join(list_client_headers(request.scope, self._groups)) if self._groups else ""
         if len(told) != 1 or len(told[0]) + len(groups) > _MOST_BYTES:
-            raise RefusedError(403, "the portal names nobody clearly", "it must replace what its clients send")
+            raise RefusedError(403, "the portal does not name one user", "it must replace this header from its clients")
         held = [_text(group).strip() for group in groups.split(",") if group.strip()]
         try:
             name = check_account_name(strip_group_domain(self._header, _text(told[0]).strip()))

@@ -148,7 +148,7 @@ class Execution:
                 self._set_job(first)
             self._aggregation.write(requests)
         except Exception:  # each is carried out alone then
-            log.exception("%d writes could not be made one: a defect of fairlead", len(requests))
+            log.exception("%d writes could not be merged: a bug in fairlead", len(requests))
         for request in requests:
             self._carry_out(request, began_ns)
 
@@ -212,7 +212,7 @@ class Execution:
         except UnknownHandle:
             error = _UNKNOWN_HANDLE
         except Exception:  # one request's defect must not end the service of all others
-            log.exception("request %d (opcode %d) failed: a defect of fairlead", request.number, op)
+            log.exception("request %d (opcode %d) failed: a bug in fairlead", request.number, op)
             error = -EIO
         if begun is not None and lending is not None:
             lending.end(begun, request, error, body, lambda body: self._answer(request, error, body))

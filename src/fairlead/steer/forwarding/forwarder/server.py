@@ -247,7 +247,7 @@ class Server:
         except OSError as error:
             self._lose(connection, str(error))
         except Exception:  # a defect that one client's frame brings to light must not end the service of all others
-            log.exception("%s: a defect of fairlead; the connection is ended", connection.name)
+            log.exception("%s: a bug in fairlead; the connection is closed", connection.name)
             self._lose(connection, "ended")
         else:
             if not open_still:

@@ -171,13 +171,13 @@ class WorkerPool:
                 try:
                     carry_out(chosen)
                 except Exception:  # a worker that ended would be missed for ever
-                    log.exception("a defect of fairlead")
+                    log.exception("a bug in fairlead")
                 done = chosen
             elif leading:
                 try:
                     arrived = gathering.gather(timeout_ns)
                 except Exception:  # a leader that ended would end the service of all
-                    log.exception("a defect of fairlead")
+                    log.exception("a bug in fairlead")
                     sleep_s(_WATCH_S)
                 self._sleeps_until = 0
                 looked_ns = monotonic_ns()

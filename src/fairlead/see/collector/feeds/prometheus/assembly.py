@@ -66,7 +66,7 @@ class Counts:
         if not self.unknown:
             return ""
         names = ", ".join(name for name, _ in self.unknown.most_common(3))
-        return f"{len(self.unknown)} metrics of unknown names, such as {names}"
+        return f"{len(self.unknown)} metrics with unknown names, such as {names}"
 
 
 class Assembly:

@@ -31,7 +31,7 @@ def inflate_protobuf_body(body: bytes, most_bytes: int) -> bytes:
             raise _broken(f"it holds {size} bytes, more than {most_bytes}")
         return bytes(cramjam.snappy.decompress_raw(body))
     except cramjam.DecompressionError as fault:
-        raise _broken(f"it is no snappy block ({fault})") from fault
+        raise _broken(f"it is not a snappy block ({fault})") from fault
 
 
 def parse_protobuf_series(message: bytes) -> Iterator[tuple[bytes, list[Sample]]]:
@@ -174,7 +174,7 @@ def _skipped(data: bytes, at: int, tag: int) -> int:
         size, at = _varint(data, at)
         end = at + size
     else:
-        raise _broken(f"a field of an unknown kind ({kind})")
+        raise _broken(f"a field of unknown type ({kind})")
     if end > len(data):
         raise _broken("a field ends early")
     return end

@@ -78,7 +78,7 @@ class RemoteWriteFeed:
     def receive(self, body: bytes, headers: Mapping[str, str], sink: Sink) -> tuple[int, str]:
         """204 when the rows are on disk, 415 for protocol 2.0. Raises as `take`."""
         if "write.v2" in headers.get("content-type", ""):
-            return 415, "protocol 2.0 is not taken: send 1.0 (protobuf_message: prometheus.WriteRequest)\n"
+            return 415, "protocol 2.0 is not supported: send 1.0 (protobuf_message: prometheus.WriteRequest)\n"
         self.store_body(body, sink)
         return 204, ""
 

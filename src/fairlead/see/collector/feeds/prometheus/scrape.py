@@ -36,7 +36,9 @@ class ScrapeFeed:
     def __init__(self, settings: Scrape, own_mapping: str = "") -> None:
         parts = urllib.parse.urlsplit(settings.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError("not the address of a page", where=settings.url, remedy="give http://HOST:PORT/metrics")
+            raise ConfigError(
+                "not the address of a metrics page", where=settings.url, remedy="give http://HOST:PORT/metrics"
+            )
         self.settings = settings
         self.name = f"scrape:{settings.url}"
         self._telling = Telling(self.name, clock.now_ns())
@@ -67,7 +69,7 @@ class ScrapeFeed:
             rows = self._assembly.build_rows(_samples(page, now_ms), now_ms + AHEAD_MS)
             self._telling.send(sink, rows)
         except LakeError as fault:
-            sink.report_health(self.name, "failing", f"the lake takes nothing: {fault.what}")
+            sink.report_health(self.name, "failing", f"the lake accepts nothing: {fault.what}")
             return
         except InputError as fault:
             sink.report_health(self.name, "failing", fault.what)
@@ -94,11 +96,11 @@ class ScrapeFeed:
                 data = _body(answer, clock.monotonic_s() + 4 * self.settings.timeout_s)
         except urllib.error.HTTPError as fault:
             fault.close()
-            raise self._fault(f"it answers {fault.code}") from fault
+            raise self._fault(f"it returned {fault.code}") from fault
         except urllib.error.URLError as fault:
-            raise self._fault(f"it does not answer: {fault.reason}") from fault
+            raise self._fault(f"it does not respond: {fault.reason}") from fault
         except (OSError, http.client.HTTPException, zlib.error) as fault:
-            raise self._fault(f"it does not answer as it should: {fault}") from fault
+            raise self._fault(f"it does not respond as expected: {fault}") from fault
         return data.decode("utf-8", "replace")
 
     def _fault(self, what: str) -> InputError:
@@ -115,7 +117,7 @@ def _body(answer: http.client.HTTPResponse, until_s: float) -> bytes:
         if size > MOST_BYTES:
             raise OSError(f"more than {MOST_BYTES} bytes")
         if clock.monotonic_s() > until_s:
-            raise OSError("it comes too slowly")
+            raise OSError("it arrives too slowly")
         pieces.append(piece)
     return b"".join(pieces)
 

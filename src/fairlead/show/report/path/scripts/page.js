@@ -23,7 +23,7 @@ function verdictItem(one, origin) {
   const when = known(origin) ? `${formatDuration((one.from_ns - origin) / 1e9)} – ${formatDuration((one.to_ns - origin) / 1e9)}` : "";
   return h("li", null,
     h("h3", null, one.title, h("small", { class: "faint" }, `${when}, confidence ${formatPercent(one.confidence)}`)),
-    h("div", null, h("h4", null, "What shows it"), h("ul", null, one.evidence.map((text) => h("li", null, text)))),
+    h("div", null, h("h4", null, "Evidence"), h("ul", null, one.evidence.map((text) => h("li", null, text)))),
     h("div", null, costs.length ? [h("h4", null, "What it cost"), h("ul", null, costs)] : null,
       h("h4", null, "What to do"), h("ul", null, one.advice.map((text) => h("li", null, text)))));
 }
