@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +25,6 @@ from fairlead.see.sources.base import Source
 from fairlead.store.batch_writer import BatchWriter
 from fairlead.store.writer import Writer
 
-_CHUNK = 1 << 20
 _OPS_AT_ONCE = 1 << 18
 """Operations are merged in stretches of at least this many: a merge costs a little even when it has little to do."""
 _JOBS_AT_ONCE = 1 << 14
@@ -70,19 +68,6 @@ def ingest_jobs(
             yield _Intake(writer, job.source, path, beside.get(path, 0), exact_times, progress).run()
 
 
-def _compute_content_id(path: Path, source: Source) -> str:
-    """Name of a file's content: `darshan:` and blake2b-16 of its bytes. Neither its path nor the version of fairlead
-    is part of it, so neither a copy nor an upgrade counts a trace twice. Raises InputError."""
-    digest = blake2b(digest_size=16)
-    try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-    except OSError as fault:
-        raise inputs.explain_unreadable_input(path, fault) from fault
-    return f"{source.name}:{digest.hexdigest()}"
-
-
 class _Intake:
     """One file on its way in."""
 
@@ -114,7 +99,7 @@ class _Intake:
         """Reads, merges, commits; on any failure nothing of the file is in the lake."""
         try:
             before = _stamp(self._path)
-            name = _compute_content_id(self._path, self._source)
+            name = inputs.name_input_content(self._path, self._source)
             if self._writer.has_batch(name):
                 return self._outcome("known")
             batch = self._writer.open_batch(name, source=self._source.name, path=str(self._path))

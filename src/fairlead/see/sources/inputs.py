@@ -106,6 +106,16 @@ def explain_unreadable_input(path: Path, fault: OSError) -> InputError:
     return InputError(what[:1].lower() + what[1:], where=str(path), remedy=remedy)
 
 
+def name_input_content(path: Path, source: Source) -> str:
+    """Name of a file's content: `darshan:` and blake2b-16 of its bytes. Neither its path nor the version of fairlead
+    is part of it, so neither a copy nor an upgrade counts a trace twice. Raises InputError."""
+    try:
+        with path.open("rb") as stream:
+            return f"{source.name}:{hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()}"
+    except OSError as fault:
+        raise explain_unreadable_input(path, fault) from fault
+
+
 def detect_input_source(path: Path) -> Source:
     """The source that accepts a file's content. A source that fails to look is passed over. Raises UnknownFormatError,
     InputError; SourceDefectError when no other source knows the file either."""

@@ -82,8 +82,3 @@ def _check_item(item: object) -> None:
             raise TypeError(f"it yields a batch of an unknown table ({name or 'no name'})")
     elif not isinstance(item, Job | Missing):
         raise TypeError(f"it yields {type(item).__name__}, not a batch, Job or Missing")
-
-
-def load_registered_sources() -> dict[str, Source]:
-    """All sources by name, all imported."""
-    return {name: load_registered_source(name) for name in list_registered_sources()}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dftracer_writing import Read, read
-from fairlead.see.sources.registered_sources import load_registered_sources
+from fairlead.see.sources.registered_sources import list_registered_sources, load_registered_source
 
 CM1 = [f"cm1_1_48_20240926/cm1-DEFAULT-{pid}-preload.pfw.gz" for pid in range(3537780, 3537788)]
 TRACES = [*CM1, "test.pfw.gz", "test_data1.pfw"]
@@ -101,7 +101,7 @@ def test_all_traces_are_recognised_by_content(shared_data: Path) -> None:
         path = shared_data / "dftracer" / name
         raw = path.read_bytes()
         head = (gzip.decompress(raw) if path.suffix == ".gz" else raw)[:8192]
-        assert next(n for n, source in load_registered_sources().items() if source.accepts(head, path)) == "dftracer"
+        assert next(n for n in list_registered_sources() if load_registered_source(n).accepts(head, path)) == "dftracer"
 
 
 def test_one_trace_of_all_processes(shared_data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import cast
 
@@ -26,11 +25,10 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import EVENTS, JOBS, OPS, build_table_batch, find_table_spec
 from fairlead.see.collector.feed import Sink
 from fairlead.see.sources.base import Source
-from fairlead.see.sources.inputs import explain_unreadable_input
+from fairlead.see.sources.inputs import explain_unreadable_input, name_input_content
 
 PIECE_BYTES = 64 << 20
 """Rows of one file that are held at once; what is more goes in several batches."""
-_CHUNK = 1 << 20
 _OPS_AT_ONCE = 1 << 18
 _JOBS_AT_ONCE = 1 << 14
 _MINUTE_NS = 60_000_000_000
@@ -63,26 +61,13 @@ def read_import_stamp(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _compute_stream(path: Path, source: Source) -> str:
-    """The stream a file is of: its source and the blake2b-16 of its bytes, as `fairlead ingest` names it, so that one
-    read by both counts once. Raises InputError."""
-    digest = blake2b(digest_size=16)
-    try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-    except OSError as fault:
-        raise explain_unreadable_input(path, fault) from fault
-    return f"{source.name}:{digest.hexdigest()}"
-
-
 def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -> ImportedFile:
     """Reads a whole file into the sink; the lake has all of it when this returns. Raises InputError (nothing can be
     used, or it changed while it was read), LakeError, Stopped."""
     if source.name == "spool":
         return _take_batches(sink, path, stop)
     before = read_import_stamp(path)
-    name = _compute_stream(path, source)
+    name = name_input_content(path, source)
     if sink.has_batch(name, 0):
         return ImportedFile(known=True)
     taken = ImportedFile()

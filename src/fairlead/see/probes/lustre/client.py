@@ -68,7 +68,7 @@ class LliteProbe(LustreProbe):
             return None
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         ahead = {one.stars: one for one in place.find(self.wants[1])}
         for mount in mounts:
             stats = parse_stats_lines(place.read(mount))
@@ -114,7 +114,7 @@ class OscProbe(LustreProbe):
         tables = {one.stars[0]: one for one in place.find(self.wants[1])}
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         for device in sorted(set(texts) | set(tables)):
             target = find_lustre_target(device)
             if target is None:
@@ -124,8 +124,7 @@ class OscProbe(LustreProbe):
                 stats = self._stats.get(device, place.read(texts[device]), parse_stats_lines)
                 count_unknown_client_requests(stats, tally)
                 values[:4] = _moved(stats)
-                if stats.times.start_ns is not None:
-                    epochs[target, find_lustre_fs(target)] = stats.times.start_ns
+                epochs[target, find_lustre_fs(target)] = stats.times.start_ns
             if device in tables:
                 values[4:] = _shapes(
                     self._tables.get(device, place.read(tables[device]), parse_histograms), tally, values

@@ -36,7 +36,7 @@ class OstExportsProbe(LustreProbe):
             return None
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         for one in exports:
             text = place.read(one)
             if _ACTIVE.search(text) is None:
@@ -46,8 +46,7 @@ class OstExportsProbe(LustreProbe):
             row = build_ost_server_row(stats)
             if any(row):
                 rows[one.stars] = row
-                if stats.times.start_ns is not None:
-                    epochs[one.stars] = stats.times.start_ns
+                epochs[one.stars] = stats.times.start_ns
         return ProbeResult(
             [self.build_reading("target", _KEYS, TARGET_ROW, rows, "exports", tally, epochs, born_at_zero=True)]
         )
@@ -70,7 +69,7 @@ class MdtExportsProbe(LustreProbe):
         tally = Tally()
         ops: Dict[Key, Sequence[Any]] = {}
         moved: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         for one in exports:
             text = place.read(one)
             if _ACTIVE.search(text) is None:
@@ -83,8 +82,7 @@ class MdtExportsProbe(LustreProbe):
             data = build_mdt_server_data(stats)
             if any(data):
                 moved[one.stars] = data
-            if stats.times.start_ns is not None:
-                epochs[one.stars] = stats.times.start_ns
+            epochs[one.stars] = stats.times.start_ns
         made = [
             self.build_reading(
                 "metadata", _KEYS, MDT_OPS, ops, "exports", tally, epochs, spread=("op", "count"), born_at_zero=True

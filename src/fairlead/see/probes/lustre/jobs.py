@@ -41,7 +41,7 @@ class _JobsProbe(LustreProbe):
         self._memories: Dict[str, Memory] = {}
         self._parts: "Dict[str, _Parts]" = {}
 
-    def gather(self, place: Place, tally: Tally) -> "Optional[Tuple[Dict[Key, array[int]], Dict[Key, int]]]":
+    def gather(self, place: Place, tally: Tally) -> "Optional[Tuple[Dict[Key, array[int]], Dict[Key, Optional[int]]]]":
         """Rows and epochs by (target, job); None when there is no job_stats here."""
         texts = place.find(self.wants[0])
         if not texts:
@@ -49,7 +49,7 @@ class _JobsProbe(LustreProbe):
         name = self._jobid_name if self._jobid_name is not None else place.read_word("jobid_name")
         ids = JobIds(name)
         rows: "Dict[Key, array[int]]" = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         for one in texts:
             self._gather_one(place, one, ids, tally, rows, epochs)
         return rows, epochs
@@ -61,7 +61,7 @@ class _JobsProbe(LustreProbe):
         ids: JobIds,
         tally: Tally,
         rows: "Dict[Key, array[int]]",
-        epochs: Dict[Key, int],
+        epochs: Dict[Key, Optional[int]],
     ) -> None:
         target = one.stars[0]
         parts = self._parts.setdefault(target, _Parts()) if ids.parted else None
@@ -73,8 +73,7 @@ class _JobsProbe(LustreProbe):
                 return
             key = (target, job)
             rows[key] = values
-            if start_ns is not None:
-                epochs[key] = start_ns
+            epochs[key] = start_ns
 
         read = scan_job_stats(place.read_chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
         tally.add(read.unknown, read.example)

@@ -42,14 +42,13 @@ class OstProbe(LustreProbe):
             return None
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
             stats = parse_stats_lines(place.read(one))
             count_unknown_client_names(stats, OST_METADATA, OST_OTHER, tally)
             rows[one.stars] = [*build_ost_server_row(stats), waiting]
-            if stats.times.start_ns is not None:
-                epochs[one.stars] = stats.times.start_ns
+            epochs[one.stars] = stats.times.start_ns
         gauges = ("queue_len_mean",)
         return ProbeResult(
             [self.build_reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)]
@@ -71,13 +70,12 @@ class BrwProbe(LustreProbe):
             return None
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         for target in sorted(by_name):
             read = parse_histograms(place.read(by_name[target]))
             tally.add(read.unknown, read.unknown_example)
             rows[target,] = _build_brw_row(read.tables)
-            if read.times.start_ns is not None:
-                epochs[target,] = read.times.start_ns
+            epochs[target,] = read.times.start_ns
         counters = ("read_sizes", "write_sizes", "service_ns_histogram")
         return ProbeResult([self.build_reading("target", ("target",), counters, rows, "brw_stats", tally, epochs)])
 
@@ -101,7 +99,7 @@ class MdtProbe(LustreProbe):
         tally = Tally()
         rows: Dict[Key, Sequence[Any]] = {}
         moved: Dict[Key, Sequence[Any]] = {}
-        epochs: Dict[Key, int] = {}
+        epochs: Dict[Key, Optional[int]] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
             stats = parse_stats_lines(place.read(one))
@@ -109,8 +107,7 @@ class MdtProbe(LustreProbe):
             for op, count in stats.counts.items():
                 if op not in MDT_DATA:
                     rows[one.stars[0], op] = [count]
-                    if stats.times.start_ns is not None:
-                        epochs[one.stars[0], op] = stats.times.start_ns
+                    epochs[one.stars[0], op] = stats.times.start_ns
             moved[one.stars] = [*build_mdt_server_data(stats), waiting]
         whole = self.build_reading(
             "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True

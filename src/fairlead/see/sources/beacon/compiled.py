@@ -12,6 +12,7 @@ from hashlib import blake2b
 from types import FunctionType
 from typing import Any
 
+from fairlead.core.jit import compile_jit_function
 from fairlead.see.sources.beacon import layout, scan, scan_counters, scan_trace
 
 
@@ -22,16 +23,9 @@ def compile_kernel(function: Callable[..., Any], *, fast: bool) -> Callable[...,
 
 @cache
 def _compiled(function: FunctionType) -> Callable[..., Any]:
-    import numba
-
     named = FunctionType(function.__code__, function.__globals__, function.__name__)
     named.__qualname__ = f"{function.__name__}_{_register_parts()}"
-    compiled: Callable[..., Any]
-    try:
-        compiled = numba.njit(nogil=True, cache=True)(named)
-    except RuntimeError:  # no folder for the cache can be written
-        compiled = numba.njit(nogil=True)(named)
-    return compiled
+    return compile_jit_function(named)
 
 
 @cache

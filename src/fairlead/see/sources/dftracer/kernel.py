@@ -1,16 +1,18 @@
 """The compiled scanner: lines of events → rows of `layout`, without a Python object per line. Driven by `scanner`.
 
 Lines it does not take are left as UNREAD rows for `lines.read_dftracer_line`, which decides: whatever is taken here
-means the same there. Positions in the text are addresses (see `memory`).
+means the same there. Positions in the text are addresses (see `kernel_memory`).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from fairlead.core.jit import compile_jit_function
 from fairlead.see.sources.dftracer import layout as c
 from fairlead.see.sources.dftracer.kernel_memory import (
-    compile_kernel,
     count_trailing_zeros,
     load_memory_byte,
     load_memory_number,
@@ -19,6 +21,8 @@ from fairlead.see.sources.dftracer.kernel_memory import (
     store_memory_number,
 )
 
+compile_kernel: Any = compile_jit_function
+"""Untyped, as what it compiles has no annotations."""
 ROWS = 60_000
 """Rows filled per call at most. Not a power of two: the columns of a row would compete for the same cache lines."""
 

@@ -6,23 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numba.extending
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
 intrinsic: Any = numba.extending.intrinsic
-
-
-def compile_kernel(function: Any) -> Any:
-    """Compiled on first use; cached where some folder can be written, compiled anew for each run where none can.
-
-    Numba keeps the machine code beside the module, or in the user's cache folder where that is read-only.
-    """
-    try:
-        return numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:
-        return numba.njit(nogil=True)(function)
 
 
 @intrinsic
