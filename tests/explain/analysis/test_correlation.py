@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.model.tables import JOBS, MAPPING
-from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
 from fairlead.explain.analysis.node_intervals import (
     FOREVER,
     PLACEMENTS,
@@ -117,74 +113,3 @@ def test_jobs_that_share_a_node_share_equally_unless_records_name_them() -> None
     found = attribute_node_traffic(traffic([(0, "n1", None, 10, 0, 0), (0, "n1", "8", 5, 0, 0)]), placed)
     told = sorted(zip(found.row.tolist(), found.job_id.to_pylist(), found.part.tolist(), found.how, strict=True))
     assert told == [(0, "7", 0.5, "shared"), (0, "8", 0.5, "shared"), (1, "8", 1.0, "counted")]
-
-
-def test_a_remap_in_mid_job_moves_its_traffic() -> None:
-    placed = build_node_placements(jobs({"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]}))
-    routes = build_node_intervals(mapping([("n1", "f1", 0, None), ("n1", "f2", 5 * S, None)]))
-    rows = [(t * S, "n1", None, 0, 100, 1) for t in range(10)] + [(0, "n2", None, 0, 5, 0)]
-    found = sum_traffic_behind(traffic(rows), placed, routes)
-    totals: dict[object, float] = defaultdict(float)
-    for row in found.to_pylist():
-        assert row["job_id"] == "7"
-        assert row["ambiguous"] == 0
-        totals[row["component"]] += row["write_bytes"]
-    assert totals == {"f1": 500, "f2": 500, None: 5}
-
-
-AMOUNT = st.sampled_from([None, 0, 1, 7, 10**6 + 1, 2**52])
-WHOLE = st.dictionaries(
-    st.tuples(st.sampled_from([0, S]), st.sampled_from(["f1", "f2"])), st.tuples(AMOUNT, AMOUNT, AMOUNT), max_size=4
-)
-WEIGHTS = st.dictionaries(
-    st.tuples(st.sampled_from([0, S, 2 * S]), st.sampled_from(["f1", "f2", None]), st.sampled_from(["7", "8", None])),
-    st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 1e9])] * 3),
-    max_size=9,
-)
-VALUES = ("read_bytes", "write_bytes", "metadata_ops")
-
-
-def table(cells: dict[tuple[object, ...], tuple[object, ...]], keys: tuple[str, ...], kind: pa.DataType) -> pa.Table:
-    columns = {"ts_ns": pa.int64(), "component": pa.string(), "job_id": pa.string()}
-    schema = pa.schema([pa.field(k, columns[k]) for k in keys] + [pa.field(v, kind) for v in VALUES])
-    rows = [dict(zip((*keys, *VALUES), (*key, *values), strict=True)) for key, values in cells.items()]
-    return pa.Table.from_pylist(rows, schema)
-
-
-@settings(max_examples=100, deadline=None)
-@given(WHOLE, WEIGHTS, st.integers(0, 3))
-def test_a_split_adds_up_to_the_whole(whole: dict, weights: dict, counted_rows: int) -> None:  # type: ignore[type-arg]
-    keys = ("ts_ns", "component", "job_id")
-    parts = {
-        (*key, "7"): tuple(v if v is None else v // 2 for v in values)
-        for key, values in list(whole.items())[:counted_rows]
-    }
-    client = table(weights, keys, pa.float64())
-    client = client.append_column("ambiguous", pa.array(np.zeros(client.num_rows)))
-    counted = table(parts, keys, pa.int64())
-    made = split_by_job(table(whole, keys[:2], pa.int64()), client, counted)
-    for number, value in enumerate(VALUES):
-        sums: dict[tuple[object, object], object] = defaultdict(int)
-        for row in made.to_pylist():
-            if row[value] is not None:
-                assert row[value] >= 0
-                sums[row["ts_ns"], row["component"]] += row[value]  # type: ignore[operator]
-        for key, values in whole.items():
-            if values[number] is not None:
-                assert sums[key] == values[number]
-    for row in made.to_pylist():
-        assert row["estimated"] == ((row["ts_ns"], row["component"], row["job_id"]) not in parts)
-        cell = weights.get((row["ts_ns"], row["component"], row["job_id"]))
-        of_all = [w[1] for k, w in weights.items() if k[:2] == (row["ts_ns"], row["component"])]
-        total = whole[row["ts_ns"], row["component"]][1]
-        if row["estimated"] and not parts and cell is not None and sum(of_all) > 0 and total is not None:
-            assert row["write_bytes"] == pytest.approx(total * cell[1] / sum(of_all), rel=1e-6, abs=2)
-
-
-def test_what_no_client_explains_belongs_to_nobody() -> None:
-    whole = table({(0, "f1"): (10, 20, 3)}, ("ts_ns", "component"), pa.int64())
-    client = table({(0, "f1", "7"): (0.0, 5.0, 0.0)}, ("ts_ns", "component", "job_id"), pa.float64())
-    client = client.append_column("ambiguous", pa.array([0.0]))
-    found = {row["job_id"]: row for row in split_by_job(whole, client).to_pylist()}
-    assert [found["7"][v] for v in VALUES] == [0, 20, 0]
-    assert [found[None][v] for v in VALUES] == [10, 0, 3]

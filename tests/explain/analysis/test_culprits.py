@@ -44,7 +44,6 @@ def test_a_slow_target_is_named_with_its_figures(target: str) -> None:
     assert min(verdict.lost_s.values()) > 1
     assert f"Each MiB took {target} " in verdict.evidence[0]
     assert "3 peers" in verdict.evidence[0]
-    assert judgement.find_culprit("slow_target") == target
     assert judgement.nobody is None
 
 

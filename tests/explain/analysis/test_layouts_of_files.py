@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fairlead.core.model.identity import compute_file_identity
-from fairlead.core.model.tables import LAYOUTS
-from fairlead.explain.analysis.file_targets import build_layout_rows, match_file_targets
+from fairlead.explain.analysis.file_targets import match_file_targets
 from fairlead.see.probes.layouts import Component, Parser
 
 PLAIN = """/scratch/a b
@@ -77,18 +75,6 @@ def test_plain_and_composite_layouts_are_read() -> None:
     assert composite.components[2].targets == ()
     assert (parser.unknown, parser.unknown_example) == (1, "strange line")
     assert list(Parser().parse_files([])) == []
-
-
-def test_layouts_become_rows() -> None:
-    batch = build_layout_rows(Parser().parse_files(COMPOSITE.splitlines()), "/scratch")
-    assert batch.schema.equals(LAYOUTS.schema)
-    rows = batch.to_pylist()
-    assert {row["file_id"] for row in rows} == {compute_file_identity("/scratch", "/scratch/pfl")}
-    assert [(r["extent_start"], r["extent_end"], r["targets"]) for r in rows] == [
-        (0, 100, [4]),
-        (100, None, [5, 6]),
-        (200, None, None),
-    ]
 
 
 def test_files_are_found_among_what_forwarders_placed() -> None:

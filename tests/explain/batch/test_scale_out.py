@@ -253,7 +253,7 @@ def dying(piece: Span, *, root: str, **rest: Any) -> Any:
 def test_a_worker_that_is_killed_changes_nothing(
     two: Path, one: Lake, processes: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reanalysis, "summarise_stretch", dying)
+    monkeypatch.setattr(reanalysis, "reanalyse_stretch", dying)
     found = run_reanalysis(processes, str(two), SPAN, NOW_NS + 2 * HOUR_NS, label="killed")
     assert two.with_name("died").exists()
     assert (found.jobs, found.done_before) == (len(summaries(one)), 0)
@@ -275,10 +275,10 @@ def test_a_piece_that_kills_every_worker_is_given_up() -> None:
 _KILLED = """
 import os, sys
 from fairlead.explain.questions.span import Span
-from fairlead.explain.batch.reanalysis import reanalyse_jobs
+from fairlead.explain.batch.reanalysis import run_reanalysis
 from fairlead.explain.batch.workers import LocalWorkers
 root, low, high, now = sys.argv[1], *map(int, sys.argv[2:])
-reanalyse_jobs(LocalWorkers(), root, Span(low, high), now, label="again", shard="again",
+run_reanalysis(LocalWorkers(), root, Span(low, high), now, label="again", shard="again",
           done=lambda k, n: os._exit(9) if k == 1 else None)
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,8 +14,7 @@ import pytest
 
 from fairlead.core.errors import InputError
 from fairlead.core.model.tables import JOBS, PFS_CLIENT, build_table_batch
-from fairlead.explain.analysis.job_shares import split_by_job, sum_traffic_behind
-from fairlead.explain.analysis.node_intervals import build_node_intervals, build_node_placements
+from fairlead.explain.analysis.node_intervals import build_node_intervals
 from fairlead.explain.diagnosing.analysis_loop import run_analysis_loop
 from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.ended_jobs import LAG_NS, summarise_ended_jobs
@@ -223,56 +221,6 @@ def _schema(name: str) -> pa.Schema:
     from fairlead.core.model.tables import TABLES
 
     return TABLES[name].schema
-
-
-def _rolled(tables: Tables, kind: str, layer: str) -> Iterator[dict[str, object]]:
-    for row in derive_rollups(tables)["rollup"].to_pylist():
-        if (row["kind"], row["layer"], row["interval_ns"]) == (kind, layer, S):
-            yield row
-
-
-def test_shares_of_forwarders_come_near_what_was_counted_by_job(play: Tables) -> None:
-    """Forwarders count by job here: without that, the clients' traffic must split their bytes nearly the same."""
-    cells: dict[tuple[int, str], dict[str, int]] = {}
-    by_job: dict[str, int] = {}
-    for row in _rolled({"forwarder": play["forwarder"]}, "forwarder", "forwarder"):
-        if row["job_id"] is None:
-            cell = cells.setdefault((row["ts_ns"], row["id"]), dict.fromkeys(VALUES, 0))  # type: ignore[index]
-            for name in VALUES:
-                cell[name] += row[name] or 0  # type: ignore[operator]
-        else:
-            by_job[row["job_id"]] = by_job.get(row["job_id"], 0) + row["write_bytes"]  # type: ignore[index, operator]
-    whole = pa.Table.from_pylist([{"ts_ns": ts, "component": name, **cell} for (ts, name), cell in cells.items()])
-    nodes = [
-        {"ts_ns": r["ts_ns"], "interval_ns": S, "node": r["id"], "job_id": None, **{n: r[n] for n in VALUES}}
-        for r in _rolled({"ops": play["ops"]}, "node", "client")
-        if r["job_id"] is None
-    ]
-    schema = pa.schema(
-        [
-            ("ts_ns", pa.int64()),
-            ("interval_ns", pa.int64()),
-            ("node", pa.string()),
-            ("job_id", pa.string()),
-            *((name, pa.int64()) for name in VALUES),
-        ]
-    )
-    routes = build_node_intervals(play["mapping"])
-    traffic = sum_traffic_behind(pa.Table.from_pylist(nodes, schema), build_node_placements(play["jobs"]), routes)
-    made = split_by_job(whole, traffic)
-    total = sum(by_job.values())
-    assert pc.sum(made["write_bytes"]).as_py() == total
-    wrong = 0
-    shares: dict[str, int] = {}
-    for row in made.to_pylist():
-        assert row["estimated"]
-        shares[row["job_id"]] = shares.get(row["job_id"], 0) + row["write_bytes"]
-    for job in by_job.keys() | {j for j in shares if j is not None}:
-        wrong += abs(shares.get(job, 0) - by_job.get(job, 0))
-    assert wrong <= 0.05 * total
-
-
-VALUES = ("read_bytes", "write_bytes", "metadata_ops")
 
 
 def test_without_counters_by_job_targets_are_those_of_its_files(play: Tables, lake: Lake) -> None:

@@ -252,10 +252,10 @@ KILLED = """
 import sys
 from pathlib import Path
 from fairlead.store.lake import Lake
-from fairlead.explain.diagnosing import analysis_loop
+from fairlead.explain.diagnosing import ended_jobs
 lake = Lake.open(Path(sys.argv[1]))
 with lake.open_writer("analysis") as writer:
-    batch = writer.batch
+    batch = writer.open_batch
     def held(stream, *a, **k):
         made = batch(stream, *a, **k)
         commit = made.commit
@@ -266,8 +266,8 @@ with lake.open_writer("analysis") as writer:
             sys.stdin.read()
         made.commit = last
         return made
-    writer.batch = held
-    analysis_loop.summarise_ended_jobs(lake, writer, int(sys.argv[2]), most=3)
+    writer.open_batch = held
+    ended_jobs.summarise_ended_jobs(lake, writer, int(sys.argv[2]), most=3)
 """
 
 

@@ -94,7 +94,3 @@ class Counters:
     def lowest(self) -> BoolArray:
         """Rows of the lowest interface (POSIX and STDIO), standard streams excluded."""
         return self.select_rows(*LOWEST)
-
-    def list_interfaces(self) -> list[str]:
-        """Return the interfaces present, sorted."""
-        return sorted(set(self._interface.tolist()))

@@ -67,10 +67,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: dict[str, int]
     """How much there was to judge by: seconds, requests, targets, forwarders, jobs."""
 
-    def find_culprit(self, kind: str) -> str | None:
-        """The worst of a kind, None when nobody is accused of it."""
-        return next((one.culprit for one in self.verdicts if one.kind == kind), None)
-
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a judgement was reached on, for the page."""

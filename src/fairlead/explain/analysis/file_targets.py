@@ -1,36 +1,13 @@
-"""Files to targets: layouts as rows, and the targets on which forwarders placed files. Pure.
+"""Files to targets: those on which forwarders placed files. Pure.
 
 Not here: counters of targets by job (`job_stats`), which are preferred.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
-
-from fairlead.core.model.identity import compute_file_identity
-from fairlead.core.model.tables import LAYOUTS, build_table_batch
-from fairlead.see.probes.layouts import StripedFile
-
-
-def build_layout_rows(files: Iterable[StripedFile], fs: str) -> pa.RecordBatch:
-    """Return LAYOUTS rows of the files that `lfs getstripe` listed on the file system mounted at `fs`."""
-    rows: dict[str, list[object]] = {name: [] for name in LAYOUTS.schema.names if name != "job_id"}
-    for one in files:
-        for number, part in enumerate(one.components):
-            for name, value in (
-                ("file_id", compute_file_identity(fs, one.path)),
-                ("component", number),
-                ("stripe_size", part.stripe_size),
-                ("stripe_count", part.stripe_count),
-                ("pool", part.pool),
-                ("extent_start", part.extent_start),
-                ("extent_end", part.extent_end),
-                ("targets", list(part.targets) or None),
-            ):
-                rows[name].append(value)
-    return build_table_batch(LAYOUTS, dict(rows), 0)
 
 
 def match_file_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:

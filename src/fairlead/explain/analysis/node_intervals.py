@@ -1,7 +1,7 @@
 """Which job and which forwarder a node belonged to, and when: interval joins on whole columns.
 
 Pure. Unknown stays unknown: a lookup returns null, and an attribution says how it was made. Not here: files and
-targets (`file_targets`), splitting the counts of a shared component (`job_shares`).
+targets (`file_targets`), splitting the counts of a shared component (`questions.layer_estimates`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from fairlead.explain.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.explain.questions.components import SERVED_BY
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.load_distributions import BINS
-from fairlead.explain.questions.rollup_sums import VALUES
+from fairlead.explain.questions.rollup_sums import VALUES, WHOLE_LAYERS, WHOLE_WORDS
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
 
@@ -170,7 +170,7 @@ def _scan_jobs_of_day(span: Span, *, root: str, memory: str | None) -> DayJobs:
         lake,
         f"SELECT ts_ns // {DAY_NS} AS date, layer, {summed} FROM rollup WHERE interval_ns = {HOUR_NS} AND {_WHOLE}"
         f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {build_day_filter(span)} GROUP BY date, layer",
-        _WORDS,
+        WHOLE_WORDS,
         within=span,
     )
     return DayJobs(
@@ -182,21 +182,7 @@ def _scan_jobs_of_day(span: Span, *, root: str, memory: str | None) -> DayJobs:
     )
 
 
-_WHOLE = (
-    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
-    " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
-)
-_WORDS = {
-    "node": "node",
-    "client": "client",
-    "mount": "mount",
-    "pfs": "pfs_client",
-    "fwd": "forwarder",
-    "ost": "target",
-    "mds": "mds",
-    "meta": "metadata",
-}
-"""Of each layer the components that count all of it. As parameters: a query reads every table it names."""
+_WHOLE = f"job_id IS NULL AND ({WHOLE_LAYERS})"
 
 
 def _minutes(span: Span) -> str:

@@ -42,6 +42,8 @@ from fairlead.explain.questions.lake_queries import (
 )
 from fairlead.explain.questions.rollup_sums import (
     VALUES,
+    WHOLE_LAYERS,
+    WHOLE_WORDS,
     Steps,
     add_rollup_sums,
     build_rollup_select,
@@ -56,21 +58,7 @@ _HEARD_NS = 2 * HOUR_NS
 """How far back the last word of a probe is looked for."""
 _MOST_EVENTS, _MOST_SILENT, _MOST_PROBES = 50, 100, 200
 _TROUBLE = ("failing", "lost", "late", "missing")
-_WHOLE = (
-    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
-    " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
-)
-_WORDS = {
-    "node": "node",
-    "client": "client",
-    "mount": "mount",
-    "pfs": "pfs_client",
-    "fwd": "forwarder",
-    "ost": "target",
-    "mds": "mds",
-    "meta": "metadata",
-}
-"""Of each layer the components that count all of it. As parameters: a query reads every table it names."""
+_WHOLE = f"job_id IS NULL AND ({WHOLE_LAYERS})"
 
 
 def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int = 300) -> System:
@@ -81,7 +69,7 @@ def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, poi
         lake,
         f"SELECT ts_ns // {DAY_NS} AS date, layer, {sums} FROM {build_rollup_select(span, _WHOLE, columns)}"
         " GROUP BY date, layer ORDER BY date, layer",
-        _WORDS,
+        WHOLE_WORDS,
         within=span.align_to(HOUR_NS),
     )
     rows = list_query_rows(found)
@@ -92,7 +80,7 @@ def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, poi
     ]
     layers = [name for name in LAYERS if any(one.layer == name for one in by_day)]
     totals_ = {name: add_rollup_sums([one.sums for one in by_day if one.layer == name]) for name in layers}
-    steps, series = sum_timeline_by_layer(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
+    steps, series = sum_timeline_by_layer(lake, span, _WHOLE, WHOLE_WORDS, now_ns, points, many=True)
     running, ended = count_machine_jobs(lake, span, now_ns)
     told = list_probe_health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]

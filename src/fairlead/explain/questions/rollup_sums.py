@@ -32,6 +32,21 @@ RANK = ("mount", "client", "target", "forwarder", "pfs_client", "osc", "metadata
 them, then as a tracer inside the processes did), then counters that name jobs."""
 METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc", "target")
 """The same for metadata operations: what a target counts as such are truncations and syncs."""
+WHOLE_LAYERS = (
+    "(kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
+    " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta)"
+)
+WHOLE_WORDS = {
+    "node": "node",
+    "client": "client",
+    "mount": "mount",
+    "pfs": "pfs_client",
+    "fwd": "forwarder",
+    "ost": "target",
+    "mds": "mds",
+    "meta": "metadata",
+}
+"""Of each layer the components that count all of it. As parameters: a query reads every table it names."""
 
 
 def build_rollup_select(span: Span, where: str, columns: str = "*", *, one: bool = False) -> str:

@@ -5,7 +5,7 @@ Not here: what a gap is (`coverage`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -100,9 +100,3 @@ def build_estimated_timeline(steps: Steps, layer: str, read: Line, write: Line) 
         estimated=True,
         known_share=share,
     )
-
-
-def _fill_columns(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
-    """Values by step of rows that have one row a step; NaN where there is none."""
-    at = read_integer_column(found, "step")
-    return {name: fill_rollup_steps(steps, at, read_float_column(found, name)) for name in names}

@@ -18,14 +18,12 @@ import msgspec
 from fairlead.core.errors import ConfigError
 from fairlead.core.model.incident import Layer
 from fairlead.explain.analysis.advice import (
-    AUDIENCES,
     CHANGES,
     FACTS,
     KNOWN,
     AdviceSet,
     Entry,
     list_advice_placeholders,
-    select_advice,
 )
 from fairlead.explain.rules.rule_set import list_rule_files, read_rule_file
 
@@ -135,15 +133,3 @@ def _wrong(found: AdviceFile) -> Iterator[tuple[str, str, str]]:
                 yield f"{key}.{name}", f"{braces} tells a user of somebody else", "say it to culprit or site"
             if braces[1:-1] not in FACTS:
                 yield f"{key}.{name}", f"there is no fact {braces}", "facts: " + ", ".join(FACTS)
-
-
-def find_missing_advice(advice: AdviceSet) -> list[tuple[str, str, str]]:
-    """(rule, verdict, audience) a finding may have and nothing is said for; `culprit` only where there is one."""
-    return [
-        (rule, verdict, audience)
-        for rule, verdicts in KNOWN.items()
-        for verdict in verdicts
-        for audience in AUDIENCES
-        if (audience != "culprit" or (rule == "job.interference" and verdict != "many_neighbours"))
-        and not any(one.audience == audience and not one.needs for one in select_advice(advice, rule, verdict))
-    ]

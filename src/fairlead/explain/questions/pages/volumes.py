@@ -15,28 +15,15 @@ from fairlead.explain.questions.answers import Sums
 from fairlead.explain.questions.answers_pages import DayVolume, Volumes
 from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.question import Asking
-from fairlead.explain.questions.rollup_sums import VALUES, read_rollup_sums
+from fairlead.explain.questions.rollup_sums import VALUES, WHOLE_LAYERS, WHOLE_WORDS, read_rollup_sums
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.timelines import LAYERS
 
 _WHOLE = (
-    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
-    " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta)"
-    " OR (kind = $port AND layer = $port AND NOT ends_with(id, '/lnet'))"
+    f"job_id IS NULL AND ({WHOLE_LAYERS} OR (kind = $port AND layer = $port AND NOT ends_with(id, '/lnet'))"
     " OR (kind = $dev AND layer = $dev AND NOT contains(id, ':/')))"
 )
-_WORDS = {
-    "node": "node",
-    "client": "client",
-    "mount": "mount",
-    "pfs": "pfs_client",
-    "fwd": "forwarder",
-    "ost": "target",
-    "mds": "mds",
-    "meta": "metadata",
-    "port": "port",
-    "dev": "device",
-}
+_WORDS = {**WHOLE_WORDS, "port": "port", "dev": "device"}
 _MOST_DAYS = 400
 _SETTLED_NS = HOUR_NS
 

@@ -36,7 +36,6 @@ MOST_ROWS = 400_000
 """So many raw rows are added up for one answer."""
 BINS = len(OCTAVES_NS) - 1
 QUEUE_BINS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
-_MOST_NS = 32 * DAY_NS
 _RAW = {"forwarder": ("forwarder", "node"), "target": ("target", "target")}
 """Table with histograms, and its column of components."""
 _NO_TIMES = {
