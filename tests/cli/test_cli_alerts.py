@@ -157,7 +157,7 @@ def test_a_route_is_tested(run: Run, config: Path) -> None:
     code, out, err = run("test", "hook", "--json")
     assert code == 10
     assert json.loads(out)["delivered"] is False
-    assert "no answer" in err
+    assert "no response" in err
 
 
 def test_subscriptions_on_the_servers_own_machine(run: Run, tmp_path: Path) -> None:
