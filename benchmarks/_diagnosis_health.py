@@ -23,7 +23,7 @@ from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine.phase_truth import build_phase_truth
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.season import Season, build_small_season
-from fairlead.kit.testing.machine.truth import name_truth_component
+from fairlead.kit.testing.machine.truth_labels import name_truth_component
 from fairlead.store.rollups import derive_rollups
 
 STEP_S = 600

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, build_empty_table
-from fairlead.kit.testing.machine.labelled import LabelledPlay, label_season
+from fairlead.kit.testing.machine.labelled import LabelledPlay, build_labelled_season
 from fairlead.kit.testing.machine.season import Season
 from fairlead.kit.testing.machine.views import View
 
@@ -38,7 +38,7 @@ class Plays:
     def of(season: Season, view: View, keep: Path | None) -> Plays:
         """Played, or read where it was kept."""
         folder = None if keep is None else keep / name_of(season, view)
-        plays = list(label_season(season, view, folder=folder))
+        plays = list(build_labelled_season(season, view, folder=folder))
         phases = pa.concat_tables([play.seen.phases.unify_dictionaries() for play in plays])
         phases = phases.cast(PHASE.schema).unify_dictionaries().combine_chunks()
         return Plays(season, plays, phases, pa.concat_tables([play.labels for play in plays]).combine_chunks())

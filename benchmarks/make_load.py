@@ -12,7 +12,7 @@ import shutil
 import time
 from pathlib import Path
 
-from fairlead.kit.testing.machine import loads, wire
+from fairlead.kit.testing.machine import steady_load, wire_bodies
 
 DAY_S = 86_400
 
@@ -20,7 +20,7 @@ DAY_S = 86_400
 def main() -> None:
     """One folder a level under --out, each with its manifest."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machine", choices=loads.MACHINES, default="taihulight")
+    parser.add_argument("--machine", choices=steady_load.MACHINES, default="taihulight")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--rows-per-s", type=int, default=12_000, help="rows of ops, on an ordinary day")
     parser.add_argument("--burst", type=float, default=10.0, help="the burst hour has that many times as many")
@@ -40,16 +40,16 @@ def main() -> None:
         folder = given.out / level
         shutil.rmtree(folder, ignore_errors=True)
         begun = time.perf_counter()
-        play = loads.build_steady_load(given.machine, given.seed, rows, given.seconds, random=given.random)
-        made = wire.write_wire_files(play, folder, given.every)
+        play = steady_load.build_steady_load(given.machine, given.seed, rows, given.seconds, random=given.random)
+        made = wire_bodies.write_wire_bodies(play, folder, given.every)
         took = time.perf_counter() - begun
         per_day = made["bytes"] / given.seconds * DAY_S / 1e9
         told[level] = {key: value for key, value in made.items() if key != "files"} | {"folder": level}
         print(
             f"| {level} | {given.seconds} | {len(made['files']):,} | {made['rows']:,} | {made['ops_rows']:,} |"
             f" {made['ops_rows'] / given.seconds:,.0f} | {made['operations']:,} | {made['bytes'] / 1e6:.1f} |"
-            f" {made['bytes'] / made['rows']:.1f} | {per_day:.1f} | {loads.measure_load_random_share(play):.0%} |"
-            f" {took:.1f} |"
+            f" {made['bytes'] / made['rows']:.1f} | {per_day:.1f} |"
+            f" {steady_load.measure_steady_load_randomness(play):.0%} | {took:.1f} |"
         )
     (given.out / "levels.json").write_text(json.dumps(told, indent=1) + "\n")
 

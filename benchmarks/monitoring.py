@@ -93,13 +93,13 @@ def taihulight(quick: bool, rows_per_s: int) -> tuple[list[Row], dict[str, Any]]
 
 def make_machine(folder: Path, name: str, rows_per_s: float, seconds: int) -> None:
     """The bodies of one stretch of the machine's time, in one file, and what they hold."""
-    from fairlead.kit.testing.machine import loads, wire
+    from fairlead.kit.testing.machine import steady_load, wire_bodies
 
-    play = loads.build_steady_load("taihulight", 11, int(rows_per_s), seconds)
+    play = steady_load.build_steady_load("taihulight", 11, int(rows_per_s), seconds)
     play = replace(play, origin_ns=now_ns() - 7200 * 10**9)
     told: dict[str, Any] = {"ends": [], "rows": 0, "operations": 0, "bytes": 0, "bodies": 0}
     with (folder / name).open("wb") as out:
-        for body in wire.build_wire_bodies(play, 10):
+        for body in wire_bodies.build_wire_bodies(play, 10):
             told["bytes"] += out.write(body.data)
             told["ends"].append(told["bytes"])
             told["rows"] += body.rows

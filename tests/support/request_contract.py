@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead.kit.testing.tree_contract import SECOND, expect_tree_error
+from fairlead.kit.testing.tree_contract import SECOND, expect_contract_error
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.operations.dispatch import Operations
@@ -214,7 +214,7 @@ class RequestContract:
         with pytest.raises(UnknownHandle):
             client.read(node, handle)
         client.ask(Op.UNLINK, ROOT, b"a\0")
-        with expect_tree_error(errno.ENOENT):
+        with expect_contract_error(errno.ENOENT):
             client.lookup(ROOT, b"a")
 
     def test_names_in_requests(self, client: Client) -> None:
@@ -230,15 +230,15 @@ class RequestContract:
         same, st = client.entry(client.reply(Op.LINK, ROOT, abi.LINK_IN.pack(node) + b"g\0"))
         assert (same, st.nlink) == (node, 2)
         client.ask(Op.RENAME, ROOT, abi.RENAME_IN.pack(folder) + b"g\0h\0")
-        with expect_tree_error(errno.EEXIST):
+        with expect_contract_error(errno.EEXIST):
             client.ask(Op.RENAME2, folder, abi.RENAME2_IN.pack(folder, 1, 0) + b"h\0f\0")
-        with expect_tree_error(errno.EINVAL):
+        with expect_contract_error(errno.EINVAL):
             client.ask(Op.RENAME2, folder, abi.RENAME2_IN.pack(folder, 4, 0) + b"h\0i\0")
         assert client.lookup(folder, b"h")[0] == node
         for name in (b"l", b"f", b"h"):
             client.ask(Op.UNLINK, folder, name + b"\0")
         client.ask(Op.RMDIR, ROOT, b"d\0")
-        with expect_tree_error(errno.ENOENT):
+        with expect_contract_error(errno.ENOENT):
             client.lookup(ROOT, b"d")
 
     def test_attributes_in_requests(self, client: Client) -> None:
@@ -319,14 +319,14 @@ class RequestContract:
         probe = client.reply(Op.GETXATTR, node, abi.GETXATTR_IN.pack(0, 0) + b"user.k\0")
         assert abi.GETXATTR_OUT.unpack(probe) == (5, 0)
         assert client.reply(Op.GETXATTR, node, abi.GETXATTR_IN.pack(5, 0) + b"user.k\0") == b"a\0b\0c"
-        with expect_tree_error(errno.ERANGE):
+        with expect_contract_error(errno.ERANGE):
             client.ask(Op.GETXATTR, node, abi.GETXATTR_IN.pack(4, 0) + b"user.k\0")
         size, _ = abi.GETXATTR_OUT.unpack(client.reply(Op.LISTXATTR, node, abi.GETXATTR_IN.pack(0, 0)))
         listed = client.reply(Op.LISTXATTR, node, abi.GETXATTR_IN.pack(size, 0))
         assert b"user.k\0" in listed
         assert len(listed) == size
         client.ask(Op.REMOVEXATTR, node, b"user.k\0")
-        with expect_tree_error(errno.ENODATA):
+        with expect_contract_error(errno.ENODATA):
             client.ask(Op.GETXATTR, node, abi.GETXATTR_IN.pack(5, 0) + b"user.k\0")
 
     def test_space_in_requests(self, client: Client) -> None:
@@ -374,7 +374,7 @@ class RequestContract:
         client.ask(Op.SYNCFS, ROOT, bytes(8))
         client.ask(Op.FSYNCDIR, ROOT, abi.FSYNC_IN.pack(0, 0, 0))
         for op in (Op.BMAP, Op.IOCTL, Op.POLL, Op.STATX, 99, 0x10001):
-            with expect_tree_error(errno.ENOSYS):
+            with expect_contract_error(errno.ENOSYS):
                 client.ask(op, node)
 
     def test_validity(self, tree: FileTree) -> None:

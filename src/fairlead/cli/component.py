@@ -54,7 +54,7 @@ def _render_health(answer: ComponentHealth, width: int) -> list[RenderableType]:
     """Return the state of components, part by part."""
     from rich.text import Text
 
-    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli import diagnosis_rendering as shown
     from fairlead.cli.answer_tables import Column, fit_answer_table
     from fairlead.cli.finding import build_finding_table
     from fairlead.core.model import unit_formats
@@ -95,12 +95,12 @@ def _render_health(answer: ComponentHealth, width: int) -> list[RenderableType]:
     if answer.open:
         parts += [
             shown.render_diagnosis_heading("Open incidents"),
-            shown.build_diagnosis_incident_table(answer.open, answer.to_ns, width),
+            shown.render_diagnosis_incidents(answer.open, answer.to_ns, width),
         ]
     if answer.past:
         parts += [
             shown.render_diagnosis_heading("Past incidents"),
-            shown.build_diagnosis_incident_table(answer.past, answer.to_ns, width),
+            shown.render_diagnosis_incidents(answer.past, answer.to_ns, width),
         ]
     if answer.durations:
         classes = answer.durations[0].classes

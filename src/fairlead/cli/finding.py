@@ -123,7 +123,7 @@ def _render_finding(answer: Explanation, width: int) -> list[RenderableType]:
     """Return one finding with its evidence, part by part."""
     from rich.text import Text
 
-    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli import diagnosis_rendering as shown
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
     from fairlead.show.report.diagnosis.html_parts import format_html_span
@@ -145,7 +145,7 @@ def _render_finding(answer: Explanation, width: int) -> list[RenderableType]:
     if answer.incidents:
         parts += [
             shown.render_diagnosis_heading("Incidents"),
-            shown.build_diagnosis_incident_table(answer.incidents, answer.made_ns, width),
+            shown.render_diagnosis_incidents(answer.incidents, answer.made_ns, width),
         ]
     if finding.advice:
         parts += [shown.render_diagnosis_heading("What to do"), *shown.render_diagnosis_advice(finding.advice)]

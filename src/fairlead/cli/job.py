@@ -1,4 +1,4 @@
-"""`fairlead job`: lists of jobs, one job, why it was slow, how jobs behave. Not here: drawing (`job_parts`)."""
+"""`fairlead job`: lists of jobs, one job, why it was slow, how jobs behave. Not here: drawing (`job_rendering`)."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def show_job(request: Request, job_id: str, **words: Any) -> None:
     In a picture a dot is no data and a low line is idle. If several runs have this number, the latest is shown, or the
     one that ran at --at.
     """
-    from fairlead.cli.job_parts import render_job_parts
+    from fairlead.cli.job_rendering import render_job
 
-    request.show("job", job_id, parts=render_job_parts, **words)
+    request.show("job", job_id, parts=render_job, **words)
 
 
 @job.command("explain")
@@ -92,10 +92,10 @@ def explain_job(request: Request, job_id: str, cluster: str) -> None:
     Also when nothing is wrong, and when the cause is unknown: then it says what data was missing. If several runs have
     this number, the latest is shown, or the one that ran at --at.
     """
-    from fairlead.cli.job_parts import render_explained_job_parts
+    from fairlead.cli.job_rendering import render_job_explanation
     from fairlead.show.report.diagnosis.diagnosis_pages import build_job_diagnosis_page
 
-    request.show("why", job_id, parts=render_explained_job_parts, page=build_job_diagnosis_page, cluster=cluster)
+    request.show("why", job_id, parts=render_job_explanation, page=build_job_diagnosis_page, cluster=cluster)
 
 
 @job.command("behaviour")
@@ -110,7 +110,7 @@ def describe_job_behaviour(request: Request, **words: Any) -> None:
 
     Without --user, --program or --project it also shows how busy the machine was. `--html FILE` draws all of it.
     """
-    from fairlead.cli.behaviour_parts import render_behaviour_parts
+    from fairlead.cli.behaviour_rendering import render_behaviour
     from fairlead.show.report.diagnosis.behaviour_page import build_behaviour_page
 
-    request.show("behaviour", parts=render_behaviour_parts, page=build_behaviour_page, **words)
+    request.show("behaviour", parts=render_behaviour, page=build_behaviour_page, **words)

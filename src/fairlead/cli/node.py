@@ -73,11 +73,11 @@ def _render_node(answer: NodePage, width: int) -> list[RenderableType]:
         ]
         parts += [Text("\nWatched by", style="bold"), fit_answer_table(probes, answer.probes, width)]
     if answer.clock is not None:
-        from fairlead.cli.job_parts import list_job_clock_lines
+        from fairlead.cli.job_rendering import render_job_clock_lines
 
         parts += [
             Text("\nClock", style="bold yellow"),
-            *(Text(f"  {line}") for line in list_job_clock_lines([answer.clock])),
+            *(Text(f"  {line}") for line in render_job_clock_lines([answer.clock])),
         ]
     if answer.gaps:
         parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in list_answer_gaps(answer.gaps))]

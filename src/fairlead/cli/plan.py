@@ -220,7 +220,7 @@ def _render_plans(plans: Plans, width: int) -> list[RenderableType]:
     """The plans, part by part."""
     from rich.text import Text
 
-    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli import diagnosis_rendering as shown
     from fairlead.core.model import unit_formats
 
     count = len(plans.plans)
@@ -237,7 +237,7 @@ def _render_plans(plans: Plans, width: int) -> list[RenderableType]:
 def _one(one: Plan, width: int) -> list[RenderableType]:
     from rich.text import Text
 
-    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli import diagnosis_rendering as shown
     from fairlead.cli.answer_tables import Column, fit_answer_table, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.model.node_names import fold_node_names

@@ -23,9 +23,9 @@ def show_system(request: Request) -> None:
 
     A lower layer that reads several times what the one above asked for is thrashing a cache or reading ahead too far.
     """
-    from fairlead.cli.system_parts import render_system_parts
+    from fairlead.cli.system_rendering import render_system
 
-    request.show("system", parts=render_system_parts)
+    request.show("system", parts=render_system)
 
 
 @system.command("space")
@@ -38,7 +38,7 @@ def show_system(request: Request) -> None:
 @add_ask_options()
 def show_system_space(request: Request, **words: Any) -> None:
     """Show how full targets are, who holds most space, who grew (the last day), who is near a limit."""
-    from fairlead.cli.system_parts import render_system_space
+    from fairlead.cli.system_rendering import render_system_space
 
     request.show("usage", parts=render_system_space, **words)
 
@@ -48,7 +48,7 @@ def show_system_space(request: Request, **words: Any) -> None:
 @add_ask_options()
 def show_system_network(request: Request, limit: int) -> None:
     """Show switch ports (the last hour), and jobs that use theirs unevenly."""
-    from fairlead.cli.system_parts import render_system_network
+    from fairlead.cli.system_rendering import render_system_network
 
     request.show("ports", parts=render_system_network, limit=limit)
 
@@ -59,6 +59,6 @@ def show_system_network(request: Request, limit: int) -> None:
 @add_ask_options()
 def show_system_devices(request: Request, **words: Any) -> None:
     """Show devices by hour of the day (the last 7 days)."""
-    from fairlead.cli.system_parts import render_system_devices
+    from fairlead.cli.system_rendering import render_system_devices
 
     request.show("devices", parts=render_system_devices, **words)

@@ -40,7 +40,7 @@ from fairlead.explain.questions.machine import describe_machine
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.kit.testing.machine import play_small_machine
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.wire import Body, build_wire_bodies
+from fairlead.kit.testing.machine.wire_bodies import Body, build_wire_bodies
 from fairlead.store.lake import Lake
 from fairlead.store.retention import expire_retained_days
 from fairlead.store.rollups import derive_rollups

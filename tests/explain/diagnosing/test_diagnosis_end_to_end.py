@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.kit.testing.machine import scenes, wire
+from fairlead.kit.testing.machine import scenes, wire_bodies
 from fairlead.kit.testing.machine.play import Play
 from serving import Up, now_ns, until
 from waiting import PATIENCE_S
@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def send(up: Up, play: Play, first_ns: int) -> None:
     """The whole play, as its agents would have sent it, a minute at a time."""
     held: list[bytes] = []
-    for body in wire.build_wire_bodies(replace(play, origin_ns=first_ns), 60):
+    for body in wire_bodies.build_wire_bodies(replace(play, origin_ns=first_ns), 60):
         held.append(body.data)
         if len(held) == 200:
             assert up.post(b"".join(held)).status == 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.tree_contract import TreeContract, put_tree_file, read_tree_file
+from fairlead.kit.testing.tree_contract import TreeContract, put_contract_file, read_contract_file
 from fairlead.steer.fs.trees.base import ROOT, FileTree
 from fairlead.steer.fs.wire.address import Address
 from fairlead.steer.targets.service import run_metadata_service
@@ -69,6 +69,6 @@ class TestSharedMetadata(TreeContract, OpenFileContract):
     def test_another_forwarder_is_told_the_place(self, tree: FileTree, other: FileTree) -> None:
         """Here a number is enough, the place is only checked."""
         folder, _ = tree.mkdir(ROOT, b"d", 0o755)
-        node = put_tree_file(tree, b"a", b"data", folder)
-        assert read_tree_file(other, node) == b"data"
+        node = put_contract_file(tree, b"a", b"data", folder)
+        assert read_contract_file(other, node) == b"data"
         other.place(node, [(ROOT, b"d"), (folder, b"a")])

@@ -1,7 +1,7 @@
 """The process that goes on sending what the sample site's agents would send, through its collector, second by second.
 
 `python -m fairlead.kit.sample.live_tail`, started by `sample_site`. What lies between the filling and now is sent at
-once. Not here: what is sent (`testing.sample_site`), sending (`testing.machine.live`).
+once. Not here: what is sent (`testing.sample_site`), sending (`testing.machine.live_play`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def _send(task: Tail) -> None:
     """Sends until the month's days ahead are over. Raises FairleadError."""
     from fairlead.kit.sample.month import build_sample_month
     from fairlead.kit.sample.month_records import build_month_feed_records, is_silent_in_month
-    from fairlead.kit.testing.machine import live
+    from fairlead.kit.testing.machine import live_play
 
     site = build_sample_month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
     _ = site.play.course
     state = Path(task.state)
-    line = live.connect_live_line(_server(state), str(state / "agent.token"), "", clock.now_ns)
+    line = live_play.connect_live_line(_server(state), str(state / "agent.token"), "", clock.now_ns)
     begin = (task.from_ns - task.origin_ns) // NS
-    for _told in live.send_live_play(
+    for _told in live_play.send_live_play(
         site.play,
         line,
         every_s=EVERY_S,

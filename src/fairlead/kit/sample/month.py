@@ -21,8 +21,8 @@ from fairlead.kit.sample.story import (
     RESERVED_S,
     VICTIM,
     FixedJob,
-    build_story_faults,
-    build_story_jobs,
+    build_sample_story_faults,
+    build_sample_story_jobs,
 )
 from fairlead.kit.testing.machine.noise import RunNoise
 from fairlead.kit.testing.machine.play import Play
@@ -90,9 +90,10 @@ def build_sample_month(
     when = _submitted(month_s + ahead_s, jobs_a_day, np.random.default_rng([seed, 41]))
     drawn = draw_population_jobs(made, MIX, len(when), np.random.default_rng([seed, 42]), site=site)
     jobs = [_bound_random_requests(replace(one, submit_s=float(at))) for one, at in zip(drawn, when, strict=True)]
-    placed = _placed(made, jobs, build_story_jobs(month_s, ahead_s), month_s)
+    placed = _placed(made, jobs, build_sample_story_jobs(month_s, ahead_s), month_s)
     everyone = sorted(
-        [*jobs, *(one.drawn for one in build_story_jobs(month_s, ahead_s))], key=lambda one: placed[one.number][0]
+        [*jobs, *(one.drawn for one in build_sample_story_jobs(month_s, ahead_s))],
+        key=lambda one: placed[one.number][0],
     )
     everyone = [
         replace(one, submit_s=min(one.submit_s or placed[one.number][0], placed[one.number][0])) for one in everyone
@@ -103,7 +104,7 @@ def build_sample_month(
         seed,
         int(month_s + ahead_s),
         origin_ns=origin_ns,
-        faults=build_story_faults(month_s, ahead_s),
+        faults=build_sample_story_faults(month_s, ahead_s),
         jobs=everyone,
         placed=placed,
         noise=RunNoise(seed),

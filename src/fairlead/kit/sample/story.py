@@ -85,7 +85,7 @@ def _archive(number: int) -> DrawnJob:
     )
 
 
-def build_story_jobs(month_s: float, ahead_s: float) -> list[FixedJob]:
+def build_sample_story_jobs(month_s: float, ahead_s: float) -> list[FixedJob]:
     """The jobs put by hand, of the month and of the days ahead."""
     fixed = [
         FixedJob(_seismic(VICTIM), month_s - BEFORE_S, VICTIM_NODE),
@@ -101,7 +101,7 @@ def build_story_jobs(month_s: float, ahead_s: float) -> list[FixedJob]:
     return fixed + [FixedJob(_steady(91_000 + k), float(at)) for k, at in enumerate(watch)]
 
 
-def build_story_faults(month_s: float, ahead_s: float) -> list[Fault]:
+def build_sample_story_faults(month_s: float, ahead_s: float) -> list[Fault]:
     """What is out of order and when: three times in the last days, and one target now."""
     made = [
         Fault(

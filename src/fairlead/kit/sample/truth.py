@@ -1,6 +1,6 @@
 """What is true of the sample site: its faults, who held whom back in the story and what that cost, who is silent.
 
-The cost is the difference to the same day without the culprit. Not here: labels of whole plays (`machine.truth`).
+The cost is the difference to the same day without the culprit. Not here: labels of whole plays (`truth_labels`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fairlead.kit.sample.month import Month
 from fairlead.kit.sample.story import BEFORE_S, DAY_S
 from fairlead.kit.testing.machine.client_rows import NS
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.truth import Label, Victim, measure_truth_times, name_truth_component
+from fairlead.kit.testing.machine.truth_labels import Label, Victim, measure_truth_times, name_truth_component
 
 AROUND_S = 2 * 3600.0
 

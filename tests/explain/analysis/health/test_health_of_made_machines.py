@@ -15,7 +15,7 @@ from fairlead.explain.analysis.health.assess import Health, HealthLimits, assess
 from fairlead.explain.analysis.health.load_cells import LAYERS
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
-from fairlead.kit.testing.machine.truth import name_truth_component
+from fairlead.kit.testing.machine.truth_labels import name_truth_component
 from fairlead.store.rollups import derive_rollups
 
 NS = 1_000_000_000

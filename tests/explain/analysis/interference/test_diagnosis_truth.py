@@ -14,10 +14,10 @@ from fairlead.decide.sim.steps import Step
 from fairlead.explain.analysis.interference.scene import VERDICTS
 from fairlead.kit.testing.machine.labelled import (
     LABELS,
+    build_labelled_play,
+    build_labelled_season,
     build_labelled_truth,
     classify_labelled_phases,
-    label_play,
-    label_season,
     match_labelled_phases,
     read_labelled_play,
 )
@@ -140,7 +140,7 @@ def test_noise_has_the_quantiles_that_are_restated() -> None:
 
 
 def test_observed_phases_carry_the_sum_of_what_is_true_of_them() -> None:
-    one = label_play(build_small_season(1, 1, 600), 0)
+    one = build_labelled_play(build_small_season(1, 1, 600), 0)
     assert one.labels.schema == LABELS
     assert one.labels.num_rows == one.seen.phases.num_rows > 20
     assert one.unseen <= 0.02 * one.truth.num_rows
@@ -185,11 +185,11 @@ def test_a_true_phase_seen_as_two_is_shared_between_them_and_one_not_seen_is_cou
 def test_a_site_that_sees_less_has_no_more_than_it_sees() -> None:
     season = build_small_season(1, 1, 300)
     for layer in ("client", "target"):
-        one = label_play(season, 0, View(without=(layer,)))
+        one = build_labelled_play(season, 0, View(without=(layer,)))
         assert one.seen.phases.num_rows > 0
         kinds = set(one.seen.rollup["layer"].to_pylist())
         assert not kinds & {*LAYERS[layer], layer}
-    ordinary = label_play(season, 0, ORDINARY)
+    ordinary = build_labelled_play(season, 0, ORDINARY)
     assert ordinary.seen.interval_ns == 10 * 10**9
     assert set(ordinary.seen.phases["basis"].to_pylist()) == {"job_stats"}
     assert "N-N" in set(ordinary.seen.phases["mode"].to_pylist())
@@ -197,10 +197,10 @@ def test_a_site_that_sees_less_has_no_more_than_it_sees() -> None:
 
 def test_a_kept_season_reads_as_it_was_made(tmp_path: Path) -> None:
     season = build_small_season(1, 1, 300)
-    (made,) = label_season(season, folder=tmp_path)
+    (made,) = build_labelled_season(season, folder=tmp_path)
     back = read_labelled_play(tmp_path, 0)
     assert back.labels.equals(made.labels)
     assert back.truth.equals(made.truth)
     assert back.seen.phases.to_pylist() == made.seen.phases.to_pylist()
-    (again,) = label_season(season, folder=tmp_path)
+    (again,) = build_labelled_season(season, folder=tmp_path)
     assert again.labels.equals(made.labels)

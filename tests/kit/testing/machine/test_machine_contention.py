@@ -11,7 +11,7 @@ import pytest
 from fairlead.decide.sim.faults import KINDS, Fault, build_fault_changes
 from fairlead.decide.sim.platform import build_small_platform, build_taihulight_platform
 from fairlead.decide.sim.steps import Step
-from fairlead.kit.testing.machine import Play, scenes, truth
+from fairlead.kit.testing.machine import Play, scenes, truth_labels
 from fairlead.kit.testing.machine.population import (
     HIGH_MDOPS_SHARE,
     MODE_JOBS,
@@ -82,7 +82,7 @@ def test_a_metadata_storm_slows_who_shares_its_forwarder() -> None:
 
 def test_labels_are_what_the_counterfactual_says() -> None:
     play = scenes.build_slow_target_scene()
-    (label,) = truth.build_truth_labels(play)
+    (label,) = truth_labels.build_truth_labels(play)
     assert (label.kind, label.component, label.layer, label.factor) == ("degraded", "scratch-OST0003", "target", 0.1)
     (victim,) = label.victims
     well, ill = play.leave_out(faults=()).course.jobs[0], play.course.jobs[0]
@@ -92,13 +92,13 @@ def test_labels_are_what_the_counterfactual_says() -> None:
 
 def test_interference_is_labelled_with_culprit_victim_and_cost(tmp_path: Path) -> None:
     play = scenes.build_co_run_scene()
-    (label,) = truth.build_truth_labels(play)
+    (label,) = truth_labels.build_truth_labels(play)
     assert (label.kind, label.culprit, label.culprit_kind) == ("interference", "100000", "N-1")
     assert [victim.job_id for victim in label.victims] == ["100001"]
     whole = play.to_the_end()
     ended = whole.course.jobs[1].end_s - whole.leave_out(jobs=[0]).course.jobs[0].end_s
     assert label.victims[0].cost_s == pytest.approx(ended, abs=0.1)
-    truth.write_truth_labels([label], tmp_path / "truth.json")
+    truth_labels.write_truth_labels([label], tmp_path / "truth.json")
     written = json.loads((tmp_path / "truth.json").read_text())
     assert written["simulated"]
     assert written["labels"][0]["victims"][0]["job_id"] == "100001"
@@ -109,7 +109,7 @@ def test_without_cause_there_is_no_label() -> None:
     play = scenes.build_scene_play(
         [(scenes.build_scene_job(0, [step], 1), 0.0, 0), (scenes.build_scene_job(1, [step], 1), 0.0, 32)], 60
     )
-    assert truth.build_truth_labels(play, culprits=[0, 1]) == []
+    assert truth_labels.build_truth_labels(play, culprits=[0, 1]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,10 +12,10 @@ import pytest
 from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.errors import NoAnswerError, ServerError
 from fairlead.kit.testing import machine
-from fairlead.kit.testing.machine import live, wire
+from fairlead.kit.testing.machine import live_play, wire_bodies
 from fairlead.see.agent.connection import Answer, Line, SendError
 
-START_NS = 1_800_000_000 * live.NS
+START_NS = 1_800_000_000 * live_play.NS
 
 
 class Clock:
@@ -49,11 +49,11 @@ class Server(Line):
 
 
 def play(past_s: int) -> machine.Play:
-    return replace(machine.play_small_machine(12, 60), origin_ns=START_NS - past_s * live.NS)
+    return replace(machine.play_small_machine(12, 60), origin_ns=START_NS - past_s * live_play.NS)
 
 
-def sent(server: Server, clock: Clock, past_s: int = 30) -> list[live.IntervalSummary]:
-    return list(live.send_live_play(play(past_s), server, every_s=10, now_ns=clock.now_ns, sleep_s=clock.sleep_s))
+def sent(server: Server, clock: Clock, past_s: int = 30) -> list[live_play.IntervalSummary]:
+    return list(live_play.send_live_play(play(past_s), server, every_s=10, now_ns=clock.now_ns, sleep_s=clock.sleep_s))
 
 
 def test_what_is_past_goes_at_once_and_the_rest_as_it_happens() -> None:
@@ -61,8 +61,8 @@ def test_what_is_past_goes_at_once_and_the_rest_as_it_happens() -> None:
     server = Server(clock)
     told = sent(server, clock)
     assert [one.to_s for one in told] == [10, 20, 30, 40, 50, 60]
-    assert [(when - START_NS) // live.NS for when, _ in server.taken] == [0, 0, 0, 10, 20, 30]
-    whole = b"".join(body.data for body in wire.build_wire_bodies(play(30), 10))
+    assert [(when - START_NS) // live_play.NS for when, _ in server.taken] == [0, 0, 0, 10, 20, 30]
+    whole = b"".join(body.data for body in wire_bodies.build_wire_bodies(play(30), 10))
     assert b"".join(data for _, data in server.taken) == whole
     times = [
         batch.header.last_ns for when, data in server.taken for batch in decode_stream_batches(io.BytesIO(data), "")
@@ -75,7 +75,7 @@ def test_a_server_that_is_away_or_busy_gets_it_later_and_once() -> None:
     server = Server(clock, [None, None, Answer(429, {"error": "later"}, 3.0)])
     sent(server, clock)
     assert len(server.taken) == 6
-    assert server.taken[0][0] > START_NS + 3 * live.NS
+    assert server.taken[0][0] > START_NS + 3 * live_play.NS
 
 
 def test_a_server_that_refuses_or_never_answers_is_an_error() -> None:
@@ -83,4 +83,4 @@ def test_a_server_that_refuses_or_never_answers_is_an_error() -> None:
     with pytest.raises(ServerError, match="answers 403"):
         sent(Server(clock, [Answer(403, {"error": "no"})]), clock)
     with pytest.raises(NoAnswerError, match="no connection"):
-        sent(Server(clock, [None] * live.MOST_TRIES), clock)
+        sent(Server(clock, [None] * live_play.MOST_TRIES), clock)

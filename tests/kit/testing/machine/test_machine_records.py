@@ -20,7 +20,7 @@ from fairlead.core.batches.rows import build_batch_rows
 from fairlead.core.compression.operation_runs import expand_operation_runs, merge_operation_runs
 from fairlead.core.model.tables import TABLES
 from fairlead.kit.testing import machine
-from fairlead.kit.testing.machine import Play, wire
+from fairlead.kit.testing.machine import Play, wire_bodies
 from fairlead.store.lake import Lake
 
 SECONDS = 240
@@ -127,7 +127,7 @@ def test_every_second_has_every_target(play: Play, tables: dict[str, pa.Table]) 
 
 
 def test_wire_batches_hold_the_same_and_fill_a_lake(play: Play, tables: dict[str, pa.Table], tmp_path: Path) -> None:
-    manifest = wire.write_wire_files(play, tmp_path / "posts", 60)
+    manifest = wire_bodies.write_wire_bodies(play, tmp_path / "posts", 60)
     assert manifest["rows"] == sum(table.num_rows for table in tables.values())
     assert manifest["operations"] == pc.sum(tables["ops"]["count"]).as_py()
     assert manifest == json.loads((tmp_path / "posts" / "manifest.json").read_text())
@@ -153,7 +153,7 @@ def test_wire_batches_hold_the_same_and_fill_a_lake(play: Play, tables: dict[str
 def test_columns_survive_the_wire(play: Play, tables: dict[str, pa.Table]) -> None:
     for name, table in tables.items():
         batch = table.combine_chunks().to_batches()[0]
-        data = wire.Cut(name, batch).encode(0, batch.num_rows, "n", "0" * 32, 1)
+        data = wire_bodies.Cut(name, batch).encode(0, batch.num_rows, "n", "0" * 32, 1)
         (decoded,) = decode_stream_batches(io.BytesIO(data), name)
         (back,) = build_batch_rows(decoded, name)
         assert isinstance(back, pa.RecordBatch)
@@ -166,11 +166,11 @@ def test_same_seed_same_records_in_another_process() -> None:
     short = machine.play_small_machine(11, 60)
     code = (
         "from hashlib import blake2b\nfrom fairlead.kit.testing import machine\n"
-        "from fairlead.kit.testing.machine import wire\n"
-        "bodies = wire.build_wire_bodies(machine.play_small_machine(11, 60))\n"
+        "from fairlead.kit.testing.machine import wire_bodies\n"
+        "bodies = wire_bodies.build_wire_bodies(machine.play_small_machine(11, 60))\n"
         "print(blake2b(b''.join(b.data for b in bodies)).hexdigest())"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert there.stdout.strip() == blake2b(b"".join(b.data for b in wire.build_wire_bodies(short))).hexdigest()
+    assert there.stdout.strip() == blake2b(b"".join(b.data for b in wire_bodies.build_wire_bodies(short))).hexdigest()
     other = machine.play_small_machine(12, 60)
     assert not np.array_equal([j.submit_s for j in short.drawn], [j.submit_s for j in other.drawn])

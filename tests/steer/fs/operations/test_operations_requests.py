@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.tree_contract import expect_tree_error
+from fairlead.kit.testing.tree_contract import expect_contract_error
 from fairlead.steer.fs import sessions
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
@@ -68,7 +68,7 @@ def test_broken_messages_end_in_an_error_number(client: Client, tmp_path: Path) 
 
 def test_offsets_beyond_what_a_file_has(client: Client) -> None:
     node, handle = client.create(ROOT, b"a")
-    with expect_tree_error(errno.EINVAL):
+    with expect_contract_error(errno.EINVAL):
         client.read(node, handle, (1 << 64) - 1)
     with pytest.raises(OSError):
         client.write(node, handle, b"x", 1 << 63)
@@ -156,7 +156,7 @@ def test_a_file_made_by_another_client_meanwhile_is_opened(client: Client) -> No
     again, second = client.create(ROOT, b"a", os.O_RDWR)
     assert again == node
     assert client.read(node, second) == b"data"
-    with expect_tree_error(errno.EEXIST):
+    with expect_contract_error(errno.EEXIST):
         client.create(ROOT, b"a", os.O_RDWR | os.O_EXCL)
     client.create(ROOT, b"a", os.O_RDWR | os.O_TRUNC)
     assert client.getattr(node).size == 0

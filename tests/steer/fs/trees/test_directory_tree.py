@@ -15,11 +15,11 @@ import pytest
 
 from fairlead.kit.testing.tree_contract import (
     TreeContract,
-    expect_tree_error,
-    list_tree_names,
-    put_tree_file,
-    read_tree_content,
-    read_tree_file,
+    expect_contract_error,
+    list_contract_names,
+    put_contract_file,
+    read_contract_content,
+    read_contract_file,
 )
 from fairlead.steer.fs.trees import thread_identity
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, Change, FileTree
@@ -72,11 +72,11 @@ def test_a_removed_open_file_is_kept_until_its_last_close(tree: DirectoryTree, t
 
 
 def test_a_failed_removal_keeps_nothing(tree: DirectoryTree, tmp_path: Path) -> None:
-    put_tree_file(tree, b"a")
+    put_contract_file(tree, b"a")
     folder, _ = tree.mkdir(ROOT, b"d", 0o755)
-    put_tree_file(tree, b"x", parent=folder)
+    put_contract_file(tree, b"x", parent=folder)
     file = tree.open(tree.lookup(ROOT, b"a")[0], os.O_RDWR)
-    with expect_tree_error(errno.ENOTDIR):
+    with expect_contract_error(errno.ENOTDIR):
         tree.rename(ROOT, b"d", ROOT, b"a", 0)
     assert file.stat().st_nlink == 1
     assert list((tmp_path / KEPT).iterdir()) == []
@@ -91,7 +91,7 @@ def test_the_end_of_a_forwarder_leaves_kept_files_for_another(tmp_path: Path) ->
     first.close()
     second = DirectoryTree(tmp_path)
     taken = second.reopen(node, os.O_RDONLY)
-    assert read_tree_content(taken) == b"data"
+    assert read_contract_content(taken) == b"data"
     taken.close()
     assert list((tmp_path / KEPT).iterdir()) == []
     second.close()
@@ -121,7 +121,7 @@ def test_nothing_outside_is_reached(tmp_path: Path) -> None:
     (export / "d").rename(export / "e")
     (export / "d").symlink_to("..")
     fresh = DirectoryTree(export)
-    with expect_tree_error(errno.ESTALE):
+    with expect_contract_error(errno.ESTALE):
         fresh.place(node, [(ROOT, b"d"), (folder, b"secret")])
     link, st = fresh.lookup(ROOT, b"d")
     assert stat.S_ISLNK(st.st_mode)
@@ -156,7 +156,7 @@ def test_a_directory_moved_outside_is_left_there(tmp_path: Path) -> None:
 def test_another_file_system_inside_is_refused(tree: DirectoryTree) -> None:
     proc = DirectoryTree("/")
     if Path("/proc").is_mount():
-        with expect_tree_error(errno.EXDEV):
+        with expect_contract_error(errno.EXDEV):
             proc.lookup(ROOT, b"proc")
     proc.close()
 
@@ -166,21 +166,21 @@ def test_special_files_are_never_opened(tree: DirectoryTree, tmp_path: Path) -> 
     os.mknod(tmp_path / "s", stat.S_IFSOCK | 0o600)
     for name in (b"fifo", b"s"):
         node, _ = tree.lookup(ROOT, name)
-        with expect_tree_error(errno.ENXIO):
+        with expect_contract_error(errno.ENXIO):
             tree.open(node, os.O_RDWR)
-        with expect_tree_error(errno.ESTALE):
+        with expect_contract_error(errno.ESTALE):
             tree.create(ROOT, name, os.O_RDWR, 0o644)
 
 
 def test_a_descriptor_is_no_other_file_after_its_close(tree: DirectoryTree) -> None:
-    file = tree.open(put_tree_file(tree, b"a", b"data"), os.O_RDWR)
+    file = tree.open(put_contract_file(tree, b"a", b"data"), os.O_RDWR)
     descriptor = file.descriptor or 0
     file.close()
-    others = [tree.open(put_tree_file(tree, b"b%d" % number, b"other"), os.O_RDONLY) for number in range(3)]
+    others = [tree.open(put_contract_file(tree, b"b%d" % number, b"other"), os.O_RDONLY) for number in range(3)]
     assert descriptor not in [other.descriptor for other in others]
-    with expect_tree_error(errno.EBADF):
-        read_tree_content(file)
-    with expect_tree_error(errno.EBADF):
+    with expect_contract_error(errno.EBADF):
+        read_contract_content(file)
+    with expect_contract_error(errno.EBADF):
         file.write_from(memoryview(b"x"), 0)
     file.close()
     for other in others:
@@ -192,8 +192,8 @@ def test_descriptors_are_given_back(tmp_path: Path) -> None:
     tree = DirectoryTree(tmp_path, folders=8)
     for number in range(30):
         folder, _ = tree.mkdir(ROOT, b"d%d" % number, 0o755)
-        node = put_tree_file(tree, b"a", b"x", folder)
-        assert read_tree_file(tree, node) == b"x"
+        node = put_contract_file(tree, b"a", b"x", folder)
+        assert read_contract_file(tree, node) == b"x"
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 12
     tree.close()
     del tree
@@ -209,8 +209,8 @@ def test_threads_share_a_tree(tree: DirectoryTree) -> None:
             for turn in range(30):
                 for folder in folders:
                     name = b"f%d-%d" % (which, turn)
-                    node = put_tree_file(tree, name, name, folder)
-                    assert read_tree_file(tree, node) == name
+                    node = put_contract_file(tree, name, name, folder)
+                    assert read_contract_file(tree, node) == name
                     tree.unlink(folder, name)
         except BaseException as error:  # noqa: BLE001  (told to the test's own thread)
             failures.append(error)
@@ -221,7 +221,7 @@ def test_threads_share_a_tree(tree: DirectoryTree) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert all(list_tree_names(tree, folder) == set() for folder in folders)
+    assert all(list_contract_names(tree, folder) == set() for folder in folders)
 
 
 @needs_root
@@ -231,7 +231,7 @@ def test_files_belong_to_who_asked(tree: DirectoryTree, tmp_path: Path) -> None:
         _, st, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
         file.close()
     assert (st.st_uid, st.st_gid) == (65534, 65534)
-    put_tree_file(tree, b"b")
+    put_contract_file(tree, b"b")
     assert (tmp_path / "b").stat().st_uid == 0
 
 
@@ -322,13 +322,13 @@ def test_a_full_device(tmp_path: Path) -> None:
         tree = DirectoryTree(small)
         node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
         piece, written = memoryview(bytes(4096)), 0
-        with expect_tree_error(errno.ENOSPC):
+        with expect_contract_error(errno.ENOSPC):
             while written < 1 << 20:
                 written += file.write_from(piece, written)
         assert tree.stat(node).st_size == written > 0
         tree.unlink(ROOT, b"a")
         file.close()
-        assert put_tree_file(tree, b"b", b"x" * 4096)
+        assert put_contract_file(tree, b"b", b"x" * 4096)
         tree.close()
         del tree
     finally:
@@ -350,7 +350,7 @@ def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert owners == [1234]
-    put_tree_file(tree, b"ours")
+    put_contract_file(tree, b"ours")
     assert (tmp_path / "ours").stat().st_uid == 0
 
 

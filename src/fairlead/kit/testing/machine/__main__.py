@@ -17,7 +17,7 @@ from fairlead.core import clock
 from fairlead.core.errors import FairleadError, UsageError
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing import machine
-from fairlead.kit.testing.machine import Play, live, lustre_tree, scenes, truth, wire
+from fairlead.kit.testing.machine import Play, live_play, lustre_tree, scenes, truth_labels, wire_bodies
 
 PLAYS = {
     "small": machine.play_small_machine,
@@ -60,7 +60,7 @@ def _write_play(play: Play, folder: Path, forms: list[str], every_s: int) -> dic
     }
     told["jobs"] = len(play.course.jobs)
     if "batches" in forms:
-        manifest = wire.write_wire_files(play, folder / "posts", every_s)
+        manifest = wire_bodies.write_wire_bodies(play, folder / "posts", every_s)
         told["batches"] = {key: manifest[key] for key in ("rows", "ops_rows", "operations", "bytes")}
     if "parquet" in forms:
         tables = play.build_tables()
@@ -70,18 +70,18 @@ def _write_play(play: Play, folder: Path, forms: list[str], every_s: int) -> dic
     if "tree" in forms:
         lustre_tree.MachineTree(play, folder / "hosts").advance(play.seconds)
     if "truth" in forms:
-        labels = truth.build_truth_labels(play)
-        truth.write_truth_labels(labels, folder / "truth.json")
+        labels = truth_labels.build_truth_labels(play)
+        truth_labels.write_truth_labels(labels, folder / "truth.json")
         told["labels"] = len(labels)
     return told
 
 
 def _send_play(play: Play, server: str, token: Path, ca: str, past_s: int, every_s: int) -> None:
     """The play to a server as it happens, `past_s` of it as if they had just gone by; a line on stderr a minute."""
-    origin_ns = (clock.now_ns() // live.NS - past_s) * live.NS
-    line = live.connect_live_line(server, str(token), ca, clock.now_ns)
+    origin_ns = (clock.now_ns() // live_play.NS - past_s) * live_play.NS
+    line = live_play.connect_live_line(server, str(token), ca, clock.now_ns)
     told_s = 0
-    for told in live.send_live_play(
+    for told in live_play.send_live_play(
         replace(play, origin_ns=origin_ns), line, every_s=every_s, now_ns=clock.now_ns, sleep_s=clock.sleep_s
     ):
         if told.to_s - told_s >= past_s or told.to_s - told_s >= 60 or told.to_s == play.seconds:

@@ -104,12 +104,12 @@ def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: i
             "start_ns": runs.start_ns + origin_ns,
             "end_ns": runs.end_ns + origin_ns,
             "busy_ns": runs.busy_ns,
-            "node": name_client_words(course.node[runs.lane], course.machine.format_node_name),
-            "job_id": name_client_words(course.job[flow], lambda place: format_job_id(course.jobs[place].drawn)),
+            "node": build_client_row_words(course.node[runs.lane], course.machine.format_node_name),
+            "job_id": build_client_row_words(course.job[flow], lambda place: format_job_id(course.jobs[place].drawn)),
             "rank": course.rank[runs.lane],
-            "interface": name_client_words(course.interface[flow], INTERFACES.__getitem__),
+            "interface": build_client_row_words(course.interface[flow], INTERFACES.__getitem__),
             "fs": build_table_word_column(course.files.fs, len(flow)),
-            "op": name_client_words(op, WORDS.__getitem__),
+            "op": build_client_row_words(op, WORDS.__getitem__),
             "file_id": course.files.compute_ids()[file],
             "handle": file.astype(np.int64) + 3,
             "offset": pa.array(offset, mask=~data),
@@ -128,7 +128,7 @@ def _scrambled(number: I64, lane: I64, places: I64) -> I64:
     return ((mixed >> np.uint64(20)) % places.astype(np.uint64)).astype(np.int64)
 
 
-def name_client_words(values: I32 | I64, name: object) -> pa.DictionaryArray:
+def build_client_row_words(values: I32 | I64, name: object) -> pa.DictionaryArray:
     """A column of words from numbers: `name` is called once for each number that occurs."""
     if not len(values):
         return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))

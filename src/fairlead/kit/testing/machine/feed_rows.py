@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, build_table_batch, build_table_word_column
-from fairlead.kit.testing.machine.client_rows import NS, name_client_words
+from fairlead.kit.testing.machine.client_rows import NS, build_client_row_words
 from fairlead.kit.testing.machine.course import Course, PlacedJob
 from fairlead.kit.testing.machine.files import format_job_id
 
@@ -129,7 +129,7 @@ def _health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.R
         HEALTH,
         {
             "ts_ns": origin_ns + when[kept] * NS,
-            "node": name_client_words(node[kept], names.__getitem__),
+            "node": build_client_row_words(node[kept], names.__getitem__),
             "probe": build_table_word_column("agent", n),
             "state": build_table_word_column("ok", n),
             "interval_ns": np.full(n, HEALTH_S * NS),

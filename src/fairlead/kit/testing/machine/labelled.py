@@ -20,7 +20,7 @@ from fairlead.kit.testing.machine.cause_words import choose_cause_word
 from fairlead.kit.testing.machine.observed import Observed, observe_play
 from fairlead.kit.testing.machine.phase_truth import ALONE_ENOUGH, TruePhase, build_phase_truth
 from fairlead.kit.testing.machine.season import NS, Season
-from fairlead.kit.testing.machine.truth import name_truth_component
+from fairlead.kit.testing.machine.truth_labels import name_truth_component
 from fairlead.kit.testing.machine.views import FULL, View
 
 ABNORMAL_SHARE = 0.5
@@ -95,7 +95,7 @@ class LabelledPlay:
     unseen: int
 
 
-def label_play(season: Season, number: int, view: View = FULL) -> LabelledPlay:
+def build_labelled_play(season: Season, number: int, view: View = FULL) -> LabelledPlay:
     """One play of the season with its truth."""
     play = season.play(number)
     seen = observe_play(play, view)
@@ -120,7 +120,7 @@ def label_play(season: Season, number: int, view: View = FULL) -> LabelledPlay:
     return LabelledPlay(number, seen, truth, labels, faults, unseen)
 
 
-def label_season(
+def build_labelled_season(
     season: Season, view: View = FULL, *, folder: Path | None = None, processes: int = 1
 ) -> Iterator[LabelledPlay]:
     """The plays of a season in order; with `folder` (one for each season and view) kept there and read from there."""
@@ -134,13 +134,13 @@ def label_season(
         todo = []
     for number in range(season.plays):
         if folder is None:
-            yield label_play(season, number, view)
+            yield build_labelled_play(season, number, view)
         else:
             yield read_labelled_play(folder, number) if number not in todo else _kept(season, number, view, folder)
 
 
 def _kept(season: Season, number: int, view: View, folder: Path) -> LabelledPlay:
-    made = label_play(season, number, view)
+    made = build_labelled_play(season, number, view)
     parts = {
         "phases": made.seen.phases,
         "rollup": made.seen.rollup,

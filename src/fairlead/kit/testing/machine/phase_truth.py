@@ -22,7 +22,7 @@ from fairlead.kit.testing.machine.cause_words import choose_cause_word, list_cau
 from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, PlacedJob
 from fairlead.kit.testing.machine.files import format_job_id
 from fairlead.kit.testing.machine.play import Play
-from fairlead.kit.testing.machine.truth import name_truth_component
+from fairlead.kit.testing.machine.truth_labels import name_truth_component
 
 LEAST_LOST_SHARE = 0.1
 """Causes are looked for when a phase lost more than this share of its ideal time ..."""

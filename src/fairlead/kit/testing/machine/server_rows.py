@@ -25,7 +25,7 @@ from fairlead.core.model.tables import (
     build_table_word_column,
 )
 from fairlead.decide.sim.steps import I64
-from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, name_client_words
+from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, build_client_row_words
 from fairlead.kit.testing.machine.course import DATA, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
 from fairlead.kit.testing.machine.files import format_job_id
@@ -133,9 +133,11 @@ def _forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatc
         {
             "ts_ns": origin_ns + (np.concatenate([second, at]) + 1) * NS,
             "interval_ns": np.full(n + m, NS),
-            "node": name_client_words(np.concatenate([fwd, queued]), course.machine.forwarders.names.__getitem__),
+            "node": build_client_row_words(np.concatenate([fwd, queued]), course.machine.forwarders.names.__getitem__),
             "job_id": _jobs(course, np.concatenate([job, np.zeros(m, np.int64)]), whole),
-            "op_class": name_client_words(np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__),
+            "op_class": build_client_row_words(
+                np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__
+            ),
             "requests": pa.array(_ints(requests, m), mask=whole),
             "bytes": pa.array(_ints(moved, m), mask=whole),
             "wait_ns_histogram": _lists(_build_exponential(requests, wait / np.maximum(requests, 1)), m),
@@ -187,14 +189,14 @@ def _target_rows(
         {
             "ts_ns": origin_ns + (np.concatenate([seconds, at]) + 1) * NS,
             "interval_ns": np.full(grid + m, NS),
-            "server": name_client_words(every // machine.targets_per_server, machine.servers.names.__getitem__),
-            "target": name_client_words(every, machine.targets.names.__getitem__),
+            "server": build_client_row_words(every // machine.targets_per_server, machine.servers.names.__getitem__),
+            "target": build_client_row_words(every, machine.targets.names.__getitem__),
             "job_id": _jobs(course, np.concatenate([np.zeros(grid, np.int64), job]), ~is_part),
             **columns,
             "service_ns_histogram": _lists(_build_lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
             "capacity_bytes": pa.array(np.full(grid + m, machine.target_bytes), mask=is_part),
             "used_bytes": pa.array(_ints(filled, m), mask=is_part),
-            "source": name_client_words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
+            "source": build_client_row_words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
         },
     )
 
@@ -224,8 +226,8 @@ def _device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         {
             "ts_ns": origin_ns + (second + 1) * NS,
             "interval_ns": np.full(len(second), NS),
-            "node": name_client_words(target // machine.targets_per_server, machine.servers.names.__getitem__),
-            "device": name_client_words(target % machine.targets_per_server, lambda n: f"md{n}"),
+            "node": build_client_row_words(target // machine.targets_per_server, machine.servers.names.__getitem__),
+            "device": build_client_row_words(target % machine.targets_per_server, lambda n: f"md{n}"),
             "read_bytes": _ints(rb),
             "write_bytes": _ints(wb),
             "read_ops": _ints(ro),
@@ -257,19 +259,19 @@ def _metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, ori
     source = np.repeat([0, 1, 2], [len(s0), len(s1), len(s2)])
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
     name = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.format_node_name
-    client = name_client_words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
+    client = build_client_row_words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
     return build_table_batch(
         METADATA,
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS,
             "interval_ns": np.full(len(source), NS),
-            "server": name_client_words(np.concatenate([m0, m1, m2]), machine.mds.names.__getitem__),
+            "server": build_client_row_words(np.concatenate([m0, m1, m2]), machine.mds.names.__getitem__),
             "client": _masked(client, source != 2),
             "job_id": _jobs(course, np.concatenate([nobody, j1, nothing]), source != 1),
-            "op": name_client_words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
+            "op": build_client_row_words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
             "count": _ints(np.concatenate([c0, c1, c2])),
-            "source": name_client_words(source, ("md_stats", "job_stats", "exports").__getitem__),
-            "target": name_client_words(np.concatenate([m0, m1, m2]), machine.format_mdt_name),
+            "source": build_client_row_words(source, ("md_stats", "job_stats", "exports").__getitem__),
+            "target": build_client_row_words(np.concatenate([m0, m1, m2]), machine.format_mdt_name),
         },
     )
 
@@ -301,11 +303,11 @@ def _pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, o
         {
             "ts_ns": origin_ns + (second[some] + 1) * NS,
             "interval_ns": np.full(n, NS),
-            "node": name_client_words(
+            "node": build_client_row_words(
                 client[some],
                 machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.format_node_name,
             ),
-            "target": name_client_words(target[some], machine.targets.names.__getitem__),
+            "target": build_client_row_words(target[some], machine.targets.names.__getitem__),
             "read_rpcs": _ints(rr[some]),
             "write_rpcs": _ints(wr[some]),
             "read_bytes": _ints(rb[some]),
@@ -338,9 +340,9 @@ def _port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1]) + 1) * NS,
             "interval_ns": np.full(len(port), NS),
-            "switch": name_client_words(port // PORTS_PER_SWITCH, lambda n: f"leaf{n:03d}"),
-            "port": name_client_words(port % PORTS_PER_SWITCH + 1, str),
-            "peer": name_client_words(port, peer),
+            "switch": build_client_row_words(port // PORTS_PER_SWITCH, lambda n: f"leaf{n:03d}"),
+            "port": build_client_row_words(port % PORTS_PER_SWITCH + 1, str),
+            "peer": build_client_row_words(port, peer),
             "tx_bytes": _ints(np.concatenate([tx0, tx1])),
             "rx_bytes": _ints(np.concatenate([rx0, rx1])),
             "errors": np.zeros(len(port), np.int64),
@@ -398,7 +400,8 @@ def _ints(values: F64, more: int = 0) -> I64:
 
 def _jobs(course: Course, job: I64, missing: np.ndarray) -> pa.DictionaryArray:
     return _masked(
-        name_client_words(job, lambda place: format_job_id(course.jobs[place].drawn) if course.jobs else ""), missing
+        build_client_row_words(job, lambda place: format_job_id(course.jobs[place].drawn) if course.jobs else ""),
+        missing,
     )
 
 

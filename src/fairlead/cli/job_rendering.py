@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_diagnosis import Why
 
 
-def render_job_parts(answer: JobPage, width: int) -> list[RenderableType]:
+def render_job(answer: JobPage, width: int) -> list[RenderableType]:
     """Return one job, part by part."""
     from rich.text import Text
 
@@ -25,15 +25,15 @@ def render_job_parts(answer: JobPage, width: int) -> list[RenderableType]:
         if len(answer.components) > 20:
             parts.append(Text(f"and {len(answer.components) - 20} more (--json has all)", style="dim"))
     if answer.ports:
-        from fairlead.cli.system_parts import build_system_port_table, format_system_imbalance
+        from fairlead.cli.system_rendering import render_system_imbalance, render_system_port_table
 
-        parts += [Text("\nSwitch ports", style="bold"), build_system_port_table(answer.ports[:10], width)]
+        parts += [Text("\nSwitch ports", style="bold"), render_system_port_table(answer.ports[:10], width)]
         if answer.port_imbalance is not None:
-            parts.append(Text(format_system_imbalance(answer.port_imbalance), style="dim"))
+            parts.append(Text(render_system_imbalance(answer.port_imbalance), style="dim"))
     if answer.clocks:
         parts += [
             Text("\nClocks", style="bold yellow"),
-            *(Text(f"  {line}") for line in list_job_clock_lines(answer.clocks)),
+            *(Text(f"  {line}") for line in render_job_clock_lines(answer.clocks)),
         ]
     if answer.missing or answer.gaps:
         parts.append(Text("\nNot known", style="bold yellow"))
@@ -44,7 +44,7 @@ def render_job_parts(answer: JobPage, width: int) -> list[RenderableType]:
     return parts
 
 
-def list_job_clock_lines(clocks: list[ClockShift]) -> list[str]:
+def render_job_clock_lines(clocks: list[ClockShift]) -> list[str]:
     """Return a line for each source whose clock was corrected."""
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
@@ -123,11 +123,11 @@ def _figures(answer: JobPage) -> RenderableType:
     return table
 
 
-def render_explained_job_parts(answer: Why, width: int) -> list[RenderableType]:
+def render_job_explanation(answer: Why, width: int) -> list[RenderableType]:
     """Return what a job got, what is usual and what made the difference, part by part."""
     from rich.text import Text
 
-    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli import diagnosis_rendering as shown
     from fairlead.cli.answer_tables import Column, fit_answer_table, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text

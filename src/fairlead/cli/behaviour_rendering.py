@@ -1,4 +1,4 @@
-"""How jobs behave, on the terminal: modes, request sizes, rates, who moved most. Not here: one job (`job_parts`)."""
+"""How jobs behave, on the terminal: modes, request sizes, rates, who moved most. Not here: one job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_behaviour import Behaviour, RankLine
 
 
-def render_behaviour_parts(answer: Behaviour, width: int) -> list[RenderableType]:
+def render_behaviour(answer: Behaviour, width: int) -> list[RenderableType]:
     """Return how jobs behave, part by part."""
     from rich.text import Text
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairlead.explain.questions.answers_site import Devices, Ports, Usage
 
 
-def render_system_parts(answer: System, width: int) -> list[RenderableType]:
+def render_system(answer: System, width: int) -> list[RenderableType]:
     """Return the layers, amplification, silent sources and events."""
     from rich.text import Text
 
@@ -117,7 +117,7 @@ def render_system_network(answer: Ports, width: int) -> list[RenderableType]:
     times = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"{answer.total} ports", "bold"), (f"  {times}", "dim"))]
     if answer.ports:
-        parts += [Text(""), build_system_port_table(answer.ports, width)]
+        parts += [Text(""), render_system_port_table(answer.ports, width)]
     if answer.jobs:
         columns = [
             Column("job", lambda r: r.job_id),
@@ -132,7 +132,7 @@ def render_system_network(answer: Ports, width: int) -> list[RenderableType]:
     return [*parts, *(Text(escape_text(text), style="yellow") for text in answer.missing)]
 
 
-def build_system_port_table(ports: list[PortVolume], width: int) -> RenderableType:
+def render_system_port_table(ports: list[PortVolume], width: int) -> RenderableType:
     """Return ports with the node behind each; bytes as the node counts them."""
     from fairlead.cli.answer_tables import Column, fit_answer_table, format_answer_word
     from fairlead.core.model import unit_formats
@@ -150,7 +150,7 @@ def build_system_port_table(ports: list[PortVolume], width: int) -> RenderableTy
     return fit_answer_table(columns, ports, width)
 
 
-def format_system_imbalance(found: PortImbalance) -> str:
+def render_system_imbalance(found: PortImbalance) -> str:
     """Return one line on how evenly a job uses its ports."""
     from fairlead.core.model import unit_formats
 

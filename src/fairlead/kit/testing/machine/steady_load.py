@@ -18,7 +18,7 @@ from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import DrawnJob, Mix
 from fairlead.kit.testing.machine.scenes import build_scene_job
 
-__all__ = ["MACHINES", "build_steady_load", "measure_load_random_share"]
+__all__ = ["MACHINES", "build_steady_load", "measure_steady_load_randomness"]
 
 PAUSES = 8
 """Runs a process makes in a second at most, where it does not go to places at random."""
@@ -50,7 +50,7 @@ def _rates(play: Play) -> tuple[float, float]:
     return (len(runs.row) - single) / 4, single / 4
 
 
-def measure_load_random_share(play: Play) -> float:
+def measure_steady_load_randomness(play: Play) -> float:
     """The share of rows that are single operations at random offsets."""
     runs, single = _rates(play)
     return single / max(runs + single, 1.0)

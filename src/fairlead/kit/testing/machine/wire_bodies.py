@@ -61,7 +61,7 @@ def build_wire_bodies(play: Play, every_s: int = 10, from_s: int = 0, to_s: int 
         yield from _of_interval(play, tables, start, min(start + every_s, stop))
 
 
-def encode_wire_feed(play: Play, name: str, table: pa.Table, at_s: int) -> bytes:
+def encode_wire_feed_body(play: Play, name: str, table: pa.Table, at_s: int) -> bytes:
     """Rows of a table, of which there are some, as a batch of one feed of the site."""
     [batch] = table.combine_chunks().to_batches()
     return Cut(name, batch).encode(0, batch.num_rows, FEED, _build_boot_id(play.seed, f"{FEED}/{name}"), at_s)
@@ -214,7 +214,7 @@ def _array(code: str, values: NDArray[Any]) -> array[Any]:
     return made
 
 
-def write_wire_files(play: Play, folder: Path, every_s: int = 10) -> dict[str, Any]:
+def write_wire_bodies(play: Play, folder: Path, every_s: int = 10) -> dict[str, Any]:
     """Each body as a file under `folder`, and `manifest.json`, which is returned: totals, and of each file its node,
     rows, rows of `ops`, operations and bytes."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """A play sent to a server as it happens: what the machine's agents would send, second by second. All of it simulated.
 
-Not here: files of the same (`wire`), loads as fast as a server takes them (`loads`, benchmarks).
+Not here: files of the same (`wire_bodies`), loads as fast as a server takes them (`steady_load`, benchmarks).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairlead import __version__
 from fairlead.core.errors import NoAnswerError, ServerError
-from fairlead.kit.testing.machine import wire
+from fairlead.kit.testing.machine import wire_bodies
 from fairlead.kit.testing.machine.play import Play
 from fairlead.see.agent.connection import Line, SendError, Token
 
@@ -59,7 +59,7 @@ def send_live_play(
             sleep_s(min(early_ns / NS, 1.0))
         rows = size = 0
         held: list[bytes] = []
-        for body in wire.build_wire_bodies(play, every_s, start, stop):
+        for body in wire_bodies.build_wire_bodies(play, every_s, start, stop):
             if not heard(body.node, start):
                 continue
             held.append(body.data)
@@ -68,7 +68,7 @@ def send_live_play(
                 _posted(line, b"".join(held), sleep_s)
                 held.clear()
         for name, table in besides(start, stop).items():
-            held.append(wire.encode_wire_feed(play, name, table, start))
+            held.append(wire_bodies.encode_wire_feed_body(play, name, table, start))
             rows, size = rows + table.num_rows, size + len(held[-1])
         if held:
             _posted(line, b"".join(held), sleep_s)

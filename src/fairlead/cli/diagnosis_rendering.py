@@ -145,7 +145,7 @@ def render_diagnosis_usual(rows: Sequence[Usual], width: int) -> list[Renderable
     return parts
 
 
-def build_diagnosis_incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> RenderableType:
+def render_diagnosis_incidents(rows: Sequence[Incident], now_ns: int, width: int) -> RenderableType:
     """One line per incident."""
     columns = [
         Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
