@@ -25,7 +25,15 @@ class MemorySink:
         self.fail_after = False
         """Whether a failing batch is on disk all the same: the answer was lost."""
 
-    def batch(self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = "") -> bool:  # noqa: ARG002
+    def store_batch(
+        self,
+        stream: str,
+        seq: int,
+        tables: list[pa.RecordBatch],
+        *,
+        source: str = "",
+        path: str = "",  # noqa: ARG002
+    ) -> bool:
         if self.failures:
             self.failures -= 1
             if self.fail_after:
@@ -40,10 +48,10 @@ class MemorySink:
         self.sources.append(source)
         return True
 
-    def known(self, stream: str, seq: int) -> bool:
+    def has_batch(self, stream: str, seq: int) -> bool:
         return (stream, seq) in self.batches
 
-    def event(
+    def record_event(
         self,
         component: str,
         kind: str,
@@ -54,7 +62,7 @@ class MemorySink:
     ) -> None:
         self.events.append((component, kind, text))
 
-    def health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:  # noqa: ARG002
+    def report_health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:  # noqa: ARG002
         self.unknown_lines += unknown_lines
         if not self.healths or self.healths[-1] != (probe, state, text):
             self.healths.append((probe, state, text))
@@ -77,13 +85,15 @@ class LakeSink(MemorySink):
         super().__init__()
         self._writer = writer
 
-    def batch(self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = "") -> bool:
+    def store_batch(
+        self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = ""
+    ) -> bool:
         filling = self._writer.open_batch(stream, seq, source=source, path=path)
         for rows in tables:
             filling.add(rows)
         return filling.commit()
 
-    def known(self, stream: str, seq: int) -> bool:
+    def has_batch(self, stream: str, seq: int) -> bool:
         return self._writer.has_batch(stream, seq)
 
 

@@ -357,7 +357,7 @@ def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
     assert len(pieces) > 2
     assert pieces == list(range(len(pieces)))
     sink = MemorySink()
-    batch_of_sink = sink.batch
+    batch_of_sink = sink.store_batch
     calls = iter(range(100))
 
     def failing(*arguments: Any, **named: Any) -> bool:
