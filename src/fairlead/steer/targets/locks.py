@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
 import threading
 
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import Lock
 
 POSIX, FLOCK, APPEND = 0, 1, 2
@@ -26,7 +26,7 @@ class LockTable:
         """Takes, changes or gives back a range; BlockingIOError when another owner is in the way."""
         with self._guard:
             if lock.kind != fcntl.F_UNLCK and self._conflict(space, ino, (owner, holder), lock) is not None:
-                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                raise build_os_error(errno.EAGAIN)
             rest = []
             for entry in self._held.get((space, ino), ()):
                 rest += [entry] if (entry[0], entry[2]) != (owner, holder) else _without(entry, lock.start, lock.end)

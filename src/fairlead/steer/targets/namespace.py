@@ -18,7 +18,6 @@ from fairlead.steer.targets.permissions import (
     READ,
     SEARCH,
     WRITE,
-    build_permission_error,
     check_permission,
     check_removal_permission,
     has_group_permission,
@@ -133,7 +132,7 @@ def link_namespace_entry(
     if inode.nlink == 0 and not nameless:
         raise build_os_error(errno.ENOENT)
     if inode.is_directory:
-        raise build_permission_error(errno.EPERM)
+        raise build_os_error(errno.EPERM)
     if name in (b".", b"..") or records.find_child(parent, name) is not None:
         raise build_os_error(errno.EEXIST)
     check_permission(folder, WRITE | SEARCH, who)
@@ -347,12 +346,12 @@ def _attribute_owner(records: Records, ino: int, name: bytes, who: Who | None) -
         raise build_os_error(errno.ERANGE)
     if name.startswith(b"user."):
         if not (inode.is_file or inode.is_directory):
-            raise build_permission_error(errno.EPERM)
+            raise build_os_error(errno.EPERM)
         check_permission(inode, WRITE, who)
     elif not name.startswith((b"trusted.", b"security.")):
         raise build_os_error(errno.EOPNOTSUPP)
     elif who is not None and who.uid != 0:
-        raise build_permission_error(errno.EPERM)
+        raise build_os_error(errno.EPERM)
     return inode
 
 
@@ -363,7 +362,7 @@ def set_namespace_layout(records: Records, ino: int, layout: str, now: int, who:
     """The layout of new files in a directory, or of a file without data."""
     inode = records.get_inode(ino)
     if not has_owner_permission(inode, who):
-        raise build_permission_error(errno.EPERM)
+        raise build_os_error(errno.EPERM)
     if not inode.is_directory and (not inode.is_file or inode.targets):
         raise build_os_error(errno.EEXIST)
     inode.layout = layout
@@ -390,7 +389,7 @@ def change_namespace_inode(records: Records, ino: int, wanted: Changes, now: int
         records.drop_capability(inode)
     if wanted.mode is not None:
         if not has_owner_permission(inode, who):
-            raise build_permission_error(errno.EPERM)
+            raise build_os_error(errno.EPERM)
         mode = wanted.mode & 0o7777
         if who is not None and who.uid != 0 and inode.is_file and not has_group_permission(inode.gid, who):
             mode &= ~stat.S_ISGID
@@ -398,7 +397,7 @@ def change_namespace_inode(records: Records, ino: int, wanted: Changes, now: int
     if wanted.atime is not None or wanted.mtime is not None:
         if not has_owner_permission(inode, who):
             if not wanted.now_only:
-                raise build_permission_error(errno.EPERM)
+                raise build_os_error(errno.EPERM)
             check_permission(inode, WRITE, who)
         inode.atime = inode.atime if wanted.atime is None else wanted.atime
         if wanted.mtime is not None:
@@ -416,7 +415,7 @@ def _change_owner(inode: Inode, wanted: Changes, who: Who | None) -> None:
         and who.uid != 0
         and (who.uid != inode.uid or uid != inode.uid or (gid != inode.gid and not has_group_permission(gid, who)))
     ):
-        raise build_permission_error(errno.EPERM)
+        raise build_os_error(errno.EPERM)
     inode.uid, inode.gid = uid, gid
     if inode.is_file and inode.mode & 0o111:
         inode.mode &= ~stat.S_ISUID

@@ -9,15 +9,11 @@ import errno
 import os
 import stat
 
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import TO_RUN
 from fairlead.steer.targets.inode import Inode, Who
 
 READ, WRITE, SEARCH = os.R_OK, os.W_OK, os.X_OK
-
-
-def build_permission_error(number: int = errno.EACCES) -> OSError:
-    """EACCES or EPERM."""
-    return OSError(number, os.strerror(number))
 
 
 def check_permission(inode: Inode, mask: int, who: Who | None) -> None:
@@ -27,7 +23,7 @@ def check_permission(inode: Inode, mask: int, who: Who | None) -> None:
     mode = inode.mode
     if who.uid == 0:
         if mask & SEARCH and not mode & 0o111 and not stat.S_ISDIR(mode):
-            raise build_permission_error()
+            raise build_os_error(errno.EACCES)
         return
     if who.uid == inode.uid:
         granted = mode >> 6
@@ -36,7 +32,7 @@ def check_permission(inode: Inode, mask: int, who: Who | None) -> None:
     else:
         granted = mode
     if mask & ~granted & 7:
-        raise build_permission_error()
+        raise build_os_error(errno.EACCES)
 
 
 def has_group_permission(gid: int, who: Who) -> bool:
@@ -53,7 +49,7 @@ def check_removal_permission(parent: Inode, child: Inode, who: Who | None) -> No
     """A name may be removed from `parent`: write and search there, and the sticky bit."""
     check_permission(parent, WRITE | SEARCH, who)
     if parent.mode & stat.S_ISVTX and not has_owner_permission(child, who) and not has_owner_permission(parent, who):
-        raise build_permission_error(errno.EPERM)
+        raise build_os_error(errno.EPERM)
 
 
 def compute_open_permissions(flags: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -42,8 +43,24 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+_trees: list[DirectoryTree] = []
+
+
+def directory(folder: Path) -> DirectoryTree:
+    """A tree that is closed when the test ends."""
+    _trees.append(DirectoryTree(folder))
+    return _trees[-1]
+
+
+@pytest.fixture(autouse=True)
+def trees_are_closed() -> Iterator[None]:
+    yield
+    while _trees:
+        _trees.pop().close()
+
+
 def caching(folder: Path, text: str = '[default]\nread_ahead = "1M"', *, sole: bool = False) -> CachingTree:
-    return CachingTree(DirectoryTree(folder), settings(folder, text), sole=sole)
+    return CachingTree(directory(folder), settings(folder, text), sole=sole)
 
 
 @pytest.fixture(autouse=True)
@@ -245,7 +262,7 @@ def test_jobs_have_their_own_settings(folder: Path) -> None:
 
 
 def test_without_a_wish_there_is_no_cache(folder: Path) -> None:
-    tree = DirectoryTree(folder)
+    tree = directory(folder)
     assert with_read_cache(tree, JobSettings()) is tree
     assert with_read_cache(tree, settings(folder, "[jobs.a]\ncache = true")) is not tree
     assert with_read_cache(tree, settings(folder, '[jobs.a]\ncache = true\n[cache]\nsize = "0"')) is tree

@@ -36,6 +36,7 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 from fairlead.steer.fs.wire.frames import Flag
 
@@ -349,7 +350,7 @@ class Guard:
         known = intents.find(request.number) if request.flags & _RETRY else None
         if known is not None and known.done:
             if known.outcome < 0:
-                raise OSError(-known.outcome, os.strerror(-known.outcome))
+                raise build_os_error(-known.outcome)
             return abi.WRITE_OUT.pack(known.outcome, 0)
         if known is not None:
             since = self._since(node, known.expected, min(size, known.expected + _MOST_COMPARED))
@@ -400,7 +401,7 @@ class Guard:
         op, handles, handle, body = request.op, request.session.handles, request.handle, request.body
         if intent.done:
             if intent.outcome < 0:
-                raise OSError(-intent.outcome, os.strerror(-intent.outcome))
+                raise build_os_error(-intent.outcome)
         else:
             verdict = judge_intent(intent, self._now(intent))
             if not verdict.sure:
@@ -411,7 +412,7 @@ class Guard:
             return b""
         node, st = self._tree.lookup(intent.parent, intent.name)
         if intent.done and node - 1 != intent.outcome:
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))  # made, and replaced by another client since
+            raise build_os_error(errno.ESTALE)  # made, and replaced by another client since
         if op == Op.CREATE:
             with forwarder_identity:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~_CREATING)

@@ -20,6 +20,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.os_errors import build_os_error
 
 RECORDS = 1024
 """Intents in a file. More than a client may have unanswered several times over: the record of an answer that was not
@@ -162,7 +163,7 @@ class IntentFile:
     def begin(self, intent: Intent) -> int:
         """Puts the intent on record; the number of its place. ENAMETOOLONG for names no file can have."""
         if len(intent.name) > _NAME_BYTES or len(intent.new_name) > _NAME_BYTES:
-            raise OSError(ENAMETOOLONG, os.strerror(ENAMETOOLONG))
+            raise build_os_error(ENAMETOOLONG)
         with self._lock:
             place = self._free.popleft()
         at = place * RECORD_BYTES

@@ -37,6 +37,7 @@ from fairlead.steer.fs.client.own_requests import (
 from fairlead.steer.fs.client.reclaim import reclaim_open_files
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, Valid
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag, Refusal
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ class Client:
 
     def _followed(self, parent: int, node: int, depth: int) -> int:
         if depth >= _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            raise build_os_error(errno.ELOOP)
         target = os.fsdecode(self.request(Op.READLINK, node))
         return self._walk(target, start=abi.ROOT if target.startswith("/") else parent, depth=depth + 1)
 
@@ -320,7 +321,7 @@ class Client:
                     op, node, chosen or handle, message, told, started, monotonic_ns(), self._job(), -error
                 )
         if error:
-            raise OSError(-error, os.strerror(-error))
+            raise build_os_error(-error)
         return answer
 
     def read_into(self, node: int, handle: int, buffer: memoryview, offset: int) -> int:
@@ -344,7 +345,7 @@ class Client:
                 ended = monotonic_ns()
                 self._trace.record_request(op, node, handle, offset, moved, started, ended, self._job(), -error)
         if error:
-            raise OSError(-error, os.strerror(-error))
+            raise build_os_error(-error)
         return moved
 
     def _message(self, op: int, number: int, node: int, body: bytes, more: int = 0) -> bytes:

@@ -14,6 +14,7 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.operations import names, open_files
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.sessions import Handles, UnknownHandle
 from fairlead.steer.fs.trees.base import UnknownNode
 
@@ -67,11 +68,11 @@ class Operations:
                 return self._write(handles, node, body, data)
             execution = self._table.get(op)
             if execution is None:
-                raise OSError(ENOSYS, os.strerror(ENOSYS))
+                raise build_os_error(ENOSYS)
             return execution(self, handles, node, handle, body, data)
         except (struct.error, OverflowError, ValueError) as error:
             # A message that is too short, or holds numbers no system call takes.
-            raise OSError(EINVAL, os.strerror(EINVAL)) from error
+            raise build_os_error(EINVAL) from error
 
     def _write(self, handles: Handles, node: int, body: memoryview, data: memoryview) -> bytes:
         fh, offset, _, flags, _, _, _ = _read_in(body)

@@ -5,7 +5,6 @@ Open files and directories are in `operations_open`.
 
 from __future__ import annotations
 
-import os
 import stat
 from errno import EINVAL, ERANGE
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op, Valid
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import NOW, Change
 from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 
@@ -132,7 +132,7 @@ def _rename(ops: Operations, _: Handles, node: int, __: int, body: memoryview, _
 def _rename2(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     folder, flags, _pad = abi.RENAME2_IN.unpack_from(body)
     if flags & ~_RENAME_FLAGS:
-        raise OSError(EINVAL, os.strerror(EINVAL))
+        raise build_os_error(EINVAL)
     old, new = bodies.read_message_names(body, abi.RENAME2_IN.size)
     ops.tree.rename(node, old, folder, new, flags)
     return b""
@@ -164,7 +164,7 @@ def _setxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview,
     at = abi.SETXATTR_IN.size + len(name) + 1
     value = bytes(body[at : at + size])
     if len(value) != size:
-        raise OSError(EINVAL, os.strerror(EINVAL))
+        raise build_os_error(EINVAL)
     ops.tree.set_attribute(node, name, value, flags)
     return b""
 
@@ -174,7 +174,7 @@ def _sized(found: bytes, size: int) -> bytes:
     if size == 0:
         return abi.GETXATTR_OUT.pack(len(found), 0)
     if len(found) > size:
-        raise OSError(ERANGE, os.strerror(ERANGE))
+        raise build_os_error(ERANGE)
     return found
 
 

@@ -14,6 +14,7 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.operations.names import clear_set_id
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.sessions import Folder, Handles, UnknownHandle
 from fairlead.steer.fs.trees.base import Lock
 
@@ -109,7 +110,7 @@ def _lseek(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
 def _copy(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, offset, _node_out, fh_out, offset_out, length, flags = abi.COPY_IN.unpack_from(body)
     if flags:
-        raise OSError(EINVAL, os.strerror(EINVAL))
+        raise build_os_error(EINVAL)
     copied = handles.find_file(fh).copy_to(offset, handles.find_file(fh_out), offset_out, length)
     return abi.WRITE_OUT.pack(copied, 0)
 
@@ -118,7 +119,7 @@ def _getlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
     fh, owner, start, end, kind, pid, _flags, _pad = abi.LK_IN.unpack_from(body)
     file = handles.find_file(fh)
     if kind not in _KINDS or end < start:
-        raise OSError(EINVAL, os.strerror(EINVAL))
+        raise build_os_error(EINVAL)
     found = file.find_conflict(handles.map_owner(owner), Lock(start, end, kind, pid))
     return abi.LK_OUT.pack(*(found or (start, end, _UNLOCKED, 0)))
 
@@ -127,7 +128,7 @@ def _setlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
     fh, owner, start, end, kind, pid, flags, _pad = abi.LK_IN.unpack_from(body)
     file = handles.find_file(fh)
     if kind not in _KINDS or end < start:
-        raise OSError(EINVAL, os.strerror(EINVAL))
+        raise build_os_error(EINVAL)
     if flags & abi.LK_FLOCK:
         file.flock(kind)
         return b""

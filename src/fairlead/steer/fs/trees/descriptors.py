@@ -10,7 +10,7 @@ import stat
 from errno import EINVAL
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.os_errors import build_os_error, build_stale_os_error
 from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.thread_identity import forwarder_identity, get_thread_user
 
@@ -44,7 +44,7 @@ def set_descriptor_attributes(fd: int, path: str | None, change: Change) -> None
         os.chmod(target, change.mode)
     if change.size is not None:
         if change.size > 1 << 63:
-            raise OSError(EINVAL, os.strerror(EINVAL))
+            raise build_os_error(EINVAL)
         os.truncate(target, change.size)
     if change.atime_ns is not None or change.mtime_ns is not None:
         system_calls.call_utimensat(fd, None if path is None else os.fsencode(path), change.atime_ns, change.mtime_ns)

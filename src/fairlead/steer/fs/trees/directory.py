@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from errno import EACCES, EISDIR, ENXIO, EOPNOTSUPP, EPERM
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.os_errors import build_os_error, build_stale_os_error
 from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, TO_RUN, Entry, UnknownNode
 from fairlead.steer.fs.trees.descriptors import reopen_descriptor, set_descriptor_attributes
@@ -34,10 +34,6 @@ _MAKE = os.O_CREAT | os.O_EXCL
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _TMPFILE = system_calls.O_TMPFILE & ~os.O_DIRECTORY
 _ACL = b"system.posix_acl_"
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
 
 
 class _Umask:
@@ -85,7 +81,7 @@ class DirectoryTree:
     def _named(self, parent: int, name: bytes) -> bytes:
         """A name that is to be made, removed or replaced."""
         if name == OWN_FOLDER and parent == ROOT:
-            raise _error(EPERM)
+            raise build_os_error(EPERM)
         return self._places.check_name(parent, name)
 
     def lookup(self, parent: int, name: bytes) -> tuple[int, Stat]:
@@ -259,7 +255,7 @@ class DirectoryTree:
         """As access(2)."""
         with self._pinned(node) as fd:
             if not os.access(f"/proc/self/fd/{fd}", mask, effective_ids=True):
-                raise PermissionError(13, os.strerror(13))
+                raise build_os_error(13)
 
     def get_attribute(self, node: int, name: bytes) -> bytes:
         """An extended attribute."""
@@ -269,7 +265,7 @@ class DirectoryTree:
     def set_attribute(self, node: int, name: bytes, value: bytes, flags: int) -> None:
         """Sets one. Access control lists are refused: the client's kernel would not heed them."""
         if name.startswith(_ACL):
-            raise _error(EOPNOTSUPP)
+            raise build_os_error(EOPNOTSUPP)
         with self._pinned(node) as fd:
             os.setxattr(f"/proc/self/fd/{fd}", name, value, flags)
 
@@ -330,9 +326,9 @@ class DirectoryTree:
         """Opens a node."""
         wanted, flags = flags, flags & _TAKEN
         if node in self._places.special:
-            raise _error(ENXIO)
+            raise build_os_error(ENXIO)
         if node == ROOT:
-            raise _error(EISDIR)
+            raise build_os_error(EISDIR)
         places = self._places
         if node in self._open and not places.has_node(node):
             return self._again(node, flags)  # without a name, and opened first at a forwarder that was lost
@@ -355,7 +351,7 @@ class DirectoryTree:
                 return self._file(node, flags, fd)
             os.close(fd)
             if stat.S_ISDIR(st.st_mode):
-                raise _error(EISDIR)
+                raise build_os_error(EISDIR)
             places.remove_place(node, place)
         return self._again(node, flags)
 
@@ -372,7 +368,7 @@ class DirectoryTree:
         path = os.open(name, PIN, dir_fd=folder)
         try:
             if not os.access(f"/proc/self/fd/{path}", os.X_OK, effective_ids=True):
-                raise _error(EACCES)
+                raise build_os_error(EACCES)
             with forwarder_identity:
                 return os.open(f"/proc/self/fd/{path}", wanted & ~os.O_NOFOLLOW)
         finally:

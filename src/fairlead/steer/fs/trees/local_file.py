@@ -7,7 +7,7 @@ import os
 from errno import EXDEV
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.os_errors import build_os_error, build_stale_os_error
 from fairlead.steer.fs.trees import system_calls
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class LocalFile:
     def copy_to(self, offset: int, other: OpenFile, other_offset: int, length: int) -> int:
         """As copy_file_range, between two files that are one file each."""
         if other.descriptor is None:
-            raise OSError(EXDEV, os.strerror(EXDEV))
+            raise build_os_error(EXDEV)
         # More than this in one request would hold a worker for long; the client's kernel goes on by itself.
         length = min(length, 1 << 30)
         return os.copy_file_range(self._fd(), other.descriptor, length, offset, other_offset)

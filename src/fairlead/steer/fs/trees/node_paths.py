@@ -12,7 +12,7 @@ import threading
 from errno import EINVAL, ENOENT, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.os_errors import build_stale_os_error
+from fairlead.steer.fs.os_errors import build_os_error, build_stale_os_error
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, UnknownNode
 from fairlead.steer.fs.trees.thread_identity import forwarder_identity
 
@@ -59,15 +59,15 @@ class Places:
     def check_name(self, parent: int, name: bytes) -> bytes:
         """The name, if it is one component; OSError otherwise. That of our own folder is refused as ENOENT."""
         if 47 in name or 0 in name or name in _DOTS:
-            raise OSError(EINVAL, os.strerror(EINVAL))
+            raise build_os_error(EINVAL)
         if name == OWN_FOLDER and parent == ROOT:
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
+            raise build_os_error(ENOENT)
         return name
 
     def remember(self, parent: int, name: bytes, st: os.stat_result) -> int:
         """The node of what was found under a name, whose place is known from now on."""
         if st.st_dev != self.device:
-            raise OSError(EXDEV, os.strerror(EXDEV))
+            raise build_os_error(EXDEV)
         node = st.st_ino + 1
         place = (parent, name)
         before = self._places.get(node)

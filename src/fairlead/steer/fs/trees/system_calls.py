@@ -10,6 +10,7 @@ import os
 import platform
 from struct import Struct
 
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import NOW
 
 RENAME_NOREPLACE = 1
@@ -44,8 +45,7 @@ POWERS = 1 << 21 | 1 << 24 | 1 << 31
 
 
 def _failed() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
+    return build_os_error(ctypes.get_errno())
 
 
 def call_fallocate(descriptor: int, mode: int, offset: int, length: int) -> None:

@@ -11,6 +11,7 @@ from errno import EACCES, EDQUOT, EEXIST, EMLINK, ENOENT, ENOSPC, EOPNOTSUPP, EP
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import now_ns
+from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees import system_calls
 from fairlead.steer.fs.trees.base import OWN_FOLDER
 from fairlead.steer.fs.trees.thread_identity import forwarder_identity
@@ -133,10 +134,10 @@ class UnlinkedFiles:
             try:
                 fd = os.open(_name(node), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder())
             except OSError as error:
-                raise FileNotFoundError(ENOENT, os.strerror(ENOENT)) from error
+                raise build_os_error(ENOENT) from error
         if os.fstat(fd).st_ino + 1 != node:
             os.close(fd)
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
+            raise build_os_error(ENOENT)
         return fd
 
     def sweep(self) -> int:
