@@ -1,6 +1,6 @@
 """Parquet files of a table: sorted rows of one day each, written and made durable before any commit names them.
 
-Not here: which rows (`writer`, `compaction`) and the commit (`delta`).
+Not here: which rows (`writer`, `compaction`) and the commit (`delta_table`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One consistent sight of a lake: which files and which waiting rows make up each table, without a lock.
 
 A reader looks at the write-ahead segments first and at the Delta tables after: rows that were carried over in between
-are in both, and the table says so (`delta.carried`), so none is lost and none is seen twice.
+are in both, and the table says so (`delta_table.find_delta_segment`), so none is lost and none is seen twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write-ahead segments: frames with length and checksum, acknowledged after fsync, read back up to a torn tail.
 
-A frame is one batch of one input, so a batch is there whole or not at all. Not here: what a frame means (`hot`).
+A frame is one batch of one input, so a batch is there whole or not at all. Not here: what a frame means (`wal_rows`).
 """
 
 from __future__ import annotations

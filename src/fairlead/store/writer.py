@@ -1,7 +1,7 @@
 """The one writer of a shard: takes batches in, acknowledges them from the write-ahead log, carries them to the tables.
 
 Killed at any point, the next writer carries over what was acknowledged, once. Not here: how rows become files and
-commits (`carrying`), maintenance (`compaction`, `retention`).
+commits (`flush`), maintenance (`compaction`, `retention`).
 """
 
 from __future__ import annotations

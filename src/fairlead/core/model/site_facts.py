@@ -1,6 +1,6 @@
 """What questions want to know of a site: classes of clients by name and address, full loads, rates of links, layers.
 
-Pure. Not here: the file itself (`site`), what else it maps (`site.site_mapping`).
+Pure. Not here: the file itself (`site`), what else it maps (`site_file.build_site_file_mapping`).
 """
 
 from __future__ import annotations

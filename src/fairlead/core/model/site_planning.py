@@ -1,6 +1,6 @@
 """What a site says of planning in its file: counts that may be granted, pools, what is barred to whom.
 
-Not here: the rest of the site file (`site`), the components themselves, live state (`runtime.planning`).
+Not here: the rest of the site file (`site`), the components themselves, live state (`decide.planning`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One way to the collector: a connection that is kept, a body streamed from files, an answer read with bounds.
 
-Not here: what is sent when, and what an answer means for a file (`shipping`).
+Not here: what is sent when, and what an answer means for a file (`spool_sender`).
 """
 
 import json

@@ -1,6 +1,6 @@
 """Counters become the deltas of intervals. Pure: readings and their times in, rows out; no clock, no files.
 
-Not here: where rows are kept until they are sent (`sheets`), who reads the counters (`fairlead.see.probes`).
+Not here: where rows are kept until they are sent (`row_buffers`), who reads the counters (`fairlead.see.probes`).
 """
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple

@@ -1,7 +1,7 @@
 """The agent's one loop: what is due is looked at, deltas are taken, files are written, health is told. One thread.
 
 It never waits for a probe or the network: `step` does what there is to do and says when to come again. Times are given.
-Not here: running probes (`crew`), sending (`shipping`), signals and clocks (`run`).
+Not here: running probes (`probe_thread`), sending (`spool_sender`), signals and clocks (`run`).
 """
 
 from typing import Callable, Dict, Optional, Sequence, Tuple

@@ -1,4 +1,4 @@
-"""Who runs the probes: one thread, given up with its probe when that hangs. Not here: when they run (`watch`).
+"""Who runs the probes: one thread, given up with its probe when that hangs. Not here: when they run (`loop`).
 
 A thread that hangs in the kernel cannot be ended. It is left to itself, its probe is `late` and is not run again until
 the thread comes back; another thread goes on with the rest. So there are never more threads than probes, and one.

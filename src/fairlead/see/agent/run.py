@@ -1,4 +1,4 @@
-"""The agent as a process: signals, threads, the clocks, a clean end. Not here: what it does (`watch`, `shipping`).
+"""The agent as a process: signals, threads, the clocks, a clean end. Not here: what it does (`loop`, `spool_sender`).
 
 Three threads at most do something: this one, one that runs probes, one that sends.
 """

@@ -1,6 +1,6 @@
 """Files of spools go to the collector, oldest first, and are removed when it has them. A thread of its own.
 
-Nothing is removed on any answer but a sound 200. Not here: the connection (`sending`), who writes the files.
+Nothing is removed on any answer but a sound 200. Not here: the connection (`connection`), who writes the files.
 """
 
 import os

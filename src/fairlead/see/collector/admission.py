@@ -1,6 +1,6 @@
 """Who may send or ask, how much at a time, and how often a refusal is logged. Time is an argument.
 
-Not here: what the bytes say (`checking`), connections (`connections`).
+Not here: what the bytes say (`batch_checks`), connections (`client_connections`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The collector's HTTP: batches in, its health and figures out (docs/reference/monitoring-http.md tells every status).
 
-Not here: connections and their limits (`connections`), checks and the log (`intake`).
+Not here: connections and their limits (`client_connections`), checks and the log (`intake`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bytes of a request as batches that may be taken: held against their sums, their tables and their sender.
 
-All or none: the first that does not hold refuses the whole body. Not here: what the lake refuses (`lake.writer`).
+All or none: the first that does not hold refuses the whole body. Not here: what the lake refuses (`store.writer`).
 """
 
 from __future__ import annotations

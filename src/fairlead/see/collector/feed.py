@@ -1,6 +1,6 @@
 """What a feed is: a thread of the collector that brings rows in from elsewhere than an agent (a folder, Slurm, ...).
 
-Not here: the feeds (`feeds`), the thread that runs one and starts it again (`keeper`).
+Not here: the feeds (`feeds`), the thread that runs one and starts it again (`feed_threads`).
 
 `fairlead.see.collector.feeds` offers two names that the runtime uses, imported only when asked for:
 

@@ -1,6 +1,6 @@
 """From the bytes of a request to the lake: checked, written to the log, synced, then counted. Runs in worker threads.
 
-Not here: HTTP (`app`), what makes a batch sound (`checking`), the log (`lake.writer`).
+Not here: HTTP (`app`), what makes a batch sound (`batch_checks`), the log (`store.writer`).
 """
 
 from __future__ import annotations

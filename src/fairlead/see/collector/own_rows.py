@@ -1,6 +1,6 @@
 """Rows the collector itself writes: events it saw, and its health and its feeds', as batches of a stream of its own.
 
-Not here: what is worth writing (`upkeep`, `keeper`).
+Not here: what is worth writing (`upkeep`, `feed_threads`).
 """
 
 from __future__ import annotations

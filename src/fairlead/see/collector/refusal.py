@@ -1,6 +1,6 @@
 """What a client is told when its request is not taken: a status, what was wrong, where, what to do. Nothing else.
 
-Not here: when (`admission`, `checking`, `app`).
+Not here: when (`admission`, `batch_checks`, `app`).
 """
 
 from __future__ import annotations

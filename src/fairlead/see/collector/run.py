@@ -1,6 +1,6 @@
 """A whole collector in this process: writer, feeds, upkeep and HTTP, from settings and bound sockets, until SIGTERM.
 
-Not here: binding and restarting (`runtime`).
+Not here: binding and restarting (`run.supervisor`).
 """
 
 from __future__ import annotations

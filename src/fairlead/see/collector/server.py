@@ -1,6 +1,6 @@
 """One event loop that serves an application on several sockets, some with TLS. uvicorn's server, told where to listen.
 
-Not here: the application (`app`), binding (`listen`).
+Not here: the application (`app`), binding (`listen_address`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What can be set about a collector: the tables `[collector]` and `[carry]` of the server's TOML file.
 
-Not here: reading the file (`runtime.config`), the settings of feeds (`feeds`).
+Not here: reading the file (`run.config`), the settings of feeds (`feeds`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who sends, when last, and whether it should have by now: kept in memory from what arrives. Time is an argument.
 
 A gap begins when a source was last heard, is known after some silent periods, and ends when it is back. Not here: the
-clock, writing gaps down (`upkeep`), finding sources again after a restart (`recall`).
+clock, writing gaps down (`upkeep`), finding sources again after a restart (`source_recovery`).
 """
 
 from __future__ import annotations

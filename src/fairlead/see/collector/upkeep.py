@@ -1,6 +1,6 @@
 """What a collector does besides answering: carry rows to the tables, merge and expire, notice silence, tell its health.
 
-Two threads, off the way of requests. Not here: how rows are carried (`lake.writer`), what is merged and which days go
+Two threads, off the way of requests. Not here: how rows are carried (`store.writer`), what is merged and which days go
 (`lake.maintenance`).
 """
 

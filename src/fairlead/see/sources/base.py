@@ -1,6 +1,6 @@
 """What every source is: something that recognises its own content and reads it as batches of records.
 
-Not here: which sources exist (`registry`) and how several inputs become one job (`inputs`).
+Not here: which sources exist (`registered_sources`) and how several inputs become one job (`inputs`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The feeds of a collector, made from their settings. Not here: the thread a feed runs in (`collector.keeper`)."""
+"""The feeds of a collector, made from their settings. Not here: the thread a feed runs in
+(`collector.feed_threads`)."""
 
 from __future__ import annotations
 

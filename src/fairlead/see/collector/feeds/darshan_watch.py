@@ -1,6 +1,6 @@
 """Watches a tree of Darshan logs that jobs write as they end: each is read once, by its content; nothing is changed.
 
-Not here: how a log is read (`reading`).
+Not here: how a log is read (`file_import`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The drop folder: a file that appears there is read, whatever format of fairlead's sources it is, and put away.
 
-Not here: how it is read (`reading`). A file is first in the lake and then put away: killed in between, the next run
+Not here: how it is read (`file_import`). A file is first in the lake and then put away: killed in between, the next run
 finds it known.
 """
 

@@ -1,6 +1,6 @@
 """A file of any format fairlead reads, as batches a sink takes: read by its source, runs merged, told once.
 
-Not here: where files come from (`drop`, `darshan_watch`).
+Not here: where files come from (`drop_folder`, `darshan_watch`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs from a CSV that a site writes: read again when it changes, each job told when it is new or changed.
 
-Not here: Slurm's own forms, which need no mapping of columns (`slurm`, `drop`).
+Not here: Slurm's own forms, which need no mapping of columns (`slurm`, `drop_folder`).
 """
 
 from __future__ import annotations
