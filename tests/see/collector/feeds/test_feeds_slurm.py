@@ -305,7 +305,7 @@ def test_hooks_alone_tell_of_jobs(tmp_path: Path) -> None:
 
 
 def test_commands_have_a_deadline_and_say_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no answer within"):
+    with pytest.raises(InputError, match="no response within"):
         run_feed_command(["sleep", "60"], tmp_path, STOP, timeout_s=0.3)
     with pytest.raises(InputError, match="ended with 3: broken"):
         run_feed_command(["sh", "-c", "echo broken >&2; exit 3"], tmp_path, STOP, timeout_s=30)
