@@ -313,6 +313,6 @@ def test_commands_have_a_deadline_and_say_what_is_wrong(tmp_path: Path) -> None:
         run_feed_command([str(tmp_path / "none")], tmp_path, STOP, timeout_s=30)
     ended = threading.Event()
     ended.set()
-    with pytest.raises(InputError, match="collector ends"):
+    with pytest.raises(InputError, match="collector is stopping"):
         run_feed_command(["sleep", "60"], tmp_path, ended, timeout_s=30)
     assert not files_below(tmp_path)
