@@ -18,11 +18,11 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from diagnosis import PARTS, console, whole
 from _diagnosis_scenes import Plays
-from fairlead.kit.testing.machine.season import small_season
+from fairlead.kit.testing.machine.season import build_small_season
 from fairlead.kit.testing.machine.views import FULL
 console.quiet = True
 seeds, plays, seconds = json.loads(sys.argv[2])
-print(json.dumps(whole([Plays.of(small_season(seed, plays, seconds), FULL, None) for seed in seeds], "", PARTS)))
+print(json.dumps(whole([Plays.of(build_small_season(seed, plays, seconds), FULL, None) for seed in seeds], "", PARTS)))
 """
 
 

@@ -54,15 +54,15 @@ def dozing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "dozing_run.py").write_text(
         textwrap.dedent("""
         import sys, time
-        from fairlead.run.child_process import die_with
+        from fairlead.run.child_process import end_process_with_parent
         import msgspec
-        from fairlead.run.whatif.worker import WorkerLine, Task, say
+        from fairlead.run.whatif.worker import WorkerLine, Task, write_worker_line
         from fairlead.explain.questions.answers_whatif_runs import WhatIfProgress
         task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-        die_with(task.parent)
+        end_process_with_parent(task.parent)
         held = bytearray(int(task.asked.price or 0) << 20)
         held[::4096] = b"x" * len(held[::4096])
-        say(WorkerLine(progress=WhatIfProgress(step="replaying", text="dozing", share=0.5)))
+        write_worker_line(WorkerLine(progress=WhatIfProgress(step="replaying", text="dozing", share=0.5)))
         time.sleep(600)
     """)
     )
@@ -181,7 +181,7 @@ def test_a_server_that_ends_breaks_off_what_runs_and_keeps_what_waits(
     (tmp_path / "w" / "0123456789abcdef.run.json").write_text('{"broken')
     again = made(tmp_path / "w", site)
     assert state(again, first).state == "failed"
-    assert "broken off" in (state(again, first).error or "")
+    assert "interrupted" in (state(again, first).error or "")
     until(lambda: state(again, second).state == "done")
 
 

@@ -42,7 +42,7 @@ class WorkerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     remedy: str | None = None
 
 
-def _write_line(said: WorkerLine) -> None:
+def write_worker_line(said: WorkerLine) -> None:
     """One line. Nobody may listen any more."""
     with contextlib.suppress(OSError):
         os.write(1, msgspec.json.encode(said) + b"\n")
@@ -60,10 +60,10 @@ def run_whatif_worker() -> int:
     try:
         _run(task)
     except FairleadError as error:
-        _write_line(WorkerLine(error=error.what, remedy=error.remedy or ""))
+        write_worker_line(WorkerLine(error=error.what, remedy=error.remedy or ""))
         return 0
     except MemoryError:
-        _write_line(
+        write_worker_line(
             WorkerLine(error="the replay needs more memory than available", remedy="choose a shorter time span")
         )
         return 0
@@ -86,7 +86,7 @@ def _run(task: Task) -> None:
         if stage.share < told + 0.005 and stage.step == "replaying" and stage.share > told:
             return
         told = stage.share
-        _write_line(
+        write_worker_line(
             WorkerLine(
                 progress=WhatIfProgress(
                     step=stage.step,
@@ -113,7 +113,7 @@ def _run(task: Task) -> None:
     draft = Path(f"{task.answer}.new")
     draft.write_bytes(msgspec.json.encode(answer))
     draft.replace(task.answer)
-    _write_line(WorkerLine(headline=answer.headline, jobs=answer.jobs))
+    write_worker_line(WorkerLine(headline=answer.headline, jobs=answer.jobs))
 
 
 if __name__ == "__main__":

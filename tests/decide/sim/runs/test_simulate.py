@@ -98,7 +98,7 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
         from multiprocessing import active_children
         from pathlib import Path
         from fairlead.decide.sim.runs.processes import start_processes
-        from fairlead.decide.sim.runs.run_experiments import read_spec, simulate_experiments
+        from fairlead.decide.sim.runs.run_experiments import read_experiment_file, run_experiments
 
         def tell(done, whole):
             if done >= 30:
@@ -107,8 +107,8 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
 
         if __name__ == "__main__":
             with start_processes(2) as crew:
-                experiments = [read_spec(Path({str(spec)!r}))]
-                simulate_experiments(experiments, Path({str(tmp_path / "lake")!r}), crew, tell=tell)
+                experiments = [read_experiment_file(Path({str(spec)!r}))]
+                run_experiments(experiments, Path({str(tmp_path / "lake")!r}), crew, tell=tell)
     """)
     file = tmp_path / "killed.py"
     file.write_text(script)
