@@ -58,7 +58,9 @@ NAME_AT = {
 """Requests about names, and where the (first) name begins in their message."""
 _new = tuple.__new__
 """Makes a named tuple at the price of a tuple."""
-_REMOVES = (Op.UNLINK, Op.RMDIR)
+_REMOVES = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
+_RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
+_RENAME2, _TMPFILE = int(Op.RENAME2), int(Op.TMPFILE)
 _EXCHANGE = 2
 
 
@@ -79,14 +81,14 @@ class NameChange(NamedTuple):
 def read_change_message(op: int, parent: int, message: bytes, head: bytes, error: int) -> NameChange:
     """A request of `NAME_AT` by its whole message; `head` is the first 8 bytes of the reply's body."""
     names = message[NAME_AT[op] :].split(b"\0", 2)
-    if op == Op.RENAME or op == Op.RENAME2:
+    if op in _RENAMES:
         (new_parent,) = RENAME_IN.unpack_from(message, _HEADER)
-        exchange = op == Op.RENAME2 and bool(RENAME2_IN.unpack_from(message, _HEADER)[1] & _EXCHANGE)
+        exchange = op == _RENAME2 and bool(RENAME2_IN.unpack_from(message, _HEADER)[1] & _EXCHANGE)
         return NameChange(op, parent, names[0], 0, new_parent, names[1], error != 0, exchange)
     node = 0
     if not error and op not in _REMOVES and len(head) == _NODE.size:
         (node,) = _NODE.unpack(head)
-    name = b"" if op == Op.TMPFILE else names[0]
+    name = b"" if op == _TMPFILE else names[0]
     return _new(NameChange, (op, parent, name, node, 0, b"", error != 0, False))
 
 

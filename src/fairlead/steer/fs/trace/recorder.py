@@ -152,7 +152,7 @@ class Trace:
     def record_forget(self, node: int) -> None:
         """The kernel knows the node no longer."""
         place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
-        self._events.append((place, NameChange(_FORGET, 0, b"", node)))
+        self._events.append((place, _new(NameChange, (_FORGET, 0, b"", node, 0, b"", False, False))))
 
     # -- the thread that drains -----------------------------------------------------------------------------------
 
