@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+import allocation_oracle
 from fairlead.core.model.site import Layer
 from fairlead.decide import registered_policies
 from fairlead.decide.policies.allocation.contract import (
@@ -39,7 +41,6 @@ from fairlead.decide.policies.allocation.contract import (
 from fairlead.decide.policies.allocation.joint import Joint, Tuning
 from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
 from fairlead.decide.sim.cycles.cycle_model import Window, simulate_cycles
-from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import Profiles, draw_ost_profiles, read_forge_profiles
 from fairlead.decide.sim.workloads.published_sets import DrawnSet, draw_published_set
 
@@ -198,10 +199,12 @@ def done(task: Task) -> dict[str, object]:
         "load": drawn.load,
         "figures": figures,
         "decide_s": spent,
-        "bound": oracle.compute_oracle_bound(drawn.applications, drawn.resources),
+        "bound": allocation_oracle.compute_oracle_bound(drawn.applications, drawn.resources),
     }
     if task.searched:
-        found = oracle.search_oracle_decision(drawn, ours, WINDOW, task.searched, np.random.default_rng([task.seed, 2]))
+        found = allocation_oracle.search_oracle_decision(
+            drawn, ours, WINDOW, task.searched, np.random.default_rng([task.seed, 2])
+        )
         out["searched"] = simulated(drawn, found.decision)
     if task.ablated:
         out["ablation"] = {

@@ -13,22 +13,25 @@ import csv
 import gzip
 import os
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from _history import append
 from rich.console import Console
 from rich.table import Table
 
 from fairlead.decide import registered_policies
-from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
 from fairlead.decide.policies.next_run.behaviours import classify_run_behaviours, compute_behaviour_figures
 from fairlead.decide.policies.next_run.contract import Run
 from fairlead.decide.sim import platform
 from fairlead.explain.analysis.history.category import compute_category_scale
 from fairlead.kit.testing.machine.population import Mix, draw_population_jobs, draw_population_programs
+from predictor_accuracy import measure_predictor_accuracy
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

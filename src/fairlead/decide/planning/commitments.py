@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,14 +28,7 @@ MOST_ENTERED = 2000
 """So many running jobs are listed one by one; of more, only the sums."""
 
 
-@dataclass(frozen=True)
-class Course:
-    """The machine between two grants."""
-
-    site: Site
-
-
-def add_running_commitments(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
+def add_running_commitments(state: Live, runs: Past, at_ns: int) -> tuple[Site, list[str]]:
     """The machine with what its running jobs are expected to keep busy, and what is not known of them."""
     site = state.site
     rows = {
@@ -63,31 +56,28 @@ def add_running_commitments(state: Live, runs: Past, at_ns: int) -> tuple[Course
     if len(state.running) > MOST_ENTERED:
         told.append(f"running jobs: only the latest {MOST_ENTERED} of {len(state.running)} are listed one by one")
     forwarders, targets = (_busy(getattr(site, layer), rows[layer]) for layer in (FORWARDERS, TARGETS))
-    return Course(replace(site, forwarders=forwarders, targets=targets)), told
+    return replace(site, forwarders=forwarders, targets=targets), told
 
 
-def add_grant_commitment(course: Course, expected: ExpectedJob, grant: Grant) -> Course:
+def add_grant_commitment(site: Site, expected: ExpectedJob, grant: Grant) -> Site:
     """The machine once a job has what it was granted: one job more on each component, its rate and its share of time;
     forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
-    before = course.site
-    rows = {FORWARDERS: deepcopy(before.forwarders.running), TARGETS: deepcopy(before.targets.running)}
-    forwarders = grant.forwarders or _mapped(before, expected)
-    _enter(rows, before, expected, {FORWARDERS: forwarders, TARGETS: grant.targets})
-    return Course(
-        replace(
-            before,
-            forwarders=_taken(before.forwarders, forwarders, expected, rows[FORWARDERS], kept=grant.isolated),
-            targets=_taken(before.targets, grant.targets, expected, rows[TARGETS], kept=False),
-        )
+    rows = {FORWARDERS: deepcopy(site.forwarders.running), TARGETS: deepcopy(site.targets.running)}
+    forwarders = grant.forwarders or _mapped(site, expected)
+    _enter(rows, site, expected, {FORWARDERS: forwarders, TARGETS: grant.targets})
+    return replace(
+        site,
+        forwarders=_taken(site.forwarders, forwarders, expected, rows[FORWARDERS], kept=grant.isolated),
+        targets=_taken(site.targets, grant.targets, expected, rows[TARGETS], kept=False),
     )
 
 
-def add_forwarder_commitment(course: Course, forwarders: Sequence[int]) -> Course:
+def add_forwarder_commitment(site: Site, forwarders: Sequence[int]) -> Site:
     """The machine with these forwarders kept for one job."""
-    layer = course.site.forwarders
+    layer = site.forwarders
     reserved = layer.reserved.copy()
     reserved[list(forwarders)] = True
-    return Course(replace(course.site, forwarders=replace(layer, reserved=reserved)))
+    return replace(site, forwarders=replace(layer, reserved=reserved))
 
 
 def _enter(

@@ -19,7 +19,6 @@ from fairlead.core.model.site import Site
 from fairlead.core.model.site_file import SiteFile
 from fairlead.decide import registered_policies
 from fairlead.decide.planning.commitments import (
-    Course,
     add_forwarder_commitment,
     add_grant_commitment,
     add_running_commitments,
@@ -104,13 +103,13 @@ def plan_jobs_on_state(
 ) -> PlanOutcome:
     """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
     asked = _find_path_policy(policy)
-    course, untold = add_running_commitments(state, runs, at_ns)
-    course = _with_granted(course, state, granted, {job.job_id for job in jobs})
-    ground = replace(build_plan_ground(state, now_ns, granted), site=course.site)
+    site, untold = add_running_commitments(state, runs, at_ns)
+    site = _with_granted(site, state, granted, {job.job_id for job in jobs})
+    ground = replace(build_plan_ground(state, now_ns, granted), site=site)
     rng = np.random.default_rng(seed)
     plans = []
     for job in jobs:
-        plan, course = _plan(job, asked, policy, state, course, runs, ground, rng, at_ns)
+        plan, site = _plan(job, asked, policy, state, site, runs, ground, rng, at_ns)
         plans.append(plan)
     document = Plans(
         policy=policy, state_ns=state.state_ns, made_ns=now_ns, plans=plans, missing=[*state.missing, *untold]
@@ -141,7 +140,7 @@ def build_plan_ground(state: Live, now_ns: int, granted: Sequence[Plan] = ()) ->
     return Ground(site=state.site, now_ns=now_ns, barred=state.barred, reserved_for=kept, nodes=state.nodes)
 
 
-def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving: set[str]) -> Course:
+def _with_granted(site: Site, state: Live, granted: Sequence[Plan], arriving: set[str]) -> Site:
     """What plans made before take, of jobs that are not planned anew; of those seen running only what is kept for
     them."""
     seen = {job.job_id for job in state.running}
@@ -154,7 +153,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             continue
         held = tuple(places["f"][name] for name in plan.forwarders if name in places["f"])
         if plan.job.job_id in seen:
-            course = add_forwarder_commitment(course, held) if plan.isolated else course
+            site = add_forwarder_commitment(site, held) if plan.isolated else site
             continue
         told = plan.expected
         expected = ExpectedJob(
@@ -170,8 +169,8 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             bandwidth_bytes_per_s=told.bandwidth_bytes_per_s,
             io_processes=told.io_processes,
         )
-        course = add_grant_commitment(
-            course,
+        site = add_grant_commitment(
+            site,
             expected,
             Grant(
                 forwarders=held,
@@ -179,7 +178,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
                 targets=tuple(places["t"][name] for name in plan.targets if name in places["t"]),
             ),
         )
-    return course
+    return site
 
 
 def _plan(
@@ -187,12 +186,12 @@ def _plan(
     asked: PathPolicy,
     policy: str,
     state: Live,
-    course: Course,
+    site: Site,
     runs: Past,
     ground: Ground,
     rng: np.random.Generator,
     at_ns: int,
-) -> tuple[Plan, Course]:
+) -> tuple[Plan, Site]:
     missing = []
     ids = tuple(state.nodes[name] for name in job.nodes if name in state.nodes)
     if not job.nodes:
@@ -203,9 +202,9 @@ def _plan(
     expected = build_job_expectation(job, runs, ids, at_ns)
     if not expected.runs_known:
         missing.append(f"history: {'no program was named' if not job.program else 'no earlier run of it is known'}")
-    sight = _as_seen(course.site, job, ground)
+    sight = _as_seen(site, job, ground)
     grant = asked.grant(expected, sight, rng)
-    return _named(job, policy, state, sight, expected, grant, missing), add_grant_commitment(course, expected, grant)
+    return _named(job, policy, state, sight, expected, grant, missing), add_grant_commitment(site, expected, grant)
 
 
 def _as_seen(site: Site, job: Arriving, ground: Ground) -> Site:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import allocation_oracle
 from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_resource_pool
 from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_joint_slowdowns
 from fairlead.decide.registered_policies import find_registered_policy
 from fairlead.decide.sim.cycles.cycle_model import Window
-from fairlead.decide.sim.experiments import oracle
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, draw_ost_profiles, read_forge_profiles
 from fairlead.decide.sim.workloads.published_sets import draw_published_set
 
@@ -89,7 +89,7 @@ def test_the_estimate_is_within_a_tenth_of_what_is_simulated() -> None:
         for name in ("tcpu+greedy-clairvoyant", "best-bandwidth+greedy-non-clairvoyant", "n-sys+random"):
             decision = find_registered_policy(name).decide(drawn.applications, pool, rng())
             expected = estimate_joint_slowdowns(drawn.applications, decision, pool).mean()
-            seen = oracle.simulate_oracle_slowdown(drawn, decision.choice, decision.resources, WINDOW)
+            seen = allocation_oracle.simulate_oracle_slowdown(drawn, decision.choice, decision.resources, WINDOW)
             assert expected == pytest.approx(seen, rel=0.1), name
 
 
@@ -149,24 +149,26 @@ def test_ours_beats_tcpu_under_load() -> None:
         pool = build_resource_pool(drawn.resources, drawn.cores)
         for name, into in (("joint", ours), ("tcpu+greedy-clairvoyant", published)):
             decision = find_registered_policy(name).decide(drawn.applications, pool, rng())
-            into.append(oracle.simulate_oracle_slowdown(drawn, decision.choice, decision.resources, WINDOW))
+            into.append(allocation_oracle.simulate_oracle_slowdown(drawn, decision.choice, decision.resources, WINDOW))
     assert np.mean(ours) < 0.8 * np.mean(published)
 
 
 def test_the_bound_is_one_where_there_is_room_and_tight_for_one_resource() -> None:
-    assert oracle.compute_oracle_bound(alike(1), 8) == pytest.approx(1.0)
+    assert allocation_oracle.compute_oracle_bound(alike(1), 8) == pytest.approx(1.0)
     # Two without computing on one resource: each can have half of it at best.
     full = Applications.from_columns([1], [[1.0], [1.0]], [10.0, 10.0], [0.0, 0.0], [1.0, 1.0])
-    assert oracle.compute_oracle_bound(full, 1) == pytest.approx(2.0, rel=1e-3)
+    assert allocation_oracle.compute_oracle_bound(full, 1) == pytest.approx(2.0, rel=1e-3)
 
 
 def test_the_bound_is_below_what_any_search_finds() -> None:
     drawn = draw_published_set(read_forge_profiles(), 1.1, 30, 4)
     start = find_registered_policy("joint").decide(drawn.applications, build_resource_pool(20, 480), rng())
-    found = oracle.search_oracle_decision(drawn, start, WINDOW, 30, rng())
-    begun = oracle.simulate_oracle_slowdown(drawn, start.choice, start.resources, WINDOW)
-    assert oracle.compute_oracle_bound(drawn.applications, 20) < found.mean <= begun
-    assert found.mean == oracle.simulate_oracle_slowdown(drawn, found.decision.choice, found.decision.resources, WINDOW)
+    found = allocation_oracle.search_oracle_decision(drawn, start, WINDOW, 30, rng())
+    begun = allocation_oracle.simulate_oracle_slowdown(drawn, start.choice, start.resources, WINDOW)
+    assert allocation_oracle.compute_oracle_bound(drawn.applications, 20) < found.mean <= begun
+    assert found.mean == allocation_oracle.simulate_oracle_slowdown(
+        drawn, found.decision.choice, found.decision.resources, WINDOW
+    )
 
 
 def test_curves_of_targets_keep_to_their_class() -> None:

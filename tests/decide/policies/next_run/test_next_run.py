@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
 from fairlead.decide.policies.next_run.behaviours import Behaviours, classify_run_behaviours, compute_behaviour_figures
 from fairlead.decide.policies.next_run.contract import Category, Prediction, Predictor, Run
 from fairlead.decide.policies.next_run.learned import LearnedPredictor
 from fairlead.decide.policies.next_run.ngram import NGram
 from fairlead.decide.policies.next_run.simple import LastRun, MostFrequent
 from fairlead.decide.registered_policies import PREDICTORS, build_registered_predictor
+from predictor_accuracy import measure_predictor_accuracy
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.decide.policies.next_run.accuracy import measure_predictor_accuracy
 from fairlead.decide.policies.next_run.contract import Category, Run
 from fairlead.decide.registered_policies import build_registered_predictor
+from predictor_accuracy import measure_predictor_accuracy
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)

@@ -18,7 +18,6 @@ from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.platform import build_small_platform
 from fairlead.decide.sim.replay.disturbances import find_disturbance_sickness
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
-from fairlead.decide.sim.replay.noise import build_background_noise
 from fairlead.decide.sim.replay.replay import replay_jobs
 
 MACHINE = build_small_platform()
@@ -490,17 +489,3 @@ def test_nobody_and_nothing() -> None:
     assert nobody.events == 0
     still = replay_jobs(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())
     assert [*still.end_s, *still.io_s, *still.alone_s] == [7.0, 0.0, 0.0]
-
-
-def test_background_load_takes_its_share_of_every_target() -> None:
-    """Hundreds of draws: a target-bound job is slower by the mean taken; the draws of one target are its own."""
-    noise = build_background_noise(MACHINE, 1000.0, share=0.2, every_s=1.0, seed=3)
-    jobs = made([0.0], [[500.0]], forwarder_cost=[0.0], target_cost=[1.0])
-    out = replay_jobs(jobs, MACHINE, Given({0: Grant(targets=(5,))}), noise=noise)
-    assert out.io_s[0] == pytest.approx(500.0 / 0.8, rel=0.03)
-    fewer = build_background_noise(build_small_platform(servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
-    here, there = build_small_platform(servers=1).at.target, MACHINE.at.target
-    np.testing.assert_array_equal(fewer.capacity[fewer.resource == here], noise.capacity[noise.resource == there])
-    for wrong in ({"share": 0.6}, {"share": 0.1, "component": "cable"}, {"share": 0.1, "every_s": 0.0}):
-        with pytest.raises(UsageError):
-            build_background_noise(MACHINE, 10.0, **wrong)  # type: ignore[arg-type]

@@ -6,17 +6,19 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import dedent
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from fairlead.cli.main import main
+from fairlead.decide.sim.experiments.experiment_spec import Experiment
 from fairlead.decide.sim.experiments.scheduling_study import build_joint_study
 from fairlead.decide.sim.runs.run_experiments import read_experiment_file, run_experiments
-from fairlead.decide.sim.runs.stored_results import read_stored_rows
+from fairlead.decide.sim.runs.stored_results import KEY, build_case
 from fairlead.explain.batch.workers import LocalWorkers
 from fairlead.store.lake import Lake
 
@@ -48,6 +50,24 @@ rows = [
 resources = 2
 cores = 64
 """
+
+
+def _read_rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
+    """The rows of experiments as they are in the table."""
+    wanted = {
+        (build_case(one).digest, name, information)
+        for one in experiments
+        for name in one.chosen
+        for information in one.information
+    }
+    order = ", ".join(KEY)
+    table = lake.query(
+        f"SELECT * EXCLUDE (day, made_ns) FROM simulation WHERE case_id IN (SELECT unnest($cases))"  # noqa: S608
+        f" AND set_number < $sets ORDER BY {order}",
+        {"cases": sorted({case for case, _, _ in wanted}), "sets": max((one.sets for one in experiments), default=0)},
+    )
+    names = zip(*(table.column(name).to_pylist() for name in ("case_id", "policy", "information")), strict=True)
+    return table.filter(pa.array([one in wanted for one in names], pa.bool_()))
 
 
 @pytest.fixture
@@ -86,7 +106,7 @@ def test_a_run_that_is_broken_off_goes_on_and_gives_the_rows_of_a_whole_one(spec
     rest = run_experiments(experiments, tmp_path / "lake", LocalWorkers())
     assert (rest.before, rest.made) == (20, 20)
     whole = run_experiments(experiments, tmp_path / "whole", LocalWorkers())
-    assert read_stored_rows(rest.lake, experiments).equals(read_stored_rows(whole.lake, experiments))
+    assert _read_rows(rest.lake, experiments).equals(_read_rows(whole.lake, experiments))
 
 
 @pytest.mark.slow
@@ -123,7 +143,7 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
     assert rest.made == 40 - rest.before
     assert rest.made > 0
     whole = run_experiments(experiments, tmp_path / "whole", LocalWorkers())
-    assert read_stored_rows(rest.lake, experiments).equals(read_stored_rows(whole.lake, experiments))
+    assert _read_rows(rest.lake, experiments).equals(_read_rows(whole.lake, experiments))
 
 
 def test_a_spec_is_run_told_and_drawn(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from fairlead.core import clock
 from fairlead.core.errors import UsageError
@@ -65,24 +64,6 @@ def read_stored_results(lake: Lake, experiments: Sequence[Experiment]) -> Result
     columns = {name: np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64) for name in names}
     case, applications, load, _, policy, information = (table.column(name).to_pylist() for name in KEY)
     return Results.from_columns(list(zip(case, applications, load, policy, information, strict=True)), columns)
-
-
-def read_stored_rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
-    """The same rows as they are in the table, for whoever wants them all."""
-    wanted = {
-        (build_case(one).digest, name, information)
-        for one in experiments
-        for name in one.chosen
-        for information in one.information
-    }
-    order = ", ".join(KEY)
-    table = lake.query(
-        f"SELECT * EXCLUDE (day, made_ns) FROM simulation WHERE case_id IN (SELECT unnest($cases))"  # noqa: S608
-        f" AND set_number < $sets ORDER BY {order}",
-        {"cases": sorted({case for case, _, _ in wanted}), "sets": max((one.sets for one in experiments), default=0)},
-    )
-    names = zip(*(table.column(name).to_pylist() for name in ("case_id", "policy", "information")), strict=True)
-    return table.filter(pa.array([one in wanted for one in names], pa.bool_()))
 
 
 def store_whole_results(writer: Writer, experiments: Sequence[Experiment]) -> None:

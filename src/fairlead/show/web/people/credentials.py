@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 
@@ -340,8 +339,3 @@ def use_welcome_credential(store: Store, secret: str) -> str | None:
         elif there.disabled:
             return None
         return str(name)
-
-
-def count_credentials(store: Store) -> dict[str, Any]:
-    """How many of each there are."""
-    return {table: store.select_rows(f"SELECT count(*) FROM {table}")[0][0] for table in _MOST}  # noqa: S608
