@@ -128,7 +128,7 @@ def build_verdict(
             **{
                 n: int(metrics[n] or 0)
                 for n in ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "stream_bytes")
-            },
+            }
         ),
         io_mode=_modes(profile.modes),
         io_mode_mpiio=_modes(above) if differs else None,

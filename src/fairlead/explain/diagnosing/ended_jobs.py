@@ -266,8 +266,7 @@ def select_due_ended_jobs(
     analysis or one whose sums are not what the rollup says now (looked at again after another `lag_ns`). Older ones
     keep theirs: their records may have expired (`batch.reanalysis` makes them again where nothing is lost by it)."""
     found = lake.query(
-        _DUE,
-        {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most},
+        _DUE, {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most}
     )
     return _carried(lake, found.to_pylist(), now_ns)
 

@@ -11,22 +11,11 @@ import msgspec
 
 from fairlead.explain.questions import answers, answers_own_health, answers_pages, own_health
 from fairlead.explain.questions.lake_queries import Sight
-from fairlead.explain.questions.pages import (
-    component,
-    job_files,
-    rank_map,
-    request_sizes,
-    volumes,
-    waits,
-)
+from fairlead.explain.questions.pages import component, job_files, rank_map, request_sizes, volumes, waits
 from fairlead.explain.questions.pages import job_timeline as of_job
 from fairlead.explain.questions.pages import layer as layers
-from fairlead.explain.questions.pages import (
-    machine_now as now,
-)
-from fairlead.explain.questions.pages import (
-    recent_jobs as mine,
-)
+from fairlead.explain.questions.pages import machine_now as now
+from fairlead.explain.questions.pages import recent_jobs as mine
 from fairlead.explain.questions.question import (
     Asking,
     Limit,
@@ -168,11 +157,7 @@ PAGE_QUESTIONS: dict[str, Question] = {
         "health/own", OwnHealthAsked, answers_own_health.OwnHealth, "Health of fairlead itself.", _own_health
     ),
     "volumes": Question(
-        "volumes",
-        TimeParameters,
-        answers_pages.Volumes,
-        "Daily volumes of every layer.",
-        volumes.build_daily_volumes,
+        "volumes", TimeParameters, answers_pages.Volumes, "Daily volumes of every layer.", volumes.build_daily_volumes
     ),
 }
 """`{name}` of a layer: forwarder, target, mds, network or device."""

@@ -28,12 +28,7 @@ def average_device_hours(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
         }
     )
     found = keyed.group_by(["id", "hour"]).aggregate(
-        [
-            ("read_bytes", "sum"),
-            ("write_bytes", "sum"),
-            ("busy_ns", "sum"),
-            ("start", "count_distinct"),
-        ]
+        [("read_bytes", "sum"), ("write_bytes", "sum"), ("busy_ns", "sum"), ("start", "count_distinct")]
     )
     seconds = pc.multiply(found["start_count_distinct"].cast(pa.float64()), 3600.0)
     return pa.table(

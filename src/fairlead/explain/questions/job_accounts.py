@@ -128,7 +128,6 @@ def compute_account_begin_span(span: Span) -> Span:
 def build_unknown_job_error(lake: Tables, job_id: str) -> UnknownNameError:
     """The error for a job that is not there, with numbers like it among the latest ones that are."""
     found = query_lake(
-        lake,
-        f"SELECT DISTINCT job_id FROM (SELECT job_id FROM jobs ORDER BY start_ns DESC NULLS LAST LIMIT {_MANY})",
+        lake, f"SELECT DISTINCT job_id FROM (SELECT job_id FROM jobs ORDER BY start_ns DESC NULLS LAST LIMIT {_MANY})"
     )
     return UnknownNameError("job", job_id, find_similar_names(job_id, sorted(found.column("job_id").to_pylist())))

@@ -97,14 +97,7 @@ def _targets(lake: Tables, job_id: str) -> list[str]:
 def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[str, str], steps: Steps) -> Series | None:
     interval = _interval(steps)
     forwarders = sorted(set(served.values()))
-    whole = sum_rollup_by_step(
-        lake,
-        steps,
-        interval,
-        "id",
-        _WHOLE,
-        {"kind": "forwarder", "names": forwarders},
-    )
+    whole = sum_rollup_by_step(lake, steps, interval, "id", _WHOLE, {"kind": "forwarder", "names": forwarders})
     if not whole.num_rows:
         return None
     for layer in ("mount", "client", "pfs_client"):
@@ -142,14 +135,7 @@ def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layer
     if layer is None:
         return None
     interval = _interval(steps)
-    whole = sum_rollup_by_step(
-        lake,
-        steps,
-        interval,
-        "",
-        _WHOLE,
-        {"kind": "target", "names": list(names)},
-    )
+    whole = sum_rollup_by_step(lake, steps, interval, "", _WHOLE, {"kind": "target", "names": list(names)})
     if not whole.num_rows:
         return None
     jobs = _of_all_jobs(lake, job_id, layer, steps, interval)

@@ -31,16 +31,12 @@ from fairlead.explain.questions import (
 )
 from fairlead.explain.questions import behaviour as how_jobs_behave
 from fairlead.explain.questions import component_health as of_components
-from fairlead.explain.questions import (
-    finding_detail as explain,
-)
+from fairlead.explain.questions import finding_detail as explain
 from fairlead.explain.questions import findings as what_was_found
 from fairlead.explain.questions import job_detail as one_job
 from fairlead.explain.questions import job_explanation as whole_job
 from fairlead.explain.questions import job_lists as many_jobs
-from fairlead.explain.questions import (
-    metadata_load as mds,
-)
+from fairlead.explain.questions import metadata_load as mds
 from fairlead.explain.questions import space_usage as space
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError

@@ -17,14 +17,7 @@ import msgspec
 
 from fairlead.core.errors import ConfigError
 from fairlead.core.model.incident import Layer
-from fairlead.explain.analysis.advice import (
-    CHANGES,
-    FACTS,
-    KNOWN,
-    AdviceSet,
-    Entry,
-    list_advice_placeholders,
-)
+from fairlead.explain.analysis.advice import CHANGES, FACTS, KNOWN, AdviceSet, Entry, list_advice_placeholders
 from fairlead.explain.rules.rule_set import list_rule_files, read_rule_file
 
 LAYERS: tuple[str, ...] = Layer.__args__  # type: ignore[attr-defined]

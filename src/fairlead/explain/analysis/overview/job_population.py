@@ -242,12 +242,7 @@ def _summed(jobs: pa.Table, by: str) -> tuple[list[str | None], list[dict[str, f
         }
     )
     found = flat.group_by("name").aggregate(
-        [
-            ("bytes", "sum"),
-            ("metadata_ops", "sum"),
-            ("core_hours", "sum"),
-            ([], "count_all"),
-        ]
+        [("bytes", "sum"), ("metadata_ops", "sum"), ("core_hours", "sum"), ([], "count_all")]
     )
     rows = [
         {

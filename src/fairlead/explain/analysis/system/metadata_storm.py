@@ -198,12 +198,7 @@ def count_metadata_storm_sources(metadata: pa.Table, classes: Mapping[str, str])
     of_client = pc.fill_null(words.take(pc.index_in(client, value_set=known).combine_chunks()), UNKNOWN_CLASS)
     server = pc.coalesce(rows["target"].cast(pa.string()), rows["server"].cast(pa.string()))
     flat = pa.table(
-        {
-            "server": server,
-            "client_class": of_client,
-            "op": rows["op"].cast(pa.string()),
-            "count": rows["count"],
-        }
+        {"server": server, "client_class": of_client, "op": rows["op"].cast(pa.string()), "count": rows["count"]}
     )
     found = flat.group_by(["server", "client_class", "op"]).aggregate([("count", "sum")])
     found = found.rename_columns([name.removesuffix("_sum") for name in found.schema.names])

@@ -343,8 +343,7 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
         }
         for row in _taken(rows, quiet):
             gaps.setdefault(
-                row["node"],
-                Gap(source=row["node"], from_ns=row["last"], to_ns=None, why="its agent no longer reports"),
+                row["node"], Gap(source=row["node"], from_ns=row["last"], to_ns=None, why="its agent no longer reports")
             )
         found = (rows.num_rows, sorted(gaps.values(), key=lambda gap: (-gap.from_ns, gap.source)))
         asking.kept.put(key, found, at)

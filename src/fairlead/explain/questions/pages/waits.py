@@ -91,11 +91,7 @@ def _where(layer: LayerKind, component: str, span: Span) -> tuple[str, dict[str,
     """Raw rows of the span (each of the interval that ends at its time) that count the whole once."""
     _, column = _RAW[layer.name]
     words: dict[str, object] = {}
-    parts = [
-        f"ts_ns > {span.from_ns}",
-        f"ts_ns <= {span.to_ns}",
-        build_day_filter(Span(span.from_ns, span.to_ns + 1)),
-    ]
+    parts = [f"ts_ns > {span.from_ns}", f"ts_ns <= {span.to_ns}", build_day_filter(Span(span.from_ns, span.to_ns + 1))]
     if component:
         parts.append(f'"{column}" = $component')
         words["component"] = component
