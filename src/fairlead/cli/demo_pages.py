@@ -1,6 +1,6 @@
 """The pages over a demo's own run: its lake is analysed and served on free ports of this machine until Ctrl-C.
 
-Not here: the play (`fairlead.kit.demo`), the server (`runtime.up`).
+Not here: the play (`fairlead.kit.demo`), the server (`run.up`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`fairlead plan`: what arriving jobs should get, with reasons, as text, JSON or a site's own commands; `plan check`.
 
-Nothing is applied. Not here: how it is decided (`runtime.planning`, `policies.paths`).
+Nothing is applied. Not here: how it is decided (`decide.planning`, `policies.paths`).
 """
 
 from __future__ import annotations

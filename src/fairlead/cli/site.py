@@ -1,4 +1,4 @@
-"""`fairlead site`: describe a site in one file. Not here: what is in it (`model.site`), finding out (`runtime`)."""
+"""`fairlead site`: describe a site in one file. Not here: what is in it (`model.site`), finding out (`run`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fairlead up`: the server in the foreground. Not here: its settings (`runtime.config`), its processes (`runtime`)."""
+"""`fairlead up`: the server in the foreground. Not here: its settings (`run.config`), its processes (`run`)."""
 
 from __future__ import annotations
 

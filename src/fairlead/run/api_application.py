@@ -1,6 +1,6 @@
 """Everything the API process serves, put together of the settings: people, questions, actions, what-if, pages.
 
-Not here: the process and its sockets (`child`).
+Not here: the process and its sockets (`child_process`).
 """
 
 from __future__ import annotations

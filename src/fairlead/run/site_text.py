@@ -24,7 +24,7 @@ _PARTS = {
 
 
 def format_site_text(site: SiteFile, remarks: Mapping[str, Sequence[str]]) -> str:
-    """TOML that `model.site.parse_site` reads back as `site`; remarks stand as comments at their part."""
+    """TOML that `core.model.site_file` reads back as `site`; remarks stand as comments at their part."""
     lines = [
         "# The site as fairlead found it. `fairlead site check` reports inconsistencies.",
         f"name = {_value(site.name)}",

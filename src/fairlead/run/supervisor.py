@@ -1,7 +1,7 @@
 """The parent of the server's processes: starts them, watches their pulse, starts them again, ends them together.
 
 Its only own work is to listen and to tell; it holds the sockets, so that a child that is started again loses no
-connection that waits. Not here: what the children do (`child`), settings (`config`).
+connection that waits. Not here: what the children do (`child_process`), settings (`config`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`fairlead up` from settings to a process tree: makes what is not there (key, tokens), binds, supervises.
 
-Not here: the settings (`config`), the processes (`supervisor`, `child`).
+Not here: the settings (`config`), the processes (`supervisor`, `child_process`).
 """
 
 from __future__ import annotations

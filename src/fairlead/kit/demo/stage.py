@@ -1,6 +1,6 @@
 """The stage of a play: targets, a metadata service, two forwarders, a mount on each, in one folder that goes away.
 
-Not here: what is played (`plan`), the play itself (`performance`).
+Not here: what is played (`plan`), the play itself (`play`).
 """
 
 from __future__ import annotations

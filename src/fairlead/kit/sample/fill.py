@@ -2,7 +2,7 @@
 have done while the month went by. Of old days the one that records summarises some of the jobs as well.
 
 All findings, incidents and profiles are those of the analysis. Not here: where the lake lies and whether it may be
-filled (`sample_site`), what is recorded (`testing.sample_site`).
+filled (`site`), what is recorded (`month_records`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process that goes on sending what the sample site's agents would send, through its collector, second by second.
 
-`python -m fairlead.kit.sample.live_tail`, started by `sample_site`. What lies between the filling and now is sent at
-once. Not here: what is sent (`testing.sample_site`), sending (`testing.machine.live_play`).
+`python -m fairlead.kit.sample.live_tail`, started by `site`. What lies between the filling and now is sent at
+once. Not here: what is sent (`month_records`), sending (`testing.machine.live_play`).
 """
 
 from __future__ import annotations

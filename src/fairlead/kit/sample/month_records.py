@@ -1,7 +1,7 @@
 """What the agents and feeds of the sample site record of a stretch of its month, as tables.
 
 The play's own records, and besides: idle targets told of once a minute, agents that fall silent, space held by owners,
-events. Not here: taking them in (`runtime.sample_fill`).
+events. Not here: taking them in (`sample.fill`).
 """
 
 from __future__ import annotations

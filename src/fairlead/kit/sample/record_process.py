@@ -1,7 +1,7 @@
 """The process that records the sample site's month into a lake, stretch after stretch, and says when each can be read.
 
-`python -m fairlead.kit.sample.record_process`, started by `sample_fill`. Not here: what is recorded
-(`testing.sample_site`), what is made of it (`sample_fill`).
+`python -m fairlead.kit.sample.record_process`, started by `fill`. Not here: what is recorded
+(`month_records`), what is made of it (`fill`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`fairlead up --sample-site`: a lake of its own with a month of a made machine, filled when it is missing or too old.
 
-Only a folder that was made here is ever used again. Not here: filling (`sample_fill`), the records that go on coming
-(`sample_tail`), serving (`up`).
+Only a folder that was made here is ever used again. Not here: filling (`fill`), the records that go on coming
+(`live_tail`), serving (`up`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What every tree of the forwarding plane must do with names and attributes, as a pytest class with a fixture `tree`:
-`class TestMine(TreeContract, OpenFileContract)`. Open files and locks are in `testing.tree_files`.
+`class TestMine(TreeContract, OpenFileContract)`. Open files and locks: `OpenFileContract` of the tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What-if runs that pages ask for: a queue, one run at a time, answers kept on disk across restarts.
 
 A run that was under way when the server ended is told as broken off; one that waited still waits. Not here: the replay
-(`whatif_worker`), HTTP (`whatif_routes`), files (`whatif_kept`).
+(`worker`), HTTP (`routes`), files (`run_files`).
 """
 
 from __future__ import annotations

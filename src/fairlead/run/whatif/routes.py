@@ -1,6 +1,6 @@
 """What-if runs over HTTP: for support and administrators, as they are about everybody's jobs.
 
-Not here: the runs (`whatif_runs`), who asks (`web.identity`).
+Not here: the runs (`queue`), who asks (`web.identity`).
 """
 
 from __future__ import annotations

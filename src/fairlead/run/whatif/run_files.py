@@ -1,6 +1,6 @@
 """Files of what-if runs in the state folder: `ID.run.json`, and `ID.answer.json` once one is done.
 
-What cannot be read is told and left alone. Not here: when a run is kept or goes (`whatif_runs`).
+What cannot be read is told and left alone. Not here: when a run is kept or goes (`queue`).
 """
 
 from __future__ import annotations

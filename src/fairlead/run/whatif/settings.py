@@ -1,4 +1,4 @@
-"""The `[whatif]` table of the server's TOML file: how much the pages may replay. Not here: the runs (`whatif_runs`)."""
+"""The `[whatif]` table of the server's TOML file: how much the pages may replay. Not here: the runs (`queue`)."""
 
 from __future__ import annotations
 

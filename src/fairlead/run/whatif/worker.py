@@ -1,7 +1,7 @@
 """One what-if run in a process of its own: `python -m fairlead.run.whatif.worker`, told on stdin what it is.
 
 It gives way to everything else, tells how far it is on stdout, writes the answer to a file, and ends when its parent
-does. Not here: who may ask, the queue (`whatif_runs`).
+does. Not here: who may ask, the queue (`queue`).
 """
 
 from __future__ import annotations
