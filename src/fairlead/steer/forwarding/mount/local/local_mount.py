@@ -34,6 +34,8 @@ _OPENING = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR})
 _FILES = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE})
 _UNLOCKING = frozenset({Op.SETLK, Op.FLUSH, Op.RELEASE})
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
+_FORGET, _BATCH_FORGET = int(Op.FORGET), int(Op.BATCH_FORGET)
+_INTERRUPT, _DESTROY = int(Op.INTERRUPT), int(Op.DESTROY)
 _NOTHING = memoryview(b"")
 
 
@@ -167,20 +169,20 @@ class LocalMount:
     def _other(self, op: int, unique: int, node: int, message: memoryview, job: int, started: int) -> None:
         """Everything but READ and WRITE."""
         body = message[_HEADER:]
-        if op == Op.FORGET:
+        if op == _FORGET:
             self._forget([(node, abi.FORGET_IN.unpack_from(body)[0])])
             return
-        if op == Op.BATCH_FORGET:
+        if op == _BATCH_FORGET:
             first = abi.BATCH_FORGET_IN.size
             pairs = abi.BATCH_FORGET_IN.unpack_from(body)[0]
             self._forget(list(abi.FORGET_ONE.iter_unpack(body[first : first + pairs * abi.FORGET_ONE.size])))
             return
-        if op == Op.INTERRUPT:
+        if op == _INTERRUPT:
             (other,) = abi.INTERRUPT_IN.unpack_from(body)
             if self._waiting.interrupt(other):
                 self._answer(other, b"", errno.EINTR)
             return
-        if op == Op.DESTROY:
+        if op == _DESTROY:
             self._answer(unique, b"", 0)
             return
         backings = self._backings
