@@ -234,7 +234,7 @@ def test_what_is_printed_names_everything(capsys: pytest.CaptureFixture[str]) ->
         "Each MiB took long.",
         "it cost job 4101 4 s",
         "about 2 s of its run",
-        "That is as it was judged.",
+        "The diagnosis is correct.",
         "It counted otherwise.",
     ):
         assert wanted in text
