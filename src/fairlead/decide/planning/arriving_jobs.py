@@ -1,6 +1,6 @@
 """Arriving jobs from outside: a file of JSON, or one from options of a command. Bounded and checked, field by field.
 
-Not here: what is expected of them (`expected`).
+Not here: what is expected of them (`expectations`).
 """
 
 from __future__ import annotations

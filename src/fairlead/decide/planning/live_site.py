@@ -1,7 +1,7 @@
 """The live machine as path policies see it: load of the last minutes, sick components, who runs where, what is kept.
 
 Of the lake and the site file; what nobody tells is NaN or false, and said. Not here: which components there are
-(`describe_site_components`), what jobs are expected to do (`expected`).
+(`describe_site_components`), what jobs are expected to do (`expectations`).
 """
 # ruff: noqa: S608  (conditions are numbers of ours; what others say goes in as parameters)
 

@@ -1,7 +1,7 @@
 """Plans of arriving jobs: the policy is asked job by job, each seeing what those before it got; then all are checked.
 
-Not here: the live state (`site`), what is expected (`expected`), what makes a plan sound
-(`policies.paths.checker`), commands (`rendered`).
+Not here: the live state (`site`), what is expected (`expectations`), what makes a plan sound
+(`policies.paths.checker`), commands (`render`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The machine a past is replayed on: from the site's description, the lake's map, and the highest rates seen.
 
-Not here: the past itself (`past`), what jobs reach on it (`sim.workloads.history_curves`).
+Not here: the past itself (`past_jobs`), what jobs reach on it (`sim.workloads.history_curves`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 

@@ -1,6 +1,6 @@
 """What if: a site's own past under other policies and capacities, with who wins, who loses, and how far to trust it.
 
-Not here: reading past records (`past`), replaying it (`replays`), checking it (`checks`).
+Not here: reading past records (`past_jobs`), replaying it (`past_replay`), checking it (`checks`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every policy that can be replayed, with one plain sentence on what it does; plug-ins say theirs in their docstring.
 
-Not here: the policies (`fairlead.decide.policies`), their names (`registry`).
+Not here: the policies (`fairlead.decide.policies`), their names (`registered_policies`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An experiment cut into pieces: some sets of a point, each under the policies it still lacks. What a worker runs.
 
-The same pieces whoever works on them, in whatever order. Not here: workers, and where rows go (`runtime.simulating`).
+The same pieces whoever works on them, in whatever order. Not here: workers, and where rows go (`sim.runs`).
 """
 
 from __future__ import annotations

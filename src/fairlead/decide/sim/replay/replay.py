@@ -1,6 +1,6 @@
 """Replays jobs on a machine with layers: each is granted its path when it arrives, then shares what it crosses.
 
-Not here: contention (`sim.engine`), who gets what (`policies.paths`), what a replay means (`measures`).
+Not here: contention (`sim.engine`), who gets what (`policies.paths`), what a replay means (`replay_measures`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A site's own past as jobs to replay: columns of runs and their bursts of I/O in, `sim.replay.Jobs` out.
 
-Pure. Not here: what a program reaches (`history_curves`), reading the lake (`questions.past_jobs`), the replay.
+Pure. Not here: what a program reaches (`history_curves`), reading the lake (`whatif.past_jobs`), the replay.
 """
 
 from __future__ import annotations
