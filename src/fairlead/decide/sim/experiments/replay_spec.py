@@ -1,6 +1,6 @@
 """Workloads of an experiment that are replayed job by job: a trace, a table with I/O totals, a site's own past.
 
-What `[workload]` says of them, checked. Not here: reading them (`sim.runs.replay_pieces`), the rest (`experiment_spec`).
+What `[workload]` says of them, checked. Not here: reading (`sim.runs.replay_pieces`), the rest (`experiment_spec`).
 """
 
 from __future__ import annotations
