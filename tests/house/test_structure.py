@@ -70,6 +70,21 @@ def test_every_module_opens_with_what_it_is_for() -> None:
     assert not silent, f"their first paragraph is absent or longer than {MAX_OPENING_LINES} lines"
 
 
+def test_what_a_module_leaves_to_others_is_there() -> None:
+    """The names in backticks after "Not here:" are modules, or public names of the package or its tests."""
+    known = {part for path in MODULES for part in path.relative_to(PACKAGE).with_suffix("").parts}
+    known |= {path.stem for folder in SIBLINGS for path in (ROOT / folder).rglob("*.py")} | SIBLINGS | {"fairlead"}
+    known |= {name for path in MODULES for name in read_module(path).classes}
+    known |= {function.name for path in MODULES for function in read_module(path).functions}
+    gone = [
+        f"{name_of(path)}: {name}"
+        for path in MODULES
+        for name in re.findall(r"`([A-Za-z_][\w.]*)`", read_module(path).docstring.partition("Not here:")[2])
+        if not name.isupper() and not set(name.split(".")) <= known
+    ]
+    assert not gone, "name what is there now"
+
+
 def test_public_functions_and_classes_have_docstrings() -> None:
     silent = [f"{name_of(path)}: {name}" for path in MODULES for name in read_module(path).undocumented]
     assert not silent

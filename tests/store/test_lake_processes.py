@@ -170,7 +170,7 @@ def test_a_lake_is_backed_up_while_it_is_written_and_its_writer_killed(tmp_path:
 
 
 def test_readers_see_whole_batches_while_a_writer_writes_merges_and_forgets(tmp_path: Path) -> None:
-    _watched(tmp_path / "lake", 20, readers=2)
+    _watched(tmp_path / "lake", 45, readers=2)
 
 
 @pytest.mark.slow

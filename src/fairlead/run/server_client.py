@@ -1,6 +1,6 @@
 """Asks a server over HTTP or a unix socket, as `fairlead server status` does. Standard library and small.
 
-Not here: what is shown of the answer (`cli.status`).
+Not here: what is shown of the answer (`cli.server`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A plan: what an arriving job gets, by names, with reasons; and the document of plans that one call prints as JSON.
 
 What a site's own tools can carry out and what a checker can refuse. Not here: deciding (`policies.paths`), checking
-(`policies.paths.checker`), commands (`runtime.planning.rendered`).
+(`policies.paths.checker`), commands (`planning.render`).
 """
 
 from __future__ import annotations

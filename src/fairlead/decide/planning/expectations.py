@@ -1,6 +1,6 @@
 """What arriving jobs are expected to do: earlier runs of their programs in the lake, looked up for many jobs at once.
 
-Not here: what is made of the runs (`policies.next_run.expected`), what the machine is like (`site`).
+Not here: what is made of the runs (`policies.next_run.expectation`), what the machine is like (`site`).
 """
 # ruff: noqa: S608  (names of columns and numbers are ours; what others say goes in as parameters)
 

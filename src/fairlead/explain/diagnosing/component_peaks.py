@@ -1,7 +1,7 @@
 """What components are known to reach, and how long requests wait at them in quiet times: of the days before.
 
 The site's description counts over what was seen. Not here: incidents (`health_round`), what a look itself shows
-(`analysis.health.fleet`).
+(`health.class_peaks`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 

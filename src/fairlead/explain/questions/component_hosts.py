@@ -1,6 +1,6 @@
 """On which machine a component lives, so that it can be told whether anybody watched it there.
 
-Not here: what that machine's agent said (`coverage`, `distributions`).
+Not here: what that machine's agent said (`coverage`, `load_distributions`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 

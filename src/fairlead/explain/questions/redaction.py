@@ -1,7 +1,8 @@
 """What a reader who sees only the own jobs is told of findings: other people's jobs are "another job", without names.
 
 A number that stands in a text is hidden if a job of that number that ran about then is somebody else's, in whatever
-cluster. What logs wrote of an event is left out. Not here: which findings such a reader sees at all (`narrowed`).
+cluster. What logs wrote of an event is left out. Not here: which findings such a reader sees at all
+(`restricted_lake`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is connected and what is not, each with the one command that connects it. Pure: facts in, answer out.
 
-Not here: where the facts are from (`setup_facts` of the lake, `runtime.setup` of the settings).
+Not here: where the facts are from (`setup_facts` of the lake, `run.setup_route` of the settings).
 """
 
 from __future__ import annotations

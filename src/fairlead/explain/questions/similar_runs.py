@@ -1,6 +1,6 @@
 """What the runs of a job's program are like as kept in profiles, and which runs are like it whatever their name.
 
-Not here: how its phases went beside others' (`usual`), what a profile is (`analysis.history`).
+Not here: how its phases went beside others' (`usual_performance`), what a profile is (`analysis.history`).
 """
 # ruff: noqa: S608  (conditions are numbers of ours; what others say goes in as parameters)
 

@@ -1,6 +1,6 @@
 """Finds what the jobs a reader may see ran on, where and when: their nodes, and what served these meanwhile.
 
-Not here: what is made of it (`narrowed`), the rules (`reach`).
+Not here: what is made of it (`restricted_lake`), the rules (`visible_lake`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 

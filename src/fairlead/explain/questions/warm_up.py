@@ -1,6 +1,6 @@
 """What is asked once at the start of a server, so that the first visitors of its pages need not wait for it.
 
-Not here: when that is (`web.api.answering`).
+Not here: when that is (`api.answers`).
 """
 
 from __future__ import annotations

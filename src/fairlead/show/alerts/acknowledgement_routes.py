@@ -1,6 +1,7 @@
 """Who may take a finding or incident on: operators any, a user those about jobs of his own. And the API of it.
 
-What is acknowledged is told no more, though it lasts. Not here: silences (`silencing`), what is told (`look`).
+What is acknowledged is told no more, though it lasts. Not here: silences (`silence_routes`), what is told
+(`alert_evaluation`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which concerns are told, by which rule, through which routes, how bad: pure decisions at a given time.
 
-Not here: what was told before, silences and hold-off (`look`).
+Not here: what was told before, silences and hold-off (`alert_evaluation`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was, of a day or a week, as one text: by rule, the worst, what is not over, what was held back.
 
-Not here: when it is sent (`enqueue_due_digests`, asked by the round in `runtime.alerting`), through what (`delivery`).
+Not here: when it is sent (`enqueue_due_digests`, asked by the round in `run.alert_loop`), through what (`delivery`).
 """
 
 from __future__ import annotations

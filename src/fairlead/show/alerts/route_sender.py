@@ -1,7 +1,7 @@
 """One route's sender: takes the next batch of its queue, delivers it, writes down what came of it; tries again later.
 
 What was confirmed and written down is never sent again. Killed between the two, it is sent once more, under the same
-id: at least once. Not here: the thread it runs in (`runtime.alerting`).
+id: at least once. Not here: the thread it runs in (`run.alert_loop`).
 """
 
 from __future__ import annotations

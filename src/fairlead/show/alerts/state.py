@@ -1,7 +1,8 @@
 """What alerting remembers, on disk: concerns seen, notices to send and sent, silences, acknowledgements, subscriptions.
 
 One SQLite file of the server's state folder, used by the server and by `fairlead alert` at the same time. What was
-committed survives the process and the machine. Not here: what is told (`rules`, `look`), sending (`sending`).
+committed survives the process and the machine. Not here: what is told (`rules`, `alert_evaluation`), sending
+(`sending`).
 """
 
 from __future__ import annotations

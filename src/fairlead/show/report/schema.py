@@ -1,7 +1,7 @@
 """What the JSON of `fairlead report` promises: every field with its meaning, and the JSON Schema made from the structs.
 
 Within a schema number fields are added, never renamed, removed or given another meaning. Not here: how JSON is written
-(`reporting`).
+(`report_builder`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who asks, and what that person may do: the same for a token, a session, a portal's header and a share link.
 
-Not here: how somebody shows who he is (`signin`), what of the lake he sees (`questions.reach`).
+Not here: how somebody shows who he is (`signin`), what of the lake he sees (`questions.visible_lake`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What predictors of the next run are told and answer: behaviours of ended runs by category in, the next one out.
 
 A category is (user, program, scale), as in AIOT (Yang et al., IPDPS 2022); a behaviour is a number that means something
-in its category only (`behaviours`). Not here: the figures that follow from a behaviour (`expected`).
+in its category only (`behaviours`). Not here: the figures that follow from a behaviour (`expectation`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an experiment is, as a TOML file says it: workload, policies, sharing, window, disturbances, pictures, seed.
 
-Bad specs are refused naming the field. Not here: running it (`cases`), the study's own specs (`study`).
+Bad specs are refused naming the field. Not here: running it (`cases`), the study's own specs (`scheduling_study`).
 """
 
 from __future__ import annotations

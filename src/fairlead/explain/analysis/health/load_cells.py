@@ -1,7 +1,7 @@
 """Loads of components as arrays: one cell a component and interval, and the parts of jobs in them.
 
 Pure: rows of ROLLUP in, arrays out; partial sums of one key are added up. What is not known is NaN, and an interval
-without a row is no cell: nobody counted there, which is neither idle nor sick. Not here: what is normal (`fleet`,
+without a row is no cell: nobody counted there, which is neither idle nor sick. Not here: what is normal (`class_peaks`,
 `peers`), who is sick (`watch`).
 """
 

@@ -2,7 +2,7 @@
 
 Pure. Seconds of a rollup are coarse for a phase of few: how long it was active is told from its operations, else from
 how full its first and last second are against those between. Not here: where a phase begins and ends in a series
-(`analysis.phases`), finding a job's rows (`runtime`), whether a phase was slow (`analysis.anomalies`).
+(`analysis.phases`), finding a job's rows (`run`), whether a phase was slow (`analysis.anomalies`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Statistics of a population of jobs: who does I/O at all, in which mode, how much by size, how N-1 grows with N.
 
 Tables of JOB_SUMMARY in, small tables out (Beacon: Yang et al., ACM TOS 2023, sections 5 and 7). What is not known of a
-job is left out of a figure and counted beside it, never taken as zero. Not here: months in a lake (`runtime.heavy`).
+job is left out of a figure and counted beside it, never taken as zero. Not here: months in a lake (`explain.batch`).
 """
 
 from __future__ import annotations

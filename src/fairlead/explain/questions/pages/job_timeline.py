@@ -1,7 +1,7 @@
 """One job through every layer on one axis, with its phases, its neighbours on shared components, and its gaps.
 
 Where a few seconds are looked at and operations were recorded, the client's lane is finer than a second. Not here: the
-axis (`axis`), neighbours (`neighbours`).
+axis (`page_axis`), neighbours (`neighbours`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The layers a page can be about: which components they are made of, what their load is counted in, what is full load.
 
-Not here: what is told of them (`layer`, `now`).
+Not here: what is told of them (`layer`, `machine_now`).
 """
 
 from __future__ import annotations

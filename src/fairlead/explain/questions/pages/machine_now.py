@@ -1,7 +1,7 @@
 """The machine now, layer by layer: load, states, the last hour, who moves most, what is open.
 
 Closed minutes are kept between calls, so that a page that is looked at all day reads the newest minutes only. Not here:
-states (`states`), layers (`layers`).
+states (`states`), layers (`layer_kinds`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 

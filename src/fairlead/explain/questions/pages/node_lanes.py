@@ -1,7 +1,7 @@
 """Lanes of a job from counters of its nodes that know no jobs: an estimate, as jobs beside it on a node count too.
 
 The client's lane where no counter names the job, and the switch ports its nodes are linked to. Not here: counters that
-name the job (`lanes`), shared servers (`estimates`).
+name the job (`job_timeline`), shared servers (`questions.layer_estimates`).
 """
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 

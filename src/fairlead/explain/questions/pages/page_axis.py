@@ -1,7 +1,7 @@
 """One time axis for many lines: cells (the finest that is known) joined into points, each with its mean, low and high.
 
 Pure. Where seconds are too coarse, runs of operations are spread evenly between their start and their end. Not here:
-what is drawn on it (`lanes`).
+what is drawn on it (`job_timeline`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Strings as small codes: names, categories, hashes, paths and hosts of one trace, each kept once.
 
-Not here: what a token means (`words`, `names`).
+Not here: what a token means (`event_words`, `names`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where a request is from and under which address it came: what cookies, limits and the log go by.
 
-A proxy is believed only when `web.proxies` names it. Not here: who asks (`signin.door`).
+A proxy is believed only when `web.proxies` names it. Not here: who asks (`signin.authenticate`).
 """
 
 from __future__ import annotations

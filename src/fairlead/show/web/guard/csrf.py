@@ -1,7 +1,7 @@
 """Requests that another site's page makes a browser send: refused where the browser adds the proof of who asks itself.
 
 What changes something needs the word of the page (`X-CSRF-Token`) besides the cookie; a token in `Authorization` no
-browser adds by itself. Not here: whether the session is good (`signin.door`).
+browser adds by itself. Not here: whether the session is good (`signin.authenticate`).
 """
 
 from __future__ import annotations

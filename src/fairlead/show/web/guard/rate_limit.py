@@ -1,6 +1,6 @@
 """How many requests in a minute: of one session, token or link, and of one address, whoever is behind it.
 
-Not here: attempts to sign in (`attempts`), how many questions are worked on at once (`web.api.gate`).
+Not here: attempts to sign in (`sign_in_attempts`), how many questions are worked on at once (`api.concurrency_limit`).
 """
 
 from __future__ import annotations

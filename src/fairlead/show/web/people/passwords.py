@@ -1,6 +1,6 @@
 """Passwords: Argon2id, the same work whether a name is known or not, two at a time and a short queue behind them.
 
-Not here: how often somebody may try (`guard.attempts`), where hashes are kept (`accounts`).
+Not here: how often somebody may try (`guard.sign_in_attempts`), where hashes are kept (`accounts`).
 """
 
 from __future__ import annotations

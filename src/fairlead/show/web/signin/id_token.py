@@ -1,6 +1,6 @@
 """What an OpenID provider signed about somebody, checked: signature, issuer, audience, times, nonce.
 
-Not here: fetching it (`provider`).
+Not here: fetching it (`openid_provider`).
 """
 
 from __future__ import annotations

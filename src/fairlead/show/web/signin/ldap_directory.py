@@ -1,6 +1,6 @@
 """Names and passwords checked by a directory (LDAP): bind as the person, read who that is and in which groups.
 
-What somebody typed is data in every DN and filter. Blocking: for a thread. Not here: what groups mean (`groups`).
+What somebody typed is data in every DN and filter. Blocking: for a thread. Not here: what groups mean (`group_roles`).
 """
 
 from __future__ import annotations

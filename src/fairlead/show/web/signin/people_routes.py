@@ -1,6 +1,6 @@
 """`/api/v1/links`, `/tokens`, `/accounts`, `/audit`: what somebody shares and holds, and what administrators see to.
 
-Not here: what is kept of it (`people`), who asks (`door`).
+Not here: what is kept of it (`people`), who asks (`authenticate`).
 """
 
 from __future__ import annotations

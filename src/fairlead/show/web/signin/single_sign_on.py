@@ -1,7 +1,7 @@
 """`/api/v1/signin/oidc`: sends a browser to the OpenID provider, and lets in who comes back from there.
 
 What belongs to one sign-in is made of a cookie of that browser: an answer that another browser was given is worth
-nothing here. Not here: what the provider says (`provider`).
+nothing here. Not here: what the provider says (`openid_provider`).
 """
 
 from __future__ import annotations
