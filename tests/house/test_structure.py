@@ -71,7 +71,7 @@ def test_every_module_opens_with_what_it_is_for() -> None:
 
 
 def test_what_a_module_leaves_to_others_is_there() -> None:
-    """The names in backticks after "Not here:" are modules, or public names of the package or its tests."""
+    """What stands in brackets after "Not here:" is a module, or a public name of the package or its tests."""
     known = {part for path in MODULES for part in path.relative_to(PACKAGE).with_suffix("").parts}
     known |= {path.stem for folder in SIBLINGS for path in (ROOT / folder).rglob("*.py")} | SIBLINGS | {"fairlead"}
     known |= {name for path in MODULES for name in read_module(path).classes}
@@ -79,7 +79,9 @@ def test_what_a_module_leaves_to_others_is_there() -> None:
     gone = [
         f"{name_of(path)}: {name}"
         for path in MODULES
-        for name in re.findall(r"`([A-Za-z_][\w.]*)`", read_module(path).docstring.partition("Not here:")[2])
+        for sentence in re.findall(r"Not here:(.*?)\.(?:\s|$)", read_module(path).docstring, re.DOTALL)
+        for group in re.findall(r"\(([^()]*)\)", sentence)
+        for name in re.findall(r"`([A-Za-z_][\w.]*)`", group)
         if not name.isupper() and not set(name.split(".")) <= known
     ]
     assert not gone, "name what is there now"

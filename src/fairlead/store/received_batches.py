@@ -1,6 +1,6 @@
 """Which batches a shard has taken in: per stream a set of ranges of numbers, so that late ones are taken too.
 
-Pure bookkeeping over keys and numbers. Not here: when a batch counts as taken (`writer`), the table (`tables.BATCHES`).
+Pure bookkeeping over keys and numbers. Not here: when a batch counts as taken (`writer`), the table (`stored_tables`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Phases in the lake: those a phase is compared with (earlier ones of the same programs and users, a bounded number of
 each, one query whatever the number of jobs), and those of a job.
 
-Not here: categories and what is usual (`analysis.history`), phases of jobs that just ended (`runtime.diagnosing`).
+Not here: categories and what is usual (`analysis.history`), phases of jobs that just ended (`explain.diagnosing`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 

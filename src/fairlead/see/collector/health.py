@@ -1,6 +1,6 @@
 """What `GET /api/v1/health` answers: the collector, its sources and feeds, what it does not understand. One document.
 
-Not here: where the figures come from (`run`), how they are shown (`cli.status`).
+Not here: where the figures come from (`run`), how they are shown (`cli.server`).
 """
 
 from __future__ import annotations

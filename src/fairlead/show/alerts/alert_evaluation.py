@@ -1,7 +1,7 @@
 """One look: new concerns and those not over, against rules, silences and what was told before; notices come out.
 
 Everything of a look is one change of the state: killed in it, it is as if it had not begun. Not here: where concerns
-are from (`run.alert_loop`), sending (`sending`).
+are from (`run.alert_loop`), sending (`route_sender`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `[alerts]` table of the server's TOML file: what becomes an alert, when, and through which route it goes.
 
-Not here: what is done with them (`rules`, `sending`).
+Not here: what is done with them (`rules`, `route_sender`).
 """
 
 from __future__ import annotations

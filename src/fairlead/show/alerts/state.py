@@ -2,7 +2,7 @@
 
 One SQLite file of the server's state folder, used by the server and by `fairlead alert` at the same time. What was
 committed survives the process and the machine. Not here: what is told (`rules`, `alert_evaluation`), sending
-(`sending`).
+(`route_sender`).
 """
 
 from __future__ import annotations

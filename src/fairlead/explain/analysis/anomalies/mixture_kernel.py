@@ -1,5 +1,7 @@
-"""The loop of `expectation`, compiled: for each phase the others of its categories, what they lead one to expect, and how
-sure it is that it lost time. Not here: what goes in and comes out (`expectation`). Imported by functions: loads numba.
+"""The loop of `expectation`, compiled: for each phase the others of its categories, what they lead one to expect, and
+how sure it is that it lost time. Not here: what goes in and comes out (`expectation`).
+
+Imported by functions: loads numba.
 """
 
 from __future__ import annotations

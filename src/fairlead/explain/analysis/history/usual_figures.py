@@ -1,7 +1,7 @@
 """What earlier runs of the same user's program on as many nodes asked for: to tell whether a phase was slow because the
 job itself asked for something else.
 
-Pure, over PHASE. Not here: how fast they went (`analysis.anomalies.expected`), the verdict (`analysis.interference`).
+Pure, over PHASE. Not here: how fast they went (`anomalies.expectation`), the verdict (`analysis.interference`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every way of delivery offers, and how HTTP receivers are asked: no redirects, certificates checked, bounded.
 
-Not here: queues and retries (`alerts.sending`).
+Not here: queues and retries (`alerts.route_sender`).
 """
 
 from __future__ import annotations

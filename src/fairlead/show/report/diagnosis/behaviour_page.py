@@ -1,6 +1,6 @@
 """The single-file page of how jobs behave: modes, sizes of requests, rates, who moved most, how busy the machine was.
 
-Made of the answer `--json` prints; no script, nothing fetched. Not here: the parts (`parts`), drawing (`charts`).
+Made of the answer `--json` prints; no script, nothing fetched. Not here: the parts (`html_parts`), drawing (`charts`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The single-file pages of diagnosis: findings, one of them explained, one job, the health of components.
 
-Each is made of the answer that `--json` prints, holds no script and fetches nothing. Not here: the parts (`parts`),
-the command line.
+Each is made of the answer that `--json` prints, holds no script and fetches nothing. Not here: its parts
+(`html_parts`), the command line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks a question in a thread, with a bounded number of places, and says what is wrong in HTTP's terms.
 
-Not here: whose question it is (`identity`), parameters and replies (`app`), what is followed (`live`).
+Not here: whose question it is (`identity`), parameters and replies (`app`), what is followed (`live_stream`).
 """
 
 from __future__ import annotations

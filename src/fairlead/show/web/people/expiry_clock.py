@@ -1,7 +1,7 @@
 """Time for what expires: it follows the clock but never goes back, so that a clock set back keeps nothing alive.
 
 While a process runs it goes on at the steady clock's pace at least; between processes it begins where the file says the
-last one was. Not here: times that are shown, which are the clock's (`shown`).
+last one was. Not here: times that are shown, which are the clock's.
 """
 
 from __future__ import annotations

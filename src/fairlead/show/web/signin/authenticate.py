@@ -1,7 +1,7 @@
 """Says who asks, for every request: by token, link, portal or session. One or two look-ups in SQLite, no cache, so that
 an account that is disabled, here or by the command, is out at once.
 
-Not here: how somebody comes by these (`ways`, `routes`), tokens made with the server's key
+Not here: how somebody comes by these (`password_sign_in`, `routes`), tokens made with the server's key
 (`web.token_authentication`).
 """
 

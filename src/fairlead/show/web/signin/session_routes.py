@@ -1,6 +1,6 @@
 """`/api/v1/signin` and `/api/v1/session`: which ways there are, signing in and out, who is signed in, the password.
 
-Not here: checking a password (`ways`), the OpenID provider (`single_sign_on`), who asks (`authenticate`).
+Not here: checking a password (`password_sign_in`), the OpenID provider (`single_sign_on`), who asks (`authenticate`).
 """
 
 from __future__ import annotations
