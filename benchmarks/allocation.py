@@ -36,7 +36,7 @@ from fairlead.decide.policies.allocation.contract import (
     Decision,
     Policy,
     Running,
-    build_resource_pool,
+    build_allocation_pool,
 )
 from fairlead.decide.policies.allocation.joint import Joint, Tuning
 from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
@@ -171,7 +171,7 @@ def one_by_one(policy: Policy, applications: Applications, pool: Layer, rng: np.
 def done(task: Task) -> dict[str, object]:
     """All policies on one set."""
     drawn = draw_published_set(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
-    known, pool = told(task.variant, drawn), build_resource_pool(drawn.resources, drawn.cores)
+    known, pool = told(task.variant, drawn), build_allocation_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:
         decision = registered_policies.find_registered_policy(name).decide(

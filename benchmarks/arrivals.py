@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Running, build_resource_pool
+from fairlead.decide.policies.allocation.contract import Running, build_allocation_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
 from fairlead.decide.registered_policies import ALLOCATIONS, JOINT_POLICIES, PLACINGS, find_registered_policy
 from fairlead.decide.sim.workloads.profiles import read_forge_profiles
@@ -53,7 +53,7 @@ def knapsack_ms(times: int) -> tuple[float, float]:
     """Median and slowest milliseconds of MCKP for 512 jobs on 256 nodes: straight access and backtracking included."""
     applications, pool = (
         draw_published_set(read_forge_profiles(), 0.4, 512, 3, resources=256).applications,
-        build_resource_pool(256, 480.0),
+        build_allocation_pool(256, 480.0),
     )
     took = []
     for _ in range(times + 1):
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="50 arrivals a policy instead of 500; nothing is appended")
     arguments = parser.parse_args()
     each = 50 if arguments.quick else 500
-    pool = build_resource_pool(RESOURCES, CORES)
+    pool = build_allocation_pool(RESOURCES, CORES)
     state = running(draw_published_set(read_forge_profiles(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES), pool)
     arrivals = draw_published_set(read_forge_profiles(), LOAD, each + 3, 2, resources=RESOURCES // 20)
     shown = Table(

@@ -21,7 +21,7 @@ from rich.table import Table
 from fairlead.decide.registered_policies import find_registered_path_policy
 from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.replay.replay import replay_jobs
-from fairlead.decide.sim.replay.replay_measures import summarise_replay
+from fairlead.decide.sim.replay.replay_measures import summarise_replay_measures
 from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, draw_taihulight_season
 
 WANTED_S = 600.0
@@ -41,7 +41,7 @@ def measured(name: str, spread: int, span_s: float) -> dict[str, float]:
     began, worked = time.perf_counter(), time.process_time()
     out = replay_jobs(jobs, machine, policy, default_targets=spread)
     seconds, worked = time.perf_counter() - began, time.process_time() - worked
-    told = summarise_replay(jobs, out)
+    told = summarise_replay_measures(jobs, out)
     return {
         "jobs": len(jobs),
         "seconds": round(seconds, 2),

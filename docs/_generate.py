@@ -334,7 +334,7 @@ def report_json_page() -> str:
     for kind, meanings in report_contract.MEANINGS.items():
         rows = [
             (f"`{field.encode_name}`", _field_type(kind, field), meanings[field.encode_name])
-            for field in report_contract.list_schema_fields(kind)
+            for field in report_contract.list_report_schema_fields(kind)
         ]
         parts += [f"## {kind.__name__}", _rows(("field", "type", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"

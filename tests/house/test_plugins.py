@@ -18,7 +18,7 @@ from fairlead.cli.main import COMMANDS
 from fairlead.core.errors import PluginError, SourceDefectError
 from fairlead.core.extensions import KINDS, find_extensions
 from fairlead.core.model.tables import TABLES, build_table_batch
-from fairlead.decide.policies.allocation.contract import Applications, Running, build_resource_pool
+from fairlead.decide.policies.allocation.contract import Applications, Running, build_allocation_pool
 from fairlead.decide.registered_policies import find_registered_policy, list_registered_policies
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight
 from fairlead.explain.questions.question import Asking
@@ -280,7 +280,7 @@ def test_a_file_that_others_can_change_is_not_run(tmp_path: Path) -> None:
 def _decide(name: str) -> object:
     apps = Applications.from_columns([1, 2, 4], [[1.0, 2.0, 3.0]] * 2, [10.0] * 2, [5.0] * 2, [8.0] * 2)
     made = find_registered_policy(name)
-    pool = build_resource_pool(4, 64.0)
+    pool = build_allocation_pool(4, 64.0)
     made.arrive(apps.select_rows([0]), Running(4, apps.counts), pool, np.random.default_rng(0))
     return made.decide(apps, pool, np.random.default_rng(0))
 

@@ -14,7 +14,7 @@ from fairlead.core.model.site import Site
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE, build_table_batch
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.course import OPS, Course
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.store.rollups import derive_rollups
 
@@ -48,7 +48,7 @@ def phases_of(play: Play) -> list[dict[str, Any]]:
                     "begin": begin,
                     "end": end,
                     "row": {
-                        "job_id": format_job_id(job.drawn),
+                        "job_id": format_machine_job_id(job.drawn),
                         "job_start_ns": origin + int(job.start_s * S),
                         "number": number,
                         "kind": step.op if step.moves_data else "metadata",

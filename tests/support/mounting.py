@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_folder
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_mount_folder
 from waiting import PATIENCE_S, wait_until
 
 DEADLINE_S = PATIENCE_S
@@ -190,7 +190,7 @@ def _mounting(
     try:
         mount.wait_for("mounted on")
         if uid is None or os.geteuid() == uid:  # nobody else may look into an ordinary user's mount
-            assert probe_folder(str(folder), within_s=DEADLINE_S) == 0, mount.said()
+            assert probe_mount_folder(str(folder), within_s=DEADLINE_S) == 0, mount.said()
         yield mount
     finally:
         _end(mount)

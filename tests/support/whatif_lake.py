@@ -14,7 +14,7 @@ from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
 from fairlead.decide.sim import platform
 from fairlead.kit.testing.machine import feed_rows
 from fairlead.kit.testing.machine.course import DATA, Course
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.season import SMALL_SEASON, Season
 from fairlead.store.lake import Lake
@@ -53,7 +53,7 @@ def rows(course: Course, origin_ns: int) -> dict[str, list[dict[str, object]]]:
         start = origin_ns + round(job.start_s * S)
         who = {
             "cluster": machine.name,
-            "job_id": format_job_id(job.drawn),
+            "job_id": format_machine_job_id(job.drawn),
             "user": program.user,
             "project": program.project,
             "program": program.name,

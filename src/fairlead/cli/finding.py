@@ -82,7 +82,7 @@ def _render_list(answer: Findings, width: int) -> list[RenderableType]:
 
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.diagnosis_pages import format_older_findings
+    from fairlead.show.report.diagnosis.diagnosis_pages import format_older_diagnosis_findings
 
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
     span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
@@ -92,7 +92,7 @@ def _render_list(answer: Findings, width: int) -> list[RenderableType]:
     if answer.total > len(answer.findings):
         parts.append(Text(f"and {answer.total - len(answer.findings):,} more (--limit, --offset)", style="dim"))
     if answer.older:
-        parts.append(Text(format_older_findings(answer.older), style="yellow"))
+        parts.append(Text(format_older_diagnosis_findings(answer.older), style="yellow"))
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {escape_text(text)}") for text in answer.missing]

@@ -131,7 +131,7 @@ def render_job_explanation(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fit_answer_table, shorten_answer_program
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
-    from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_runs_of_program
+    from fairlead.show.report.diagnosis.diagnosis_pages import VERDICTS, format_diagnosis_program_runs
     from fairlead.show.report.diagnosis.html_parts import (
         build_html_evidence_heading,
         format_html_lost_time,
@@ -214,7 +214,7 @@ def render_job_explanation(answer: Why, width: int) -> list[RenderableType]:
     if answer.runs is not None:
         parts += [
             shown.render_diagnosis_heading("Runs of its program"),
-            Text(f"  {format_runs_of_program(answer.runs)}"),
+            Text(f"  {format_diagnosis_program_runs(answer.runs)}"),
         ]
     if answer.alike:
         columns = [

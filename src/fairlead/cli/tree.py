@@ -42,7 +42,7 @@ def show_tree(file: Path, as_json: bool) -> None:
 
     Reads the directories only; a forwarder may serve the tree meanwhile.
     """
-    from fairlead.steer.targets.check import count_objects
+    from fairlead.steer.targets.check import count_checked_objects
     from fairlead.steer.targets.config import read_config
     from fairlead.steer.targets.objects import TargetSet
     from fairlead.steer.targets.space import report_target_space
@@ -59,7 +59,7 @@ def show_tree(file: Path, as_json: bool) -> None:
         events.removeFilter(_told_by_the_table)
     rows = []
     for row, target in zip(reports, found.by_name.values(), strict=True):
-        rows.append((row, _state(row, begun=begun), 0 if row.missing else count_objects(target)))
+        rows.append((row, _state(row, begun=begun), 0 if row.missing else count_checked_objects(target)))
     if as_json:
         print_json({"schema": "fairlead.targets/1", "targets": [_plain(*row) for row in rows]})
         return

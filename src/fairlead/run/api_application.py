@@ -77,7 +77,7 @@ def assemble_api_application(
         settings,
         clock=clock,
         door=people.door,
-        more=[*more, *serving.build_page_routes()],
+        more=[*more, *serving.build_page_serving_routes()],
         guards=people.guards,
         described=described,
         followed={"whatif": whatif_routes.build_whatif_follower(replays)} if replays else {},

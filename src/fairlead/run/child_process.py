@@ -58,7 +58,7 @@ class Pulse:
         self.tell("beat")
 
 
-def end_process_with_parent(parent: int) -> None:
+def end_child_process_with_parent(parent: int) -> None:
     """The kernel kills this process when its parent has ended, however that ended."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -69,7 +69,7 @@ def end_process_with_parent(parent: int) -> None:
 def run_child_process() -> int:
     """Runs one child to its end; returns its exit code."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    end_process_with_parent(task.parent)
+    end_child_process_with_parent(task.parent)
     logging.basicConfig(format=f"{task.name}: %(message)s", level=logging.INFO, stream=sys.stderr)
     pulse = Pulse(task.pulse)
     try:

@@ -28,7 +28,7 @@ from fairlead.core.model.site_file import (
     SiteFile,
 )
 from fairlead.see.probes.base import AbsentError
-from fairlead.see.probes.commands import read_command_output
+from fairlead.see.probes.commands import read_probe_command_output
 from fairlead.see.probes.lfs import Device, Parser, Space
 
 Run = Callable[[list[str]], str]
@@ -76,7 +76,7 @@ class _SeenComponents:
 
 def _run_command(argv: list[str]) -> str:
     """Its output as text. Raises AbsentError, OSError."""
-    return read_command_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
+    return read_probe_command_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
 
 
 def discover_site(root: Path = Path("/"), run: Run = _run_command, lake: Tables | None = None) -> Discovery:

@@ -11,9 +11,9 @@ from fairlead.core.model.tables import JOBS, MAPPING
 from fairlead.explain.analysis.node_intervals import (
     FOREVER,
     PLACEMENTS,
-    attribute_node_traffic,
+    attribute_node_interval_traffic,
     build_node_intervals,
-    build_node_placements,
+    build_node_placement_intervals,
     find_interval_overlaps,
 )
 
@@ -86,7 +86,7 @@ def traffic(rows: list[tuple[object, ...]]) -> pa.Table:
 
 
 def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
-    placed = build_node_placements(
+    placed = build_node_placement_intervals(
         jobs(
             {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]},
             {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1"]},
@@ -96,7 +96,7 @@ def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
         mapping([("7", "n3", 4 * S, None)], "job_node"),
     )
     assert placed.schema.equals(PLACEMENTS)
-    found = attribute_node_traffic(
+    found = attribute_node_interval_traffic(
         traffic([(0, "n1", None, 1, 1, 0), (5 * S, "n3", None, 1, 1, 0), (0, "n3", None, 1, 1, 0)]), placed
     )
     assert dict(zip(found.row.tolist(), zip(found.job_id.to_pylist(), found.how, strict=True), strict=True)) == {
@@ -107,9 +107,9 @@ def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
 
 
 def test_jobs_that_share_a_node_share_equally_unless_records_name_them() -> None:
-    placed = build_node_placements(
+    placed = build_node_placement_intervals(
         jobs({"job_id": "7", "start_ns": 0, "nodes": ["n1"]}, {"job_id": "8", "start_ns": 0, "nodes": ["n1"]})
     )
-    found = attribute_node_traffic(traffic([(0, "n1", None, 10, 0, 0), (0, "n1", "8", 5, 0, 0)]), placed)
+    found = attribute_node_interval_traffic(traffic([(0, "n1", None, 10, 0, 0), (0, "n1", "8", 5, 0, 0)]), placed)
     told = sorted(zip(found.row.tolist(), found.job_id.to_pylist(), found.part.tolist(), found.how, strict=True))
     assert told == [(0, "7", 0.5, "shared"), (0, "8", 0.5, "shared"), (1, "8", 1.0, "counted")]

@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.core.model.platform import FileSystem, Platform
 from fairlead.explain.analysis.profile import build_profile
-from fairlead.explain.analysis.target_metrics import compute_target_rates
+from fairlead.explain.analysis.target_metrics import compute_target_rate_metrics
 from job_building import SHARED, counters, job, sizes
 
 GIB = 1 << 30
@@ -152,7 +152,7 @@ def test_only_files_of_one_stripe_and_one_process_tell_targets_apart() -> None:
         {"file_id": 8, "component": 0, "stripe_count": 2, "stripe_size": 1, "targets": [0, 1]},
         {"file_id": 9, "component": 0, "stripe_count": 1, "stripe_size": 1, "targets": [0]},
     ]
-    ids, rates = compute_target_rates(job(rows, layouts=layouts))
+    ids, rates = compute_target_rate_metrics(job(rows, layouts=layouts))
     assert ids.tolist() == [0, 1]
     assert rates.tolist() == pytest.approx([GIB / 2, GIB / 2])
     assert build_profile(job(rows, layouts=layouts)).metrics["slow_targets"] is None

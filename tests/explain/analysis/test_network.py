@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.core.model.site_file import build_site_file_mapping, parse_site_file
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
-from fairlead.explain.analysis.node_intervals import build_node_placements
+from fairlead.explain.analysis.node_intervals import build_node_placement_intervals
 from fairlead.explain.analysis.switch_ports import (
     compute_switch_port_imbalance,
     list_port_links,
@@ -50,7 +50,7 @@ def seconds(table: pa.Table, name: str, kind: str) -> pa.Table:
 
 
 def jobs() -> pa.Table:
-    return build_node_placements(
+    return build_node_placement_intervals(
         pa.Table.from_pylist(
             [
                 {"job_id": "7", "start_ns": EPOCH - 60 * S, "end_ns": EPOCH + 60 * S, "nodes": ["n1", "n2"]},

@@ -54,12 +54,12 @@ def dozing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "dozing_run.py").write_text(
         textwrap.dedent("""
         import sys, time
-        from fairlead.run.child_process import end_process_with_parent
+        from fairlead.run.child_process import end_child_process_with_parent
         import msgspec
         from fairlead.run.whatif.worker import WorkerLine, Task, write_worker_line
         from fairlead.explain.questions.answers_whatif_runs import WhatIfProgress
         task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-        end_process_with_parent(task.parent)
+        end_child_process_with_parent(task.parent)
         held = bytearray(int(task.asked.price or 0) << 20)
         held[::4096] = b"x" * len(held[::4096])
         write_worker_line(WorkerLine(progress=WhatIfProgress(step="replaying", text="dozing", share=0.5)))

@@ -96,7 +96,7 @@ def documents(capsys: Capture, folder: Path) -> Iterator[Json]:
 
 def test_every_field_is_documented_and_every_documented_field_is_there() -> None:
     for kind, meanings in report_contract.MEANINGS.items():
-        assert [field.encode_name for field in report_contract.list_schema_fields(kind)] == list(meanings), (
+        assert [field.encode_name for field in report_contract.list_report_schema_fields(kind)] == list(meanings), (
             kind.__name__
         )
         assert all(meanings.values())

@@ -20,7 +20,7 @@ from fairlead.core.access.tls import build_tls_client_context, build_tls_server_
 from fairlead.core.access.tokens import Claims, issue_token, make_token_key, read_token_key
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
-from fairlead.steer.forwarding.forwarder.admission import find_loopback_uid, require_admission_key
+from fairlead.steer.forwarding.forwarder.admission import find_admission_loopback_uid, require_admission_key
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees import system_calls, thread_identity
@@ -189,8 +189,8 @@ def test_on_the_loopback_the_kernel_says_who_it_is(folder) -> None:
         socket.create_connection(listener.getsockname()) as client,
         listener.accept()[0] as server,
     ):
-        assert find_loopback_uid(*client.getsockname(), server.getsockname()[1]) == os.geteuid()
-        assert find_loopback_uid("127.0.0.1", 1, 1) == -1
+        assert find_admission_loopback_uid(*client.getsockname(), server.getsockname()[1]) == os.geteuid()
+        assert find_admission_loopback_uid("127.0.0.1", 1, 1) == -1
     with serving(folder, "tcp:127.0.0.1:0") as (addresses, _), WireClient(addresses[0], uid=WIRE_UID) as client:
         assert client.lookup(b"file").error == 0
 

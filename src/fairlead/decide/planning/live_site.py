@@ -96,7 +96,7 @@ def find_live_site(lake: Tables, file: SiteFile | None, at_ns: int, now_ns: int,
     )
 
 
-def select_live_plans(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
+def select_live_site_plans(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
     """Those of plans made before whose jobs have not ended since. Raises LakeError."""
     if not plans:
         return []

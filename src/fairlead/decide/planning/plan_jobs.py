@@ -24,7 +24,7 @@ from fairlead.decide.planning.commitments import (
     add_running_commitments,
 )
 from fairlead.decide.planning.expectations import Arriving, build_job_expectation, find_expectation_runs
-from fairlead.decide.planning.live_site import Live, find_live_site, select_live_plans
+from fairlead.decide.planning.live_site import Live, find_live_site, select_live_site_plans
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check_path_plans
 from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, PathPolicy
@@ -86,7 +86,7 @@ def plan_jobs(
         at_ns=at_ns,
         now_ns=now_ns,
         seed=seed,
-        granted=select_live_plans(lake, granted, at_ns),
+        granted=select_live_site_plans(lake, granted, at_ns),
     )
 
 

@@ -22,7 +22,7 @@ from fairlead.decide.sim.workloads.history import (
 )
 from fairlead.decide.sim.workloads.history_curves import Curves, learn_curves
 from fairlead.decide.whatif.past_jobs import Past
-from fairlead.decide.whatif.past_replay import AS_IT_WAS, NamedReplay, build_recorded_replay, replay_past
+from fairlead.decide.whatif.past_replay import AS_IT_WAS, NamedReplay, build_recorded_past_replay, replay_past
 from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.questions.answers_whatif import Check, HeldOut
 from fairlead.explain.questions.lake_queries import Tables
@@ -95,7 +95,7 @@ def check_held_out_change(
         replay_past(
             AS_IT_WAS,
             AS_IT_WAS,
-            build_recorded_replay(past, rows, site, targets=False, mapped_at=when),
+            build_recorded_past_replay(past, rows, site, targets=False, mapped_at=when),
             past,
             rows,
             then,

@@ -18,7 +18,7 @@ from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.decide.sim.workloads.history import MODES, Bursts, Runs
 from fairlead.explain.analysis.node_intervals import FORWARDED, Intervals, build_node_intervals
-from fairlead.explain.analysis.overview.job_population import get_main_job_mode, select_latest_jobs
+from fairlead.explain.analysis.overview.job_population import get_main_population_mode, select_latest_population_jobs
 from fairlead.explain.analysis.table_columns import (
     combine_column_codes,
     read_code_column,
@@ -137,7 +137,7 @@ def read_past_jobs(lake: Tables, span: Span) -> Past:
 
 def _summaries(lake: Tables, span: Span) -> pa.Table:
     chosen = ", ".join(f'"{name}"' for name in _SUMMARY)
-    return select_latest_jobs(
+    return select_latest_population_jobs(
         query_lake(
             lake,
             f"SELECT {chosen} FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
@@ -190,7 +190,7 @@ def _runs(
 ) -> Runs:
     user, program = read_code_column(ended, "user"), read_code_column(ended, "program")
     own = np.where((user >= 0) & (program >= 0), combine_column_codes([user, program]), -1)
-    mode = get_main_job_mode(ended).to_pylist()
+    mode = get_main_population_mode(ended).to_pylist()
     processes = read_float_column(ended, "io_processes")
     return Runs(
         start_s=_seconds(ended, "start_ns", origin),

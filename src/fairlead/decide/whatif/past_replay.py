@@ -49,7 +49,7 @@ class OnLayer:
         return replace(mine, forwarders=was.forwarders, isolated=False)
 
 
-def build_recorded_replay(
+def build_recorded_past_replay(
     past: Past,
     rows: I64,
     site: Site,
@@ -148,7 +148,7 @@ class Figures:
     slowdown: F64
 
 
-def compute_replay_figures(jobs: Jobs, found: ReplayResult) -> Figures:
+def compute_past_replay_figures(jobs: Jobs, found: ReplayResult) -> Figures:
     """Core-hours and slowdowns by job."""
     with np.errstate(divide="ignore", invalid="ignore"):
         slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)

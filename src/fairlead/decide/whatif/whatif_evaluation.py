@@ -33,8 +33,8 @@ from fairlead.decide.whatif.past_replay import (
     Figures,
     NamedReplay,
     OnLayer,
-    build_recorded_replay,
-    compute_replay_figures,
+    build_recorded_past_replay,
+    compute_past_replay_figures,
     replay_past,
 )
 from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
@@ -128,7 +128,7 @@ def evaluate_whatif(
         # What policies keep of the map is the present one: what that alone does is not theirs.
         policies = [(STATIC, registered_policies.find_registered_path_policy(STATIC)), *policies]
     wanted = [
-        (AS_IT_WAS, AS_IT_WAS, build_recorded_replay(past, fit.row, now), now),
+        (AS_IT_WAS, AS_IT_WAS, build_recorded_past_replay(past, fit.row, now), now),
         *_wanted(asked, policies, known, past, fit, curves, now),
     ]
     runs: list[NamedReplay] = []
@@ -141,7 +141,7 @@ def evaluate_whatif(
     follow(Stage(step="checking", text="checking against measurements", share=_REPLAYED, jobs=len(fit.runs)))
     checks = [check_whatif_replay(AS_IT_WAS, history, fit.runs, base)]
     foreseen, why = check_held_out_change(lake, span, past, fit, peaks or {}, seed=asked.seed)
-    told = [compute_replay_figures(history.jobs, one.replayed) for one in runs]
+    told = [compute_past_replay_figures(history.jobs, one.replayed) for one in runs]
     scenarios = [
         _scenario(one, mine, told[0], history, past, fit, sight, asked) for one, mine in zip(runs, told, strict=True)
     ]
@@ -219,7 +219,7 @@ def _wanted(
     counts = (asked.forwarders, "forwarder"), (asked.targets, "OST")
     parts = [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
     with_ = f" with {' and '.join(parts)}" if other else ""
-    rest = build_recorded_replay(
+    rest = build_recorded_past_replay(
         past, fit.row, site, forwarders=asked.forwarders is None, targets=asked.targets is None
     )
     layer = asked.layer or ("forwarders" if len(now.forwarders) else "targets")

@@ -76,7 +76,7 @@ def _middle_ns(table: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(table["ts_ns"], pc.divide(pc.fill_null(table["interval_ns"], 0), 2))
 
 
-def build_flow_axis(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
+def build_component_flow_axis(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
     """Windows that hold every interval of `tables` (rows of `forwarder`, `target`); None without rows."""
     spans = [pc.min_max(_middle_ns(table)).as_py() for table in tables if table.num_rows]
     if not spans:

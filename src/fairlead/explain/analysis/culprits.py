@@ -28,7 +28,7 @@ from fairlead.explain.analysis.component_flows import (
     Bools,
     Floats,
     Flow,
-    build_flow_axis,
+    build_component_flow_axis,
     build_forwarder_flows,
     build_target_flows,
 )
@@ -91,7 +91,7 @@ def judge_culprits(
     `edges_ns`: bounds of the histograms' bins; histograms of another length count nothing. Tables may be absent.
     """
     forwarder, target = tables.get("forwarder"), tables.get("target")
-    axis = build_flow_axis([table for table in (forwarder, target) if table is not None], window_ns)
+    axis = build_component_flow_axis([table for table in (forwarder, target) if table is not None], window_ns)
     if axis is None:
         nothing = Facts(axis=None, forwarders=[], targets=[], slow=[], disturbed=[])
         return Judgement(verdicts=[], nobody="There are no records of forwarders or targets.", looked_at={}), nothing
@@ -99,7 +99,7 @@ def judge_culprits(
     targets = build_target_flows(target, axis, edges_ns) if target is not None else []
     slow = find_slow_targets(targets, slow_limits)
     disturbed = find_disturbers(forwarders, _marked(slow, axis), disturber_limits)
-    width = count_processes(tables)
+    width = count_culprit_processes(tables)
     verdicts = [_slow_verdict(one, _suffered(one, forwarders), width) for one in slow]
     verdicts += [
         _disturber_verdict(name, [one for one in disturbed if one.disturber == name], width)
@@ -117,7 +117,7 @@ def judge_culprits(
     return Judgement(verdicts=verdicts, nobody=nobody, looked_at=looked), facts
 
 
-def count_processes(tables: Mapping[str, pa.Table]) -> dict[str, int]:
+def count_culprit_processes(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     """Processes of each job: as its record says, else as many ranks as its operations came from."""
     found: dict[str, int] = {}
     ops = tables.get("ops")

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.unit_formats import MIB, NS_PER_S
 from fairlead.explain.analysis.component_flows import NO_JOB, Floats, Flow
-from fairlead.explain.analysis.culprits import Facts, count_processes
+from fairlead.explain.analysis.culprits import Facts, count_culprit_processes
 
 DATA = ("read", "write")
 SMALL = 1 << 16
@@ -79,7 +79,7 @@ class JobPath(msgspec.Struct, frozen=True, kw_only=True):
 def build_job_paths(tables: Mapping[str, pa.Table], facts: Facts) -> list[JobPath]:
     """Return the path of every job that any layer knows, sorted by job number."""
     ops = tables.get("ops")
-    clients = _build_client_layers(ops, count_processes(tables)) if ops is not None and ops.num_rows else {}
+    clients = _build_client_layers(ops, count_culprit_processes(tables)) if ops is not None and ops.num_rows else {}
     seen = {job for flow in (*facts.forwarders, *facts.targets) for job in flow.jobs} | set(clients)
     names = _names(tables.get("jobs"))
     return [_path(job, names.get(job), clients.get(job), facts) for job in sorted(seen - {NO_JOB}, key=_by_number)]
@@ -172,14 +172,14 @@ def _largest(values: Floats) -> float | None:
 
 def _build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLayer]:
     """Sum the operations of each job. A row of `ops` is a run of `count` operations of `size` bytes."""
-    kind = drop_dictionary(ops["op"])
+    kind = drop_job_path_dictionary(ops["op"])
     count = pc.cast(ops["count"], pa.int64())
     sizes = pc.multiply(pc.fill_null(ops["size"], 0), count)
     zero = pa.scalar(0, pa.int64())
     data = pc.is_in(kind, pa.array(DATA))
     columns = {
-        "job": drop_dictionary(ops["job_id"]),
-        "node": drop_dictionary(ops["node"]),
+        "job": drop_job_path_dictionary(ops["job_id"]),
+        "node": drop_job_path_dictionary(ops["node"]),
         "count": count,
         "busy": ops["busy_ns"],
         "start": ops["start_ns"],
@@ -224,7 +224,7 @@ def _build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, C
     }
 
 
-def drop_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def drop_job_path_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a string column without dictionary encoding."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 

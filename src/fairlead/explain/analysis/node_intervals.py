@@ -109,7 +109,7 @@ PLACEMENTS = pa.schema(
 """A job on a node. `to_ns` null: still there, as far as is known."""
 
 
-def build_node_placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
+def build_node_placement_intervals(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
     """Return which jobs ran on which nodes (schema PLACEMENTS): `jobs.nodes` while the job ran, and `mapping` rows of
     kind `job_node`. Of several rows of one run the one with the latest end counts. Jobs without a start or nodes, or
     that ended before they began, are left out."""
@@ -157,7 +157,7 @@ class Attribution:
     how: NDArray[np.object_]
 
 
-def attribute_node_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
+def attribute_node_interval_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
     """Attribute rows of node traffic to jobs (columns `node`, `ts_ns`, `interval_ns`, `job_id`; as `rollup` with `id`
     as `node`, or raw interval rows): the job a row names, else the jobs placed on its node during its interval."""
     count = traffic.num_rows

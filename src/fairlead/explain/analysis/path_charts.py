@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fairlead.core.model.unit_formats import MIB, NS_PER_S
 from fairlead.explain.analysis.component_flows import NO_JOB, Axis, Floats, Flow
 from fairlead.explain.analysis.culprits import Facts, Judgement
-from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_dictionary, sum_job_path_series
+from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_job_path_dictionary, sum_job_path_series
 
 MAX_POINTS = 1200
 """Windows are summed until there are at most this many: more cannot be told apart on a screen."""
@@ -55,8 +55,8 @@ def _build_client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
     """By job the bytes per window that its applications read and wrote; a run counts where it begins."""
     if ops is None or not ops.num_rows:
         return {}
-    kept = ops.filter(pc.is_in(drop_dictionary(ops["op"]), pa.array(DATA)))
-    jobs = np.array(pc.fill_null(drop_dictionary(kept["job_id"]), NO_JOB).to_pylist(), object)
+    kept = ops.filter(pc.is_in(drop_job_path_dictionary(ops["op"]), pa.array(DATA)))
+    jobs = np.array(pc.fill_null(drop_job_path_dictionary(kept["job_id"]), NO_JOB).to_pylist(), object)
     sizes = pc.multiply(pc.fill_null(kept["size"], 0), kept["count"]).to_numpy().astype(np.float64)
     window = (kept["start_ns"].to_numpy() - axis.start_ns) // axis.window_ns
     inside = (window >= 0) & (window < axis.count)

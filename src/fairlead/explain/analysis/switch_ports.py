@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import MAPPING, build_table_batch
-from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_node_traffic
+from fairlead.explain.analysis.node_intervals import ALWAYS, Intervals, attribute_node_interval_traffic
 
 LINKED = "node→port"
 """Kind of `mapping` rows from a node to the switch port (`switch/port`) at its other end."""
@@ -49,7 +49,7 @@ def sum_switch_ports_by_job(ports: pa.Table, links: pa.Table, placed: pa.Table) 
             "sent_bytes": ports["read_bytes"],
         }
     ).filter(pc.is_valid(node))
-    found = attribute_node_traffic(mine, placed)
+    found = attribute_node_interval_traffic(mine, placed)
     row = pa.array(found.row)
     moved = {
         name: pc.fill_null(mine[name], 0).to_numpy()[found.row] * found.part

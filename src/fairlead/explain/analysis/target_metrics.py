@@ -31,7 +31,7 @@ DOCS: Metrics = {
 def compute_target_metrics(view: JobView) -> dict[str, Value]:
     """All metrics of `DOCS`, None where fewer than four targets can be compared."""
     out: dict[str, Value] = dict.fromkeys(DOCS)
-    ids, rates = compute_target_rates(view)
+    ids, rates = compute_target_rate_metrics(view)
     if len(ids) >= _ENOUGH_TARGETS:
         relative = rates / np.median(rates)
         slowest = int(np.argmin(relative))
@@ -44,7 +44,7 @@ def compute_target_metrics(view: JobView) -> dict[str, Value]:
     return check_metric_docs(out, DOCS, "target_metrics")
 
 
-def compute_target_rates(view: JobView) -> tuple[IntArray, FloatArray]:
+def compute_target_rate_metrics(view: JobView) -> tuple[IntArray, FloatArray]:
     """Targets and the bytes per second one process got from each, both (n,); only targets with at least two files
     and 16 MiB."""
     nothing = np.zeros(0, np.int64), np.zeros(0)

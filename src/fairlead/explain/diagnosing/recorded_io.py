@@ -17,7 +17,7 @@ from fairlead.core.errors import FairleadError, LakeError
 from fairlead.core.model.tables import JOBS
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import SERIES, JobData
-from fairlead.explain.analysis.node_intervals import attribute_node_traffic, build_node_placements
+from fairlead.explain.analysis.node_intervals import attribute_node_interval_traffic, build_node_placement_intervals
 from fairlead.explain.diagnosing.serving_components import (
     DAY_NS,
     Tables,
@@ -240,7 +240,7 @@ def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], i
         " AND list_has_any(nodes, $nodes)",
         {"from": begin, "to": end, "nodes": list(nodes)},
     )
-    found = attribute_node_traffic(moved, build_node_placements(beside.select(JOBS.schema.names)))
+    found = attribute_node_interval_traffic(moved, build_node_placement_intervals(beside.select(JOBS.schema.names)))
     mine = pc.equal(found.job_id, str(job["job_id"])).fill_null(False).to_numpy(zero_copy_only=False)
     rows = pa.array(found.row[mine])
     columns = {"ts_ns": moved["ts_ns"].take(rows), "layer": pa.array(["pfs_client"] * len(rows), pa.string())}

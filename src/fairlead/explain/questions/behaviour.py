@@ -17,11 +17,11 @@ from fairlead.explain.analysis.overview.abnormal_jobs import OF_JOBS, count_abno
 from fairlead.explain.analysis.overview.job_population import (
     count_population_by_core_hours,
     count_population_modes,
-    get_main_job_mode,
+    get_main_population_mode,
     rank_population_by_volume,
-    select_latest_jobs,
+    select_latest_population_jobs,
     summarise_job_population,
-    summarise_n_to_one_jobs,
+    summarise_n_to_one_population,
 )
 from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
 from fairlead.explain.analysis.overview.request_statistics import compute_request_scatter, compute_request_size_shares
@@ -105,7 +105,7 @@ def describe_behaviour(
         modes=_lines(count_population_modes(jobs), lines.ModeLine),
         core_hours=_lines(count_population_by_core_hours(jobs), lines.ClassLine),
         requests=_lines(compute_request_size_shares(jobs), lines.RequestLine),
-        n_to_one=_lines(summarise_n_to_one_jobs(jobs), lines.SharedLine),
+        n_to_one=_lines(summarise_n_to_one_population(jobs), lines.SharedLine),
         users=_lines(rank_population_by_volume(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
         programs=_lines(rank_population_by_volume(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
         points=_lines(_thinned(points), lines.RatePoint),
@@ -139,7 +139,7 @@ def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
         within=wide,
         began=wide,
     )
-    return select_latest_jobs(found)
+    return select_latest_population_jobs(found)
 
 
 def _names(columns: tuple[str, ...]) -> str:
@@ -181,7 +181,7 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
     last = last.slice(max(0, last.num_rows - limit))
     names = [name for name in lines.RunLine.__struct_fields__ if name not in ("seconds", "mode")]
     found = []
-    for row, mode in zip(list_query_rows(last), get_main_job_mode(last).to_pylist(), strict=True):
+    for row, mode in zip(list_query_rows(last), get_main_population_mode(last).to_pylist(), strict=True):
         seconds = None if row["end_ns"] is None else (row["end_ns"] - row["start_ns"]) / 1e9
         found.append(lines.RunLine(**{name: row[name] for name in names}, seconds=seconds, mode=mode))
     return found

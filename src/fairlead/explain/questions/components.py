@@ -16,7 +16,7 @@ from fairlead.explain.analysis.table_columns import read_float_column
 from fairlead.explain.questions.answers import ComponentPage, ComponentRow, Share, Targets
 from fairlead.explain.questions.coverage import find_coverage
 from fairlead.explain.questions.job_accounts import find_latest_accounts
-from fairlead.explain.questions.job_detail import choose_job_weight
+from fairlead.explain.questions.job_detail import choose_job_detail_weight
 from fairlead.explain.questions.lake_queries import (
     Sight,
     Tables,
@@ -180,9 +180,9 @@ def _list_job_shares(lake: Tables, kind: str, name: str, span: Span, limit: int)
         within=span.align_to(HOUR_NS),
     )
     rows = list_query_rows(found)
-    whole = {row["layer"]: choose_job_weight(row) for row in rows if row["job_id"] is None}
+    whole = {row["layer"]: choose_job_detail_weight(row) for row in rows if row["job_id"] is None}
     parts = [row for row in rows if row["job_id"] is not None]
-    parts.sort(key=lambda row: (-choose_job_weight(row), row["job_id"]))
+    parts.sort(key=lambda row: (-choose_job_detail_weight(row), row["job_id"]))
     told = find_latest_accounts(lake, [row["job_id"] for row in parts[:limit]], span)
     shares = []
     for row in parts[:limit]:
@@ -194,7 +194,7 @@ def _list_job_shares(lake: Tables, kind: str, name: str, span: Span, limit: int)
                 id=row["job_id"],
                 layer=row["layer"],
                 sums=read_rollup_sums(row),
-                share=choose_job_weight(row) / all_of if all_of else None,
+                share=choose_job_detail_weight(row) / all_of if all_of else None,
                 user=account["user"] if account else None,
                 program=account["program"] if account else None,
             )

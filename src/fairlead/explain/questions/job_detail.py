@@ -56,7 +56,7 @@ def describe_job(
     for one that neither the scheduler nor counters know, or that is not this reader's."""
     runs = read_run_accounts(lake, job_id, cluster or None)
     if span is not None and len(runs) > 1:
-        runs = [run for run in runs if does_job_overlap(run, span)] or runs
+        runs = [run for run in runs if does_job_detail_overlap(run, span)] or runs
     if not runs:
         if not sight.everything or cluster:
             raise build_unknown_job_error(lake, job_id)
@@ -65,7 +65,7 @@ def describe_job(
     if not mine:
         raise build_unknown_job_error(lake, job_id)
     account = mine[0]
-    life = compute_job_life(account, now_ns, 0 if not sight.everything else TAIL_NS)
+    life = compute_job_detail_life(account, now_ns, 0 if not sight.everything else TAIL_NS)
     seen = life if span is None else span.clip_to(life.from_ns, life.to_ns)
     if seen.length_ns <= 0:
         seen = life
@@ -76,13 +76,13 @@ def describe_job(
     return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates, head_ns)
 
 
-def does_job_overlap(run: Mapping[str, Any], span: Span) -> bool:
+def does_job_detail_overlap(run: Mapping[str, Any], span: Span) -> bool:
     """Whether a run has a time that touches the span."""
     start, end = run["start_ns"], run["end_ns"]
     return start is not None and start < span.to_ns and (end is None or end >= span.from_ns)
 
 
-def compute_job_life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
+def compute_job_detail_life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
     """From its start to its end and a little more, or to now."""
     start = account["start_ns"]
     end = account["end_ns"]
@@ -128,7 +128,7 @@ def _page(
         layer, sums = _by_nodes(lake, account, span)
         if layer is not None:
             missing = [_ESTIMATED, *missing]
-    row, summary = build_account_row(account, now_ns, sums=sums, layer=layer), read_job_summary(lake, account)
+    row, summary = build_account_row(account, now_ns, sums=sums, layer=layer), read_job_detail_summary(lake, account)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
     volumes, uneven = list_job_network_ports(lake, span, job_id, nodes, rates)
@@ -174,7 +174,7 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
     return layer, replace(by_layer[layer], metadata_ops=by_layer[told[0]].metadata_ops if told else None)
 
 
-def read_job_summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
+def read_job_detail_summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
     """What the analysis says of the run an account is of; None where it has not been looked at."""
     fields = [name for name in JobSummary.__struct_fields__ if name not in ("sums", "so_far")]
     found = query_lake(
@@ -204,21 +204,21 @@ def _components(lake: Tables, job_id: str, span: Span) -> list[Share]:
     rows = list_query_rows(found)
     whole: dict[str, int] = {}
     for row in rows:
-        whole[row["kind"]] = whole.get(row["kind"], 0) + choose_job_weight(row)
-    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -choose_job_weight(row), row["id"]))
+        whole[row["kind"]] = whole.get(row["kind"], 0) + choose_job_detail_weight(row)
+    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -choose_job_detail_weight(row), row["id"]))
     return [
         Share(
             kind=row["kind"],
             id=row["id"],
             layer=row["layer"],
             sums=read_rollup_sums(row),
-            share=choose_job_weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
+            share=choose_job_detail_weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
         )
         for row in rows[:_MOST_SHARES]
     ]
 
 
-def choose_job_weight(row: Mapping[str, Any]) -> int:
+def choose_job_detail_weight(row: Mapping[str, Any]) -> int:
     """What a share is a share of: bytes, or metadata operations where no bytes are counted."""
     if row["read_bytes"] is None and row["write_bytes"] is None:
         return row["metadata_ops"] or 0

@@ -25,7 +25,7 @@ from fairlead.explain.questions.job_accounts import (
     is_account_running,
     read_run_accounts,
 )
-from fairlead.explain.questions.job_detail import read_job_summary
+from fairlead.explain.questions.job_detail import read_job_detail_summary
 from fairlead.explain.questions.lake_queries import Sight, Tables
 from fairlead.explain.questions.past_phases import read_job_phases
 from fairlead.explain.questions.similar_runs import list_similar_runs, read_program_profile
@@ -59,7 +59,7 @@ def explain_job(
         raise build_unknown_job_error(lake, job_id)
     account = mine[0]
     others = [run for run in runs if run is not account and is_job_visible(run, sight)]
-    summary = read_job_summary(lake, account)
+    summary = read_job_detail_summary(lake, account)
     running = is_account_running(account, now_ns)
     phases, told = _looked_at(lake, account, now_ns, sight)
     verdict = _verdict(running, phases, told)

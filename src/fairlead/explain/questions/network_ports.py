@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import JOBS, MAPPING, PORT
-from fairlead.explain.analysis.node_intervals import build_node_placements
+from fairlead.explain.analysis.node_intervals import build_node_placement_intervals
 from fairlead.explain.analysis.switch_ports import (
     LINKED,
     compute_switch_port_imbalance,
@@ -179,7 +179,7 @@ def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
         {} if nodes is None else {"nodes": list(nodes)},
         began=compute_account_begin_span(span),
     )
-    return build_node_placements(found.select(JOBS.schema.names))
+    return build_node_placement_intervals(found.select(JOBS.schema.names))
 
 
 def _volume(row: Mapping[str, object], node: str | None, span: Span, rates: Mapping[str, float]) -> PortVolume:

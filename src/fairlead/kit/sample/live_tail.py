@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.core import clock
 from fairlead.core.errors import FairleadError
-from fairlead.run.child_process import end_process_with_parent
+from fairlead.run.child_process import end_child_process_with_parent
 
 EVERY_S = 5
 NS = 1_000_000_000
@@ -79,7 +79,7 @@ def _server(state: Path) -> str:
 def run_live_tail() -> int:
     """Reads a `Tail` on stdin."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Tail)
-    end_process_with_parent(task.parent)
+    end_child_process_with_parent(task.parent)
     logging.basicConfig(format="sample site: %(message)s", level=logging.INFO, stream=sys.stderr)
     if task.parent != os.getppid():
         return 0

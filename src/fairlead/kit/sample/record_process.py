@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.run.child_process import end_process_with_parent
+from fairlead.run.child_process import end_child_process_with_parent
 
 SHARD = "sample"
 NS = 1_000_000_000
@@ -85,7 +85,7 @@ def _look_at_components(lake: Any, writer: Any, from_ns: int, to_ns: int) -> Non
 def run_record_process() -> int:
     """Reads a `Recording` on stdin."""
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Recording)
-    end_process_with_parent(task.parent)
+    end_child_process_with_parent(task.parent)
     if task.parent == os.getppid():
         _record(task)
     return 0

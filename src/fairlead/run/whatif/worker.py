@@ -50,10 +50,10 @@ def write_worker_line(said: WorkerLine) -> None:
 
 def run_whatif_worker() -> int:
     """Runs one task to its end."""
-    from fairlead.run.child_process import end_process_with_parent
+    from fairlead.run.child_process import end_child_process_with_parent
 
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    end_process_with_parent(task.parent)
+    end_child_process_with_parent(task.parent)
     os.nice(NICE)
     with contextlib.suppress(OSError):  # where memory runs out, this process goes first
         Path("/proc/self/oom_score_adj").write_text("900", encoding="ascii")

@@ -10,7 +10,7 @@ from fairlead.see.probes.base import AbsentError
 MAX_BYTES = 256 << 20
 
 
-def read_command_output(argv: List[str], timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
+def read_probe_command_output(argv: List[str], timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
     """Standard output of a command.
 
     Raises AbsentError when there is no such program, OSError when it fails, takes longer than `timeout_s` (it is

@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
-from fairlead.see.probes.commands import read_command_output
+from fairlead.see.probes.commands import read_probe_command_output
 
 TARGET_COUNTERS = (
     "read_rpcs",
@@ -268,7 +268,7 @@ class Volumes(Probe):
     def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
         try:
-            printed = read_command_output(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
+            printed = read_probe_command_output(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
         except OSError as fault:
             if "Connection failed" in str(fault):
                 raise AbsentError("no glusterd runs on this node") from None
@@ -282,9 +282,11 @@ class Volumes(Probe):
         for volume in volumes:
             ask = ["gluster", "--mode=script", "--xml", "volume"]
             bricks += parse_gluster_profile_xml(
-                read_command_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s)
+                read_probe_command_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s)
             )
-            spaces += parse_gluster_status_xml(read_command_output([*ask, "status", volume, "detail"], self.timeout_s))
+            spaces += parse_gluster_status_xml(
+                read_probe_command_output([*ask, "status", volume, "detail"], self.timeout_s)
+            )
         return ProbeResult(build_gluster_readings(bricks, spaces))
 
 

@@ -10,7 +10,7 @@ from time import strptime
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Key, Probe, ProbeResult, Reading
-from fairlead.see.probes.commands import read_command_output
+from fairlead.see.probes.commands import read_probe_command_output
 
 _LEGEND = re.compile(r"\s*\d+:\s+(\S+(?:\|\S+)+)\s*$")
 _ROW = re.compile(r"\s*\d+\s+(\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)\s+(.*)$")
@@ -160,7 +160,7 @@ class Performance(Probe):
         parser = Parser()
         for metrics in _METRICS.values():
             ask = [*self._command, ",".join(metrics), "--raw", "-b", str(_BUCKET_S), "-n", str(_BUCKETS)]
-            text = read_command_output(ask, self.timeout_s).decode("utf-8", "replace")
+            text = read_probe_command_output(ask, self.timeout_s).decode("utf-8", "replace")
             self._add(list(parser.parse_values(text.splitlines())))
         if not self._totals:
             raise AbsentError("mmperfmon reports no file system and no NSD disk")

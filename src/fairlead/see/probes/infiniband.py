@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Event, Key, Probe, ProbeResult, Reading
-from fairlead.see.probes.commands import read_command_output
+from fairlead.see.probes.commands import read_probe_command_output
 
 KEYS = ("switch", "port", "peer")
 COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets", "waits", "errors")
@@ -250,7 +250,7 @@ class Switches(Probe):
 
     def read(self, now_ns: int) -> ProbeResult:
         """Raises AbsentError where the tools are not, OSError."""
-        text = read_command_output(list(self.discover), self.timeout_s).decode("utf-8", "replace")
+        text = read_probe_command_output(list(self.discover), self.timeout_s).decode("utf-8", "replace")
         links, unknown, example = parse_infiniband_links(text)
         events = _changed(self._links, links, now_ns)
         self._links = links
@@ -258,7 +258,7 @@ class Switches(Probe):
         for lid in sorted({link.lid for link in links if link.kind == "SW"}):
             ports = sorted(link.port for link in links if link.lid == lid and link.peer_lid is not None)
             argv = [*self.query, str(lid), ",".join(str(port) for port in ports)]
-            printed = read_command_output(argv, self.timeout_s).decode("utf-8", "replace")
+            printed = read_probe_command_output(argv, self.timeout_s).decode("utf-8", "replace")
             found, strange, one = parse_infiniband_ports(printed)
             rows.update(build_infiniband_switch_rows(found, links))
             unknown += strange

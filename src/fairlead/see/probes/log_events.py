@@ -10,7 +10,7 @@ from calendar import timegm
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult
-from fairlead.see.probes.commands import read_command_output
+from fairlead.see.probes.commands import read_probe_command_output
 
 LOGS = ("var/log/messages", "var/log/syslog", "var/log/kern.log")
 """The first that can be read is followed."""
@@ -209,7 +209,7 @@ class LogEvents(Probe):
 
     def _windows(self, path: str) -> str:
         if os.access(path, os.X_OK):
-            return read_command_output([path], self.timeout_s).decode("utf-8", "replace")
+            return read_probe_command_output([path], self.timeout_s).decode("utf-8", "replace")
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(MAX_READ)
 

@@ -26,7 +26,7 @@ _ESCAPES = (
 )
 
 
-def fill_page_template(template: str, slots: Mapping[str, str]) -> str:
+def fill_page_file_template(template: str, slots: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced; what is put in is not looked at again."""
     return _SLOT.sub(lambda slot: slots[slot[1]], template)
 
@@ -37,12 +37,12 @@ def join_page_scripts(scripts: Sequence[str]) -> str:
     return f'(() => {{\n"use strict";\n{parts}\n}})();'
 
 
-def embed_page_json(data: Any) -> str:
+def embed_page_file_json(data: Any) -> str:
     """`data` as JSON that is inert inside a script element, whatever its strings hold. NaN and infinity become null."""
     try:
         text = msgspec.json.encode(data, enc_hook=convert_page_numpy)
     except UnicodeEncodeError:  # A file name that is not UTF-8 comes with lone surrogates.
-        text = msgspec.json.encode(make_page_readable(msgspec.to_builtins(data, enc_hook=convert_page_numpy)))
+        text = msgspec.json.encode(make_page_file_readable(msgspec.to_builtins(data, enc_hook=convert_page_numpy)))
     for character, escape in _ESCAPES:
         text = text.replace(character, escape)
     return text.decode()
@@ -55,7 +55,7 @@ def convert_page_numpy(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be shown on the page")
 
 
-def make_page_readable(value: Any) -> Any:
+def make_page_file_readable(value: Any) -> Any:
     """The same value with bytes that were not UTF-8 written out, as in `caf\\xe9`."""
     if isinstance(value, str):
         try:
@@ -63,14 +63,14 @@ def make_page_readable(value: Any) -> Any:
         except UnicodeEncodeError:
             return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {make_page_readable(key): make_page_readable(item) for key, item in value.items()}
+        return {make_page_file_readable(key): make_page_file_readable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [make_page_readable(item) for item in value]
+        return [make_page_file_readable(item) for item in value]
     return value
 
 
 @cache
-def build_page_policy(script: str, style: str) -> str:
+def build_page_file_policy(script: str, style: str) -> str:
     """A content security policy that lets exactly this script and this style run, and nothing be fetched."""
 
     def digest(text: str) -> str:

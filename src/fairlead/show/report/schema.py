@@ -184,7 +184,7 @@ MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
 """Every struct of the contract, field by field. A test holds it against the structs."""
 
 
-def list_schema_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
+def list_report_schema_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     """The fields of a struct in the order they are written."""
     info = type_info(kind)
     if not isinstance(info, StructType):

@@ -192,6 +192,6 @@ def _set_aside(target: Target, path: str, name: str) -> None:
     os.rename(path, os.path.join(target.path, "lost", name))
 
 
-def count_objects(target: Target) -> int:
+def count_checked_objects(target: Target) -> int:
     """Objects on a target."""
     return sum(1 for _ in _scan(target))

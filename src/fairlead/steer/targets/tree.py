@@ -48,7 +48,7 @@ def _who() -> Who | None:
     return (
         None
         if uid == 0 or not thread_identity.enabled
-        else Who(uid, gid, thread_identity.find_identity_groups(uid, gid))
+        else Who(uid, gid, thread_identity.find_thread_identity_groups(uid, gid))
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_resource_pool
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_allocation_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, choose_mckp_items
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
@@ -48,7 +48,7 @@ def pools(draw: st.DrawFn) -> Layer:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     broken = draw(st.sampled_from((0.0, 0.4, 1.0)))
     return replace(
-        build_resource_pool(n, 100.0), bandwidth=rng.integers(0, 5, n).astype(float), sick=rng.random(n) < broken
+        build_allocation_pool(n, 100.0), bandwidth=rng.integers(0, 5, n).astype(float), sick=rng.random(n) < broken
     )
 
 
@@ -107,9 +107,9 @@ def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Laye
 @given(sets(most=5), st.integers(0, 12), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_mckp_is_the_best_of_all_choices(applications: Applications, n: int, direct: bool) -> None:
-    pool = build_resource_pool(max(n, 1), 100)
+    pool = build_allocation_pool(max(n, 1), 100)
     if n == 0:
-        pool = replace(build_resource_pool(1, 100.0), sick=np.ones(1, np.bool_))
+        pool = replace(build_allocation_pool(1, 100.0), sick=np.ones(1, np.bool_))
     items = []
     for i in range(len(applications)):
         mine = [(0, -1, applications.direct[i])] if direct and not np.isnan(applications.direct[i]) else []
@@ -185,7 +185,7 @@ def arrived(placing: object, applications: Applications, order: list[int], colum
 @given(sets(), st.integers(1, 12), st.integers(0, 100))
 @settings(max_examples=60, deadline=None)
 def test_one_by_one_on_an_empty_machine_is_all_at_once(applications: Applications, n: int, seed: int) -> None:
-    pool = build_resource_pool(n, 100)
+    pool = build_allocation_pool(n, 100)
     rng = np.random.default_rng(seed)
     column = np.array([rng.choice(np.flatnonzero(~np.isnan(row))) for row in applications.bandwidth])
     number = np.minimum(applications.counts[column], n)

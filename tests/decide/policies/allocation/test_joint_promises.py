@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Running, build_resource_pool
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Running, build_allocation_pool
 from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimate_joint_slowdowns
 
 QUICK = Tuning(trials=5, least_trials=200)
@@ -27,7 +27,7 @@ def asked(draw: st.DrawFn) -> tuple[Applications, Layer, int]:
     )
     available = rng.random(n) < 0.8
     available[rng.integers(n)] = True
-    pool = replace(build_resource_pool(n, 100), sick=~available, bandwidth=rng.uniform(0.2, 1.0, n))
+    pool = replace(build_allocation_pool(n, 100), sick=~available, bandwidth=rng.uniform(0.2, 1.0, n))
     return applications, pool, seed
 
 

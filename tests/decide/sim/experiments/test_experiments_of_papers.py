@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairlead.cli.simulate_results import print_simulate_paper_results
-from fairlead.decide.policies.allocation.contract import Applications, build_resource_pool
+from fairlead.decide.policies.allocation.contract import Applications, build_allocation_pool
 from fairlead.decide.policies.placement.files import LeastOpen, RoundRobin
 from fairlead.decide.policies.requests.fluid_limits import Streams, build_fluid_sharing
 from fairlead.decide.sim.cycles.cycle_model import Cycles
@@ -54,8 +54,8 @@ def test_the_papers_static_gives_a_forwarder_for_every_ratio_begun() -> None:
     choose = mckp.list_mckp_policies()["STATIC"]
     rng = np.random.default_rng(0)
     # 480 nodes: 24 forwarders, one for 20 nodes; 128, one for 3.75: 3 (of 2 and 4 the smaller), 5, 9
-    assert choose(a, build_resource_pool(24, 480), rng).tolist() == [0, 0, 1, 1]
-    assert choose(a, build_resource_pool(128, 480), rng).tolist() == [1, 2, 3, 3]
+    assert choose(a, build_allocation_pool(24, 480), rng).tolist() == [0, 0, 1, 1]
+    assert choose(a, build_allocation_pool(128, 480), rng).tolist() == [1, 2, 3, 3]
 
 
 def test_best_counts_are_the_published_ones_with_the_largest_repetition() -> None:

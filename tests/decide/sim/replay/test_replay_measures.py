@@ -17,7 +17,7 @@ from fairlead.decide.sim.replay.replay_measures import (
     measure_replay_classes,
     measure_slowdown,
     measure_stretch,
-    summarise_replay,
+    summarise_replay_measures,
 )
 from fairlead.decide.sim.workloads.taihulight import DAY_S, draw_taihulight_season
 
@@ -69,7 +69,7 @@ def test_slowdown_its_part_stretch_and_what_is_lost() -> None:
 
 
 def test_a_summary_counts_who_has_not_ended_and_takes_him_for_nothing() -> None:
-    whole = summarise_replay(jobs(), outcome())
+    whole = summarise_replay_measures(jobs(), outcome())
     assert (whole.jobs, whole.ended, whole.mean, whole.lost_core_hours) == (3, 2, 1.5, 10.0)
     assert whole.waiting_core_hours == 20.0
     rows = measure_replay_classes(jobs(), outcome(), jobs().basis)

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.decide import registered_policies
-from fairlead.decide.policies.allocation.contract import build_resource_pool
+from fairlead.decide.policies.allocation.contract import build_allocation_pool
 from fairlead.decide.sim.cycles.cycle_measures import compute_cycle_measures
 from fairlead.decide.sim.cycles.cycle_model import Window, simulate_cycles
 from fairlead.decide.sim.workloads.profiles import read_forge_profiles
@@ -113,7 +113,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
         found = []
         for number, drawn in enumerate(sets):
             a = drawn.applications
-            decision = policy.decide(a, build_resource_pool(20, drawn.cores), np.random.default_rng((5, number)))
+            decision = policy.decide(a, build_allocation_pool(20, drawn.cores), np.random.default_rng((5, number)))
             work = a.time_s[np.arange(30), decision.choice]
             out = simulate_cycles(drawn.cycles, decision.resources, work, 20, window)
             told = compute_cycle_measures(out, a.time_s.min(axis=1), work, a.compute_s, a.cores, drawn.cores)
@@ -126,7 +126,7 @@ def test_the_study_s_own_window_is_measured_where_there_is_one() -> None:
     drawn = draw_published_set(read_forge_profiles(), 0.2, 30, (1, 3))
     a = drawn.applications
     decision = registered_policies.find_registered_policy("best-bandwidth+greedy-non-clairvoyant").decide(
-        a, build_resource_pool(20, drawn.cores), np.random.default_rng(1)
+        a, build_allocation_pool(20, drawn.cores), np.random.default_rng(1)
     )
     work = a.time_s[np.arange(30), decision.choice]
     cycles = replace(drawn.cycles, repeat=False)

@@ -161,7 +161,9 @@ def test_numbers_no_job_has_are_dropped_and_told() -> None:
         "a,1000,1100,84,1e18,8e9,50,840\n",
         "a,1000,1100,84,2e9,8e9,1e20,840\n",
     ]
-    table = tables.read_job_table((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
+    table = tables.read_workload_job_table(
+        (COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT
+    )
     assert table.dropped == {"with impossible numbers": 4, "longer than a year": 1}
     # Its I/O took no longer than it ran.
     assert table.season.jobs.client_rate.tolist() == [1e10 / 100]
@@ -185,7 +187,7 @@ COLUMNS = "app,start_time,end_time,nprocs,POSIX_BYTES_READ,POSIX_BYTES_WRITTEN,P
 
 def test_records_of_a_table_become_jobs() -> None:
     text = COLUMNS + "b,1000,1100,84,2e9,8e9,50,840\n" + "a,900,950,1,,3e8,,\n"
-    taken = tables.read_job_table(text.encode(), SUMMIT)
+    taken = tables.read_workload_job_table(text.encode(), SUMMIT)
     jobs = taken.season.jobs
     jobs.check()
     assert jobs.start_s.tolist() == [0.0, 100.0]
@@ -201,9 +203,9 @@ def test_records_of_a_table_become_jobs() -> None:
 
 def test_a_table_of_other_columns_is_refused_by_name() -> None:
     with pytest.raises(InputError, match=r"column end_time, POSIX_BYTES_WRITTEN is missing; columns found: start_time"):
-        tables.read_job_table(b"start_time,nprocs,POSIX_BYTES_READ\n1,2,3\n", SUMMIT)
+        tables.read_workload_job_table(b"start_time,nprocs,POSIX_BYTES_READ\n1,2,3\n", SUMMIT)
     with pytest.raises(InputError, match="columns found: none"):
-        tables.read_job_table(b"", SUMMIT)
+        tables.read_workload_job_table(b"", SUMMIT)
 
 
 def test_rows_that_are_no_record_are_dropped_and_told() -> None:
@@ -218,7 +220,7 @@ def test_rows_that_are_no_record_are_dropped_and_told() -> None:
         "a,1000,1100,nan,2e9,8e9,50,840\n",
         "a,1000,1100,0,2e9,8e9,50,840\n",
     ]
-    taken = tables.read_job_table((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
+    taken = tables.read_workload_job_table((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
     assert (len(taken.season.jobs), taken.rows) == (152, 160)
     assert taken.dropped == {
         "with a different number of columns": 1,
@@ -230,7 +232,7 @@ def test_rows_that_are_no_record_are_dropped_and_told() -> None:
         "without processes": 1,
     }
     with pytest.raises(InputError, match="none of 8 rows is a job"):
-        tables.read_job_table((COLUMNS + "".join(bad)).encode(), SUMMIT)
+        tables.read_workload_job_table((COLUMNS + "".join(bad)).encode(), SUMMIT)
 
 
 @pytest.mark.shared_data
@@ -243,7 +245,7 @@ def test_a_real_table_and_a_published_trace() -> None:
     assert trace.told == "10,000 of 10,000 jobs"
     assert np.mean(trace.season.mode != TRIVIAL) == pytest.approx(sunway.NONTRIVIAL_SHARE, abs=0.02)
     packed = (SHARED / "summit_darshan" / "summit_jobs_2021.csv.gz").read_bytes()
-    table = tables.read_job_table(packed, SUMMIT)
+    table = tables.read_workload_job_table(packed, SUMMIT)
     table.season.jobs.check()
     assert (table.rows, table.dropped) == (53_546, {"without volumes": 6})
 

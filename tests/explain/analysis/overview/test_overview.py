@@ -14,11 +14,11 @@ from fairlead.explain.analysis.overview.abnormal_jobs import count_abnormal_jobs
 from fairlead.explain.analysis.overview.job_population import (
     count_population_by_core_hours,
     count_population_modes,
-    get_main_job_mode,
+    get_main_population_mode,
     rank_population_by_volume,
-    select_latest_jobs,
+    select_latest_population_jobs,
     summarise_job_population,
-    summarise_n_to_one_jobs,
+    summarise_n_to_one_population,
 )
 from fairlead.explain.analysis.overview.metadata_load import compute_metadata_load
 from fairlead.explain.analysis.overview.request_statistics import (
@@ -51,7 +51,7 @@ def test_of_several_summaries_of_a_run_the_last_counts() -> None:
         summary("1", write_bytes=7, made_ns=7, start_ns=T0 + S),
         summary("1", write_bytes=3, cluster="b"),
     )
-    assert sorted(select_latest_jobs(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
+    assert sorted(select_latest_population_jobs(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
 
 
 def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
@@ -85,7 +85,7 @@ def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
         summary("3", write_bytes=GIB, read_mode="1-1"),
         summary("4", write_bytes=GIB),
     )
-    assert get_main_job_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
+    assert get_main_population_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
     found = {row["mode"]: row for row in count_population_modes(rows).to_pylist()}
     assert found["N-N"]["share"] == pytest.approx(1 / 3)
     assert (found[None]["jobs"], found[None]["share"]) == (1, None)
@@ -109,7 +109,7 @@ def test_n_to_one_is_told_by_n() -> None:
         ),
         summary("nn", processes=16, write_mode="N-N", write_bandwidth_bytes_per_s=1e9),
     )
-    found = {row["processes"]: row["jobs"] for row in summarise_n_to_one_jobs(rows).to_pylist()}
+    found = {row["processes"]: row["jobs"] for row in summarise_n_to_one_population(rows).to_pylist()}
     assert found == {16: 3, 64: 1, 1024: 1}
 
 

@@ -44,7 +44,7 @@ def built(tmp_path: Path) -> Path:
 
 
 async def _get(folder: Path, path: str, **headers: str) -> httpx.Response:
-    transport = httpx.ASGITransport(app=Starlette(routes=serving.build_page_routes(folder)))
+    transport = httpx.ASGITransport(app=Starlette(routes=serving.build_page_serving_routes(folder)))
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with httpx.AsyncClient(
         transport=transport, base_url="http://site", headers={"accept-encoding": ""}

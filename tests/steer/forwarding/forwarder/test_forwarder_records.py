@@ -13,7 +13,7 @@ import pytest
 from fairlead.core.batches.spool import Spool
 from fairlead.core.model.tables import TABLES
 from fairlead.see.sources.spool import SpoolSource
-from fairlead.steer.forwarding.forwarder.counters import BINS, EDGES_NS, fold_counters
+from fairlead.steer.forwarding.forwarder.counters import BINS, EDGES_NS, fold_forwarder_counters
 from fairlead.steer.forwarding.forwarder.records import ForwarderRecords, build_forwarder_records
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees.directory import DirectoryTree
@@ -222,4 +222,4 @@ def test_an_idle_forwarder_writes_only_what_space_it_has(tmp_path: Path) -> None
 def test_histograms_end_with_all_that_is_longer() -> None:
     raw = [0] * 65
     raw[BINS - 2], raw[BINS - 1], raw[64] = 1, 2, 3
-    assert fold_counters(raw) == [0] * (BINS - 2) + [1, 5]
+    assert fold_forwarder_counters(raw) == [0] * (BINS - 2) + [1, 5]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_folder
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_mount_folder
 from mounting import DEADLINE_S, Mount, fairlead, forwarded_mount, forwarder, start, take_off, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -74,7 +74,7 @@ def test_ends_on_sigterm_although_its_forwarder_is_gone(export: Path, folder: Pa
 def test_a_killed_mount_is_recovered(export: Path, folder: Path, tmp_path: Path) -> None:
     with forwarded_mount(export, folder, state=tmp_path) as dead:
         dead.kill()
-        assert probe_folder(str(folder), within_s=DEADLINE_S) == errno.ENOTCONN
+        assert probe_mount_folder(str(folder), within_s=DEADLINE_S) == errno.ENOTCONN
         address = f"unix:{tmp_path}/forwarder0.sock"
         done = fairlead("mount", address, folder, runtime=dead.runtime)
         assert done.returncode == 0, done.stderr

@@ -56,8 +56,8 @@ def test_a_mount_point_is_named_without_asking_it(tmp_path: Path) -> None:
 
 
 def test_whether_a_folder_answers(tmp_path: Path) -> None:
-    assert mounted.probe_folder(str(tmp_path), within_s=60) == 0
-    assert mounted.probe_folder(str(tmp_path / "absent"), within_s=60) == errno.ENOENT
+    assert mounted.probe_mount_folder(str(tmp_path), within_s=60) == 0
+    assert mounted.probe_mount_folder(str(tmp_path / "absent"), within_s=60) == errno.ENOENT
 
 
 def _init(major: int = 7, minor: int = 45, flags: int = (1 << 64) - 1) -> memoryview:

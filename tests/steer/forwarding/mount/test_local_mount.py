@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.steer.forwarding.mount.process import control
-from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_folder
+from fairlead.steer.fs.fuse.mount_table import find_in_mount_table, probe_mount_folder
 from mounting import DEADLINE_S, NOBODY, fairlead, local_mount, open_folder, take_off, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -133,7 +133,7 @@ def test_a_removed_file_that_was_open_at_the_end_is_not_left(source: Path, folde
 def test_a_killed_mount_is_shown_and_can_be_unmounted(source: Path, folder: Path, tmp_path: Path) -> None:
     with local_mount(source, folder, state=tmp_path) as mount:
         mount.kill()
-        assert probe_folder(str(folder), within_s=DEADLINE_S) == errno.ENOTCONN
+        assert probe_mount_folder(str(folder), within_s=DEADLINE_S) == errno.ENOTCONN
         assert _live(mount.runtime, folder)["state"] == "dead"
         done = fairlead("umount", folder, runtime=mount.runtime)
         assert done.returncode == 0, done.stderr
@@ -418,7 +418,7 @@ def test_an_ordinary_user_mounts_through_fusermount() -> None:
                 check=False,
             )
             assert used.stdout.split() == ["hello", str(NOBODY)], used.stderr
-            assert probe_folder(str(mountpoint), within_s=DEADLINE_S) == errno.EACCES, "root may not look in"
+            assert probe_mount_folder(str(mountpoint), within_s=DEADLINE_S) == errno.EACCES, "root may not look in"
             listed = json.loads(fairlead("mount", "--list", "--json", runtime=runtime, uid=NOBODY).stdout)["mounts"]
             assert [one["state"] for one in listed if one["mountpoint"] == str(mountpoint)] == ["serving"]
             pid = next(one["pid"] for one in listed if one["mountpoint"] == str(mountpoint))

@@ -103,7 +103,7 @@ def test_groups_are_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_user_the_system_does_not_know_has_his_group_only() -> None:
-    assert thread_identity.find_identity_groups(3_000_000_123, 77) == [77]
+    assert thread_identity.find_thread_identity_groups(3_000_000_123, 77) == [77]
 
 
 @needs_root

@@ -165,7 +165,7 @@ def _no_counts() -> UsageError:
     return UsageError("counts must be rising whole numbers from 1 on", where="counts", remedy="as [1, 2, 4, 8]")
 
 
-def build_resource_pool(count: int, cores: float) -> Layer:
+def build_allocation_pool(count: int, cores: float) -> Layer:
     """Return `count` equal, sound resources of a machine of `cores` (Q_cpu). Raises UsageError where there can be no
     such machine."""
     if count < 0 or not 0 < cores < np.inf:

@@ -18,7 +18,7 @@ from fairlead.decide.policies.paths.layer import (
     compute_layer_use,
     find_sound_in_layer,
     find_typical_in_layer,
-    format_amount,
+    format_layer_amount,
     format_layer_names,
     format_unusable_in_layer,
 )
@@ -153,9 +153,9 @@ def _layer(
 
 def _asked(wanted: tuple[float, float, float], weights: Weights, found: Flow) -> str:
     """The demand and how far it was met, in words."""
-    parts = [f"{format_amount(wanted[0])}B/s"] if wanted[0] else []
+    parts = [f"{format_layer_amount(wanted[0])}B/s"] if wanted[0] else []
     parts += [
-        f"{format_amount(rate)}{unit}/s"
+        f"{format_layer_amount(rate)}{unit}/s"
         for rate, unit in zip(wanted[1:], ("I/O", "metadata operations"), strict=True)
         if rate
     ]

@@ -18,7 +18,7 @@ from fairlead.decide.policies.paths.layer import (
     find_mapped_in_layer,
     find_sound_in_layer,
     find_typical_in_layer,
-    format_amount,
+    format_layer_amount,
     format_layer_names,
     format_unusable_in_layer,
     order_layer_by_use,
@@ -83,8 +83,8 @@ class Dfra:
             return f"its mode is {expected.mode or 'not known'}, not {' or '.join(self.modes)}"
         volume = expected.volume_bytes
         if volume is None or volume < self.least_bytes:
-            moved = "its volume is not known" if volume is None else f"it moves {format_amount(volume)}B"
-            return f"{moved}, {format_amount(self.least_bytes)}B are required"
+            moved = "its volume is not known" if volume is None else f"it moves {format_layer_amount(volume)}B"
+            return f"{moved}, {format_layer_amount(self.least_bytes)}B are required"
         if expected.io_processes is None or expected.io_processes < self.least_processes:
             doing = "their number is not known" if expected.io_processes is None else f"{expected.io_processes}"
             return f"{doing} processes do I/O, {self.least_processes} are required"
@@ -105,8 +105,8 @@ class Dfra:
     def _told(self, expected: ExpectedJob, site: Site, needed: int) -> str:
         bandwidth = find_typical_in_layer(site.forwarders.bandwidth) or 0.0
         return (
-            f"{self._clients(expected, site)} I/O clients x {format_amount(site.client_bandwidth)}B/s / "
-            f"{format_amount(bandwidth)}B/s a forwarder ask for {needed}"
+            f"{self._clients(expected, site)} I/O clients x {format_layer_amount(site.client_bandwidth)}B/s / "
+            f"{format_layer_amount(bandwidth)}B/s a forwarder ask for {needed}"
         )
 
     def _capacity(self, site: Site, fit: I64, default: I64, needed: int, told: str) -> Grant:

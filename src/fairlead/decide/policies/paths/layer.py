@@ -70,7 +70,7 @@ def format_unusable_in_layer(components: Layer) -> str:
     return f" ({' and '.join(parts)} passed over)" if parts else ""
 
 
-def format_amount(value: float) -> str:
+def format_layer_amount(value: float) -> str:
     """Bytes or bytes/s in powers of 1000 for a sentence: 2.5 G."""
     for unit, one in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= one:

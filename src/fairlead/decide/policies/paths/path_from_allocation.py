@@ -17,7 +17,7 @@ from fairlead.decide.policies.paths.contract import ExpectedJob, Grant, Reason
 from fairlead.decide.policies.paths.layer import (
     find_sound_in_layer,
     find_typical_in_layer,
-    format_amount,
+    format_layer_amount,
     format_layer_names,
     format_unusable_in_layer,
 )
@@ -128,7 +128,7 @@ def build_allocation_application(expected: ExpectedJob, site: Site, layer: str) 
             return None, f"no curve of it and no peak of the {layer} is known"
         alone, basis = _alone(expected, site)
         bandwidth = np.minimum(alone, counts * peak)
-        told = f"no curve seen: at most {basis}, {format_amount(peak)}B/s of one {components.kind}"
+        told = f"no curve seen: at most {basis}, {format_layer_amount(peak)}B/s of one {components.kind}"
     short = counts > len(find_sound_in_layer(components))
     if short.any() and not short.all():
         bandwidth = np.where(short, np.nan, bandwidth)
@@ -152,19 +152,22 @@ def build_allocation_application(expected: ExpectedJob, site: Site, layer: str) 
         direct=[direct],
         held=[held],
     )
-    return application, f"{told}; {format_amount(volume)}B"
+    return application, f"{told}; {format_layer_amount(volume)}B"
 
 
 def _alone(expected: ExpectedJob, site: Site) -> tuple[float, str]:
     """Bytes/s a job reaches alone on enough resources, and in words what of."""
     if expected.bandwidth_bytes_per_s:
-        return expected.bandwidth_bytes_per_s, f"{format_amount(expected.bandwidth_bytes_per_s)}B/s, as it reached"
+        return (
+            expected.bandwidth_bytes_per_s,
+            f"{format_layer_amount(expected.bandwidth_bytes_per_s)}B/s, as it reached",
+        )
     if expected.io_processes:
         clients = expected.io_processes
         if site.client == "node":
             clients = min(clients, expected.node_count)
         rate = clients * site.client_bandwidth
-        return rate, f"{format_amount(rate)}B/s of {clients} clients"
+        return rate, f"{format_layer_amount(rate)}B/s of {clients} clients"
     return np.inf, "any rate (its own is not known)"
 
 

@@ -15,7 +15,7 @@ from fairlead.decide.policies.paths.layer import (
     compute_layer_use,
     find_sound_in_layer,
     find_typical_in_layer,
-    format_amount,
+    format_layer_amount,
 )
 
 KI64 = 64 << 10
@@ -44,15 +44,15 @@ def tune_prefetch(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]
         return None, Reason(what=what, why="unchanged: its files and request sizes are not known")
     load = float(compute_layer_use(site.forwarders)[list(forwarders)].max())
     chunk = int(site.forwarder_buffer_bytes * len(forwarders) / expected.files)
-    buffer = format_amount(site.forwarder_buffer_bytes)
-    sizes = f"{buffer}B x {len(forwarders)} / {expected.files} files = {format_amount(chunk)}B"
+    buffer = format_layer_amount(site.forwarder_buffer_bytes)
+    sizes = f"{buffer}B x {len(forwarders)} / {expected.files} files = {format_layer_amount(chunk)}B"
     if load > LIGHTLY:
         return None, Reason(what=what, why=f"unchanged: one of its forwarders is {load:.0%} used")
     if expected.request_bytes >= chunk:
         return None, Reason(
-            what=what, why=f"unchanged: requests of {format_amount(expected.request_bytes)}B against {sizes}"
+            what=what, why=f"unchanged: requests of {format_layer_amount(expected.request_bytes)}B against {sizes}"
         )
-    return chunk, Reason(what=what, why=f"{sizes}, requests are {format_amount(expected.request_bytes)}B")
+    return chunk, Reason(what=what, why=f"{sizes}, requests are {format_layer_amount(expected.request_bytes)}B")
 
 
 def tune_metadata_share(expected: ExpectedJob, site: Site, forwarders: tuple[int, ...]) -> tuple[float | None, Reason]:
@@ -86,9 +86,8 @@ def tune_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> 
     each = total / parallel if total else site.client_bandwidth
     wanted = each * parallel / peak
     count = choose_layer_count(max(wanted, 1.0), site.stripe_counts, available)
-    why = (
-        f"one file: {format_amount(each)}B/s x {parallel} processes / {format_amount(peak)}B/s a target = {wanted:.1f}"
-    )
+    rates = f"{format_layer_amount(each)}B/s x {parallel} processes / {format_layer_amount(peak)}B/s"
+    why = f"one file: {rates} a target = {wanted:.1f}"
     span = expected.offset_difference_bytes
     if not span:
         return count, None, Reason(what=what, why=f"{why}; stripe size unchanged, offsets not known")
@@ -97,7 +96,8 @@ def tune_stripes(expected: ExpectedJob, site: Site, most: int | None = None) -> 
         count,
         stripe,
         Reason(
-            what=what, why=f"{why}; {format_amount(span)}B apart / {parallel} = stripes of {format_amount(stripe)}B"
+            what=what,
+            why=f"{why}; {format_layer_amount(span)}B apart / {parallel} = stripes of {format_layer_amount(stripe)}B",
         ),
     )
 
@@ -109,10 +109,10 @@ def tune_dom(expected: ExpectedJob) -> tuple[int | None, Reason]:
         return None, Reason(what=what, why="unchanged: number and size of its files not known")
     if expected.file_bytes > SMALL_FILE_BYTES or expected.files < MANY_FILES:
         return None, Reason(
-            what=what, why=f"unchanged: {expected.files} files of {format_amount(expected.file_bytes)}B"
+            what=what, why=f"unchanged: {expected.files} files of {format_layer_amount(expected.file_bytes)}B"
         )
     dom = max(int(np.ceil(expected.file_bytes / KI64)) * KI64, KI64)
     return dom, Reason(
         what=what,
-        why=f"{expected.files} files of {format_amount(expected.file_bytes)}B: on the metadata server, no target",
+        why=f"{expected.files} files of {format_layer_amount(expected.file_bytes)}B: on the metadata server, no target",
     )

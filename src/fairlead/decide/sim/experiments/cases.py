@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.site import Layer
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_resource_pool
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_allocation_pool
 from fairlead.decide.policies.requests.fluid_limits import Streams
 from fairlead.decide.policies.requests.fluid_limits import build_fluid_sharing as fluid_limit
 from fairlead.decide.sim.cycles.cycle_measures import Measures, compute_cycle_measures
@@ -178,7 +178,7 @@ def prepare_case_set(case: Case, applications: int, load: float | None, number: 
         known={"exact": drawn.applications, "class-mean": means},
         true=drawn.applications,
         cycles=cycles,
-        pool=build_resource_pool(machine.resources, machine.cores),
+        pool=build_allocation_pool(machine.resources, machine.cores),
         load=drawn.load,
     )
 
@@ -203,7 +203,7 @@ def _listed(case: Case, workload: ListedWorkload, number: int) -> PreparedSet:
         known={"exact": applications},
         true=applications,
         cycles=cycles,
-        pool=build_resource_pool(case.machine.resources, case.machine.cores),
+        pool=build_allocation_pool(case.machine.resources, case.machine.cores),
         load=float(least.sum() / case.machine.resources),
     )
 
@@ -299,27 +299,27 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     known = ~np.isnan(slow)
     some = bool(known.any())
     by_class = [
-        drop_nan(float(slow[known & (behaviour == b)].mean())) if (known & (behaviour == b)).any() else None
+        drop_case_nan(float(slow[known & (behaviour == b)].mean())) if (known & (behaviour == b)).any() else None
         for b in range(len(BEHAVIOURS))
     ]
     at = np.percentile(slow[known], (10, 50, 90)) if some else np.full(3, np.nan)
     measured = outcome.window_s > 0
     lost = measures.idle * case.machine.cores * outcome.window_s / 3600.0
     return {
-        "slowdown_mean": drop_nan(measures.mean),
-        "slowdown_max": drop_nan(measures.longest),
-        "slowdown_p10": drop_nan(float(at[0])),
-        "slowdown_p50": drop_nan(float(at[1])),
-        "slowdown_p90": drop_nan(float(at[2])),
-        "granted_mean": drop_nan(float(measures.granted[known].mean())) if some else None,
-        "contention_mean": drop_nan(float(measures.contention[known].mean())) if some else None,
-        "idle": drop_nan(measures.idle),
-        "core_hours_lost": drop_nan(lost),
-        "occupancy_mean": drop_nan(float(measures.occupancy.mean())) if measured else None,
-        "spread": drop_nan(measures.spread) if measured else None,
-        "stretch_mean": drop_nan(float(measures.stretch[known].mean())) if some else None,
-        "fairness": drop_nan(measures.fairness),
-        "resources_mean": drop_nan(float(counts.mean())),
+        "slowdown_mean": drop_case_nan(measures.mean),
+        "slowdown_max": drop_case_nan(measures.longest),
+        "slowdown_p10": drop_case_nan(float(at[0])),
+        "slowdown_p50": drop_case_nan(float(at[1])),
+        "slowdown_p90": drop_case_nan(float(at[2])),
+        "granted_mean": drop_case_nan(float(measures.granted[known].mean())) if some else None,
+        "contention_mean": drop_case_nan(float(measures.contention[known].mean())) if some else None,
+        "idle": drop_case_nan(measures.idle),
+        "core_hours_lost": drop_case_nan(lost),
+        "occupancy_mean": drop_case_nan(float(measures.occupancy.mean())) if measured else None,
+        "spread": drop_case_nan(measures.spread) if measured else None,
+        "stretch_mean": drop_case_nan(float(measures.stretch[known].mean())) if some else None,
+        "fairness": drop_case_nan(measures.fairness),
+        "resources_mean": drop_case_nan(float(counts.mean())),
         "class_slowdown": by_class,
         "unfinished": measures.unfinished,
         "window_s": outcome.window_s,
@@ -327,6 +327,6 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     }
 
 
-def drop_nan(number: float) -> float | None:
+def drop_case_nan(number: float) -> float | None:
     """A measure, None where there was nothing to measure."""
     return number if math.isfinite(number) else None

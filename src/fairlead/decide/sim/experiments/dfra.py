@@ -26,7 +26,7 @@ from fairlead.decide.sim.replay.replay_measures import (
     HOUR_S,
     measure_computing_seconds,
     measure_replay_change,
-    summarise_replay,
+    summarise_replay_measures,
 )
 from fairlead.decide.sim.replay.solo_time import compute_solo_time
 from fairlead.decide.sim.workloads.sunway import MODES
@@ -202,7 +202,7 @@ def _of_all(
     drawn: Season, static: ReplayResult, dynamic: ReplayResult, knowing: ReplayResult, span_s: float
 ) -> list[Line]:
     jobs, where, unit = drawn.jobs, "all jobs", "core-hours"
-    was, now = summarise_replay(jobs, static), summarise_replay(jobs, dynamic)
+    was, now = summarise_replay_measures(jobs, static), summarise_replay_measures(jobs, dynamic)
     changed, known = measure_replay_change(jobs, static, dynamic), measure_replay_change(jobs, static, knowing)
     saved = changed.saved_core_hours
     return [
@@ -245,8 +245,8 @@ def _of_eligible(drawn: Season, static: ReplayResult, dynamic: ReplayResult, see
             note="16 to 18.9 published for some",
         ),
         Line(where, "part of all jobs", float(fit.mean())),
-        Line(where, "slowdown, static", summarise_replay(drawn.jobs, static, fit).mean),
-        Line(where, "slowdown, DFRA", summarise_replay(drawn.jobs, dynamic, fit).mean),
+        Line(where, "slowdown, static", summarise_replay_measures(drawn.jobs, static, fit).mean),
+        Line(where, "slowdown, DFRA", summarise_replay_measures(drawn.jobs, dynamic, fit).mean),
         Line(where, "largest speed-up of a run", float(np.nanmax(of_runs)) if len(of_runs) else None),
         Line(where, "programs with three runs", float(len(gains))),
     ]
@@ -268,8 +268,8 @@ def _of_modes(drawn: Season, static: ReplayResult, dynamic: ReplayResult) -> lis
             continue
         saved = np.nansum(((static.io_s - dynamic.io_s) * drawn.jobs.cores)[own]) / HOUR_S
         lines += [
-            Line(name, "slowdown, static", summarise_replay(drawn.jobs, static, own).mean),
-            Line(name, "slowdown, DFRA", summarise_replay(drawn.jobs, dynamic, own).mean),
+            Line(name, "slowdown, static", summarise_replay_measures(drawn.jobs, static, own).mean),
+            Line(name, "slowdown, DFRA", summarise_replay_measures(drawn.jobs, dynamic, own).mean),
             Line(name, "saved", float(saved), unit="core-hours"),
         ]
     return lines

@@ -16,7 +16,7 @@ from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim import platform
 from fairlead.decide.sim.cycles.cycle_measures import measure_cycle_fairness
-from fairlead.decide.sim.experiments.cases import Case, Row, drop_nan
+from fairlead.decide.sim.experiments.cases import Case, Row, drop_case_nan
 from fairlead.decide.sim.experiments.dfra import predict_true_dfra_jobs
 from fairlead.decide.sim.experiments.replay_spec import Swf, Table
 from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
@@ -52,7 +52,7 @@ def read_replay_trace(workload: Swf | Table, data: bytes, seed: tuple[int, ...],
     taken = (
         swf.read_swf(data, seed, machine=machine, where=where)
         if isinstance(workload, Swf)
-        else tables.read_job_table(data, machine, where=where)
+        else tables.read_workload_job_table(data, machine, where=where)
     )
     drawn = taken.season
     jobs = drawn.jobs if workload.days is None else _select_first(drawn.jobs, workload.days * DAY_S)
@@ -118,9 +118,9 @@ def build_replay_row(case: Case, number: int, policy: str, jobs: Jobs, machine: 
         load_sys=None,
         slowdown_mean=_mean(rho),
         slowdown_max=float(rho.max()) if len(rho) else None,
-        slowdown_p10=drop_nan(float(at[0])),
-        slowdown_p50=drop_nan(float(at[1])),
-        slowdown_p90=drop_nan(float(at[2])),
+        slowdown_p10=drop_case_nan(float(at[0])),
+        slowdown_p50=drop_case_nan(float(at[1])),
+        slowdown_p90=drop_case_nan(float(at[2])),
         granted_mean=_mean(granted),
         contention_mean=_mean(rho - granted),
         idle=waits_s / (span_s * machine.nodes) if span_s > 0 else None,
@@ -128,7 +128,7 @@ def build_replay_row(case: Case, number: int, policy: str, jobs: Jobs, machine: 
         occupancy_mean=_mean(layer),
         spread=float(layer.max() - layer.min()) if len(layer) else None,
         stretch_mean=_mean(measure_stretch(jobs, found)[busy]),
-        fairness=drop_nan(measure_cycle_fairness(1.0 / rho)),
+        fairness=drop_case_nan(measure_cycle_fairness(1.0 / rho)),
         resources_mean=_mean(counts[busy].astype(np.float64)),
         class_slowdown=[_mean(rho[behaviour == b]) for b in range(len(BEHAVIOURS))],
         unfinished=int((~ended).sum()),
@@ -138,4 +138,4 @@ def build_replay_row(case: Case, number: int, policy: str, jobs: Jobs, machine: 
 
 
 def _mean(values: np.ndarray) -> float | None:
-    return drop_nan(float(values.mean())) if len(values) else None
+    return drop_case_nan(float(values.mean())) if len(values) else None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.allowed_counts import find_allowed_counts, find_nearest_allowed_count
-from fairlead.decide.policies.allocation.contract import NONE, Applications, build_resource_pool
+from fairlead.decide.policies.allocation.contract import NONE, Applications, build_allocation_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.decide.policies.allocation.published import Oracle, Process, Size
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
@@ -93,7 +93,7 @@ def _compute_bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable
     """(POOLS, sets) bytes/s of each policy; the same sets for all."""
     compared = list_mckp_policies()
     out = {name: np.zeros((len(POOLS), sets)) for name in compared}
-    pools = [build_resource_pool(forwarders, MACHINE_NODES) for forwarders in POOLS]
+    pools = [build_allocation_pool(forwarders, MACHINE_NODES) for forwarders in POOLS]
     for i in range(sets):
         rng = np.random.default_rng((seed, i))
         applications = _draw_set(profiles, rng)

@@ -20,7 +20,7 @@ from fairlead.decide.sim.experiments.dfra import predict_true_dfra_jobs
 from fairlead.decide.sim.experiments.papers import Line, PaperReport
 from fairlead.decide.sim.platform import build_taihulight_platform
 from fairlead.decide.sim.replay.replay import replay_jobs
-from fairlead.decide.sim.replay.replay_measures import summarise_replay
+from fairlead.decide.sim.replay.replay_measures import summarise_replay_measures
 from fairlead.decide.sim.workloads import swf, tables
 
 DAY_S = 86_400.0
@@ -53,7 +53,7 @@ def compare_on_trace(
             )
     machine = build_taihulight_platform() if forwarders is None else build_taihulight_platform(forwarders=forwarders)
     taken = (
-        tables.read_job_table(data, machine, where=where)
+        tables.read_workload_job_table(data, machine, where=where)
         if _is_table(data)
         else swf.read_swf(data, seed, machine=machine, where=where)
     )
@@ -74,7 +74,7 @@ def compare_on_trace(
             progress=partial(told, number),
             until_s=until_s,
         )
-        found = summarise_replay(drawn.jobs, out)
+        found = summarise_replay_measures(drawn.jobs, out)
         lines += [
             Line(name, "jobs that ended", float(found.ended), unit="jobs"),
             Line(name, "mean I/O slowdown", _known(found.mean)),

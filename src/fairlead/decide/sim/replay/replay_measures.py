@@ -72,7 +72,7 @@ class Summary:
     fairness: float
 
 
-def summarise_replay(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
+def summarise_replay_measures(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_] | None = None) -> Summary:
     """The jobs of the mask `among` (J,) (None: all) in one row."""
     chosen = np.ones(len(jobs), np.bool_) if among is None else among
     ended = chosen & ~np.isnan(replayed.end_s)
@@ -94,7 +94,7 @@ def summarise_replay(jobs: Jobs, replayed: ReplayResult, among: NDArray[np.bool_
 
 def measure_replay_classes(jobs: Jobs, replayed: ReplayResult, classes: I64) -> dict[int, Summary]:
     """A row for each class of jobs, rising; `classes` (J,) is `jobs.behaviour`, `jobs.basis`, or any other."""
-    return {int(c): summarise_replay(jobs, replayed, classes == c) for c in np.unique(classes)}
+    return {int(c): summarise_replay_measures(jobs, replayed, classes == c) for c in np.unique(classes)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from fairlead.decide.sim.replay.jobs import Jobs, ReplayResult
 from fairlead.decide.sim.workloads.history import build_history_jobs, build_history_phases, drop_unsound_history
 from fairlead.decide.sim.workloads.history_curves import learn_curves
 from fairlead.decide.whatif.past_jobs import read_past_jobs
-from fairlead.decide.whatif.past_replay import OnLayer, build_recorded_replay, replay_past
+from fairlead.decide.whatif.past_replay import OnLayer, build_recorded_past_replay, replay_past
 from fairlead.decide.whatif.past_site import build_past_site, find_known_past_site
 from fairlead.explain.diagnosing.site_file import read_site_file_facts
 from fairlead.explain.questions.span import Span
@@ -107,7 +107,7 @@ def _past(workload: OwnPast) -> Source:
     curves = learn_curves(fit.runs, phases, defaults)
     history = build_history_jobs(fit.runs, phases, curves)
     site = build_past_site(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
-    rest = build_recorded_replay(
+    rest = build_recorded_past_replay(
         past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None
     )
     layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")

@@ -48,7 +48,7 @@ def run_experiments(
     lake = Lake.open(root, create=True)
     wanted = list_piece_keys(experiments)
     with lake.open_writer(wait_s=wait_s) as writer:
-        before = kept_results.find_stored_rows(lake, {key[0] for key in wanted}) & wanted.keys()
+        before = kept_results.find_stored_result_rows(lake, {key[0] for key in wanted}) & wanted.keys()
         left = cut_pieces(wanted, before)
         made = 0
         if tell is not None:

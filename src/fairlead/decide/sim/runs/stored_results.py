@@ -41,7 +41,7 @@ def _mark(piece: Piece) -> str:
     return blake2b(msgspec.json.encode(piece, order="deterministic"), digest_size=8).hexdigest()
 
 
-def find_stored_rows(lake: Lake, cases: Iterable[str]) -> set[Key]:
+def find_stored_result_rows(lake: Lake, cases: Iterable[str]) -> set[Key]:
     """Names of the rows that are there already, of some cases."""
     found = lake.query(
         f"SELECT DISTINCT {', '.join(KEY)} FROM simulation WHERE case_id IN (SELECT unnest($cases))",  # noqa: S608

@@ -62,7 +62,7 @@ class _Row:
     line: int
 
 
-def read_job_table(
+def read_workload_job_table(
     data: bytes,
     machine: Site,
     *,

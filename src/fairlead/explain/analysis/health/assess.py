@@ -27,7 +27,7 @@ from fairlead.explain.analysis.health.health_states import (
     build_health_states_table,
     judge_health_states,
 )
-from fairlead.explain.analysis.health.incidents import IncidentContext, build_incident, get_incident_end_ns
+from fairlead.explain.analysis.health.incidents import IncidentContext, build_health_incident, get_incident_end_ns
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import LAYERS, build_load_cell_axis, build_load_cells
 from fairlead.explain.analysis.health.peers import compare_peers
@@ -180,7 +180,7 @@ def _of_component(
                 continue  # It is over, and was told when more of it could be seen.
         elif not is_lasting_spell(spell, around.per, axis, limits):
             continue
-        one = build_incident(around, kind, windows, place, spell, old)
+        one = build_health_incident(around, kind, windows, place, spell, old)
         if one is None:
             continue
         one = set_incident_persistence(one, before, around.now_ns)

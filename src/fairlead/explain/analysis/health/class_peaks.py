@@ -154,7 +154,7 @@ def _octaves(moved: Floats, ops: Floats) -> Ints:
     return np.clip(np.log2(np.maximum(size, 1.0)), 0, _BINS - 1).astype(np.int64)
 
 
-def compute_peak_shares(cells: Cells, peaks: list[Peak]) -> Floats:
+def compute_class_peak_shares(cells: Cells, peaks: list[Peak]) -> Floats:
     """What each cell moved as a share of its component's peak: bytes, or of small requests operations where these are
     nearer to theirs. NaN where the peak that matters is not known: few bytes in small requests may be all it can."""
     seconds = cells.axis.window_s
@@ -177,7 +177,7 @@ def _small(cells: Cells) -> Bools:
         return np.asarray((cells.ops > 0) & ((cells.bytes < SMALL * data) | (data <= 0)), np.bool_)
 
 
-def mark_steady_peak_cells(cells: Cells, active: Bools, steady: int) -> Bools:
+def mark_steady_class_peaks(cells: Cells, active: Bools, steady: int) -> Bools:
     """Cells whose neighbours in time, `steady` to either side, are active, too."""
     if not active.any():
         return active

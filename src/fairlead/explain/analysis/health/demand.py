@@ -17,11 +17,11 @@ from fairlead.explain.analysis.health.class_peaks import (
     Peak,
     Peaks,
     complete_class_peaks,
-    compute_peak_shares,
+    compute_class_peak_shares,
     find_class_peak,
     find_nearby_peak_shares,
     learn_class_times,
-    mark_steady_peak_cells,
+    mark_steady_class_peaks,
 )
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import Cells, build_job_load_cells, build_load_cells
@@ -84,7 +84,7 @@ def judge_demand(
     if kind == "device":
         return _device(cells, active, peaks, limits)
     known = complete_class_peaks(cells, peaks)
-    share = compute_peak_shares(cells, known)
+    share = compute_class_peak_shares(cells, known)
     queue = np.zeros(len(cells), np.bool_)
     if kind == "port" and np.isfinite(cells.waits).any():
         # Ticks a port waited, a second: of an idle or merely busy network there are few. Only a port that waits far
@@ -96,7 +96,7 @@ def judge_demand(
         cells,
         known,
         active,
-        queue & mark_steady_peak_cells(cells, active | queue, steady),
+        queue & mark_steady_class_peaks(cells, active | queue, steady),
         share,
         np.zeros(len(cells), bool),
         np.where(share >= limits.share, share, np.nan),
@@ -123,11 +123,11 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     served = np.nan_to_num(cells.busy_s) / axis.window_s
     queueing = ((waiting >= limits.queue) & ((waiting >= _LONGER * served) | (served < limits.workers))) | stuck
     # A forwarder that told of its queue and of no request finished none.
-    share = np.where(stuck, 0.0, compute_peak_shares(cells, known))
+    share = np.where(stuck, 0.0, compute_class_peak_shares(cells, known))
     parts = build_load_cells(loads, "forwarder", axis, parts=True)
     held = _held(parts, cells, limits) if parts is not None else np.zeros(len(cells))
     share = share + held
-    asked = queueing & mark_steady_peak_cells(cells, queueing, _steady(axis, limits))
+    asked = queueing & mark_steady_class_peaks(cells, queueing, _steady(axis, limits))
     share = find_nearby_peak_shares(cells, share, _steady(axis, limits))
     coarse = axis.window_s > limits.coarse_s
     # Of a long interval only a component that was kept busy throughout can be judged: the queue has to be deep.
@@ -174,12 +174,12 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
 def _device(cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
     known = complete_class_peaks(cells, peaks, cells.busy_s)
     busy = np.nan_to_num(cells.busy_s) >= limits.device_busy * cells.axis.window_s
-    share = find_nearby_peak_shares(cells, compute_peak_shares(cells, known), _steady(cells.axis, limits))
+    share = find_nearby_peak_shares(cells, compute_class_peak_shares(cells, known), _steady(cells.axis, limits))
     return JudgedCells(
         cells,
         known,
         active | busy,
-        busy & mark_steady_peak_cells(cells, busy, _steady(cells.axis, limits)),
+        busy & mark_steady_class_peaks(cells, busy, _steady(cells.axis, limits)),
         share,
         np.zeros(len(cells), np.bool_),
         _while_busy(cells, known, limits),
@@ -242,9 +242,9 @@ def _target(
         held = np.array([pairs.get(place, -1) for place in range(len(cells.names))])[cells.component]
         busy_s = np.where(held >= 0, grid[held, cells.at], np.nan)
     known = complete_class_peaks(cells, peaks, busy_s if pairs else None)
-    share = find_nearby_peak_shares(cells, compute_peak_shares(cells, known), _steady(axis, limits))
+    share = find_nearby_peak_shares(cells, compute_class_peak_shares(cells, known), _steady(axis, limits))
     busy = np.nan_to_num(busy_s) >= limits.device_busy * axis.window_s
-    asked = busy & mark_steady_peak_cells(cells, busy, _steady(axis, limits))
+    asked = busy & mark_steady_class_peaks(cells, busy, _steady(axis, limits))
     named = _find_target_servers(cells, servers, devices, pairs)
     full = np.zeros(len(cells), np.bool_)
     if named is not None:
@@ -310,10 +310,10 @@ def _by_server(
 
 def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
     known = complete_class_peaks(cells, peaks)
-    share = find_nearby_peak_shares(cells, compute_peak_shares(cells, known), _steady(cells.axis, limits))
+    share = find_nearby_peak_shares(cells, compute_class_peak_shares(cells, known), _steady(cells.axis, limits))
     under_way = _under_way(loads, cells)
     asked = under_way >= _UNDER_WAY
-    asked &= mark_steady_peak_cells(cells, asked, _steady(cells.axis, limits))
+    asked &= mark_steady_class_peaks(cells, asked, _steady(cells.axis, limits))
     asked &= cells.axis.window_s <= limits.coarse_s
     return JudgedCells(
         cells,

@@ -76,7 +76,7 @@ def is_maintenance_incident(one: Incident) -> bool:
     return any(fact.metric == MAINTENANCE for fact in one.evidence)
 
 
-def build_incident(
+def build_health_incident(
     around: IncidentContext, kind: str, windows: Windows, place: int, spell: Spell, old: Incident | None
 ) -> Incident | None:
     """Return the incident of a spell, None when the evidence is not enough. `old`: as an earlier round reported it."""

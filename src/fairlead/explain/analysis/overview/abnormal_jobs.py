@@ -10,7 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.explain.analysis.overview.job_population import mark_nontrivial_jobs, select_latest_jobs
+from fairlead.explain.analysis.overview.job_population import (
+    mark_nontrivial_population_jobs,
+    select_latest_population_jobs,
+)
 
 OF_JOBS = ("job.interference", "job.slow_component", "job.slow_unexplained", "job.own_change")
 
@@ -27,8 +30,8 @@ def count_abnormal_jobs(findings: pa.Table, jobs: pa.Table) -> pa.Table:
     """By `cause` (a verdict's word, most first, then the sum as `all`): `jobs`, `share` of non-trivial jobs,
     `of_abnormal` and `lost_s`. A job with several findings counts for the one that cost it most. Shares are null
     without any non-trivial job."""
-    some = select_latest_jobs(jobs)
-    some = some.filter(pa.array(mark_nontrivial_jobs(some)))
+    some = select_latest_population_jobs(jobs)
+    some = some.filter(pa.array(mark_nontrivial_population_jobs(some)))
     rows = _select_current_rows(findings)
     rows = rows.filter(pc.is_in(rows["rule"].cast(pa.string()), pa.array(OF_JOBS)))
     rows = rows.filter(pc.is_in(rows["job_id"], some["job_id"].combine_chunks()))

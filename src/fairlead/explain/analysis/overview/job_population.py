@@ -17,7 +17,7 @@ from fairlead.explain.analysis.table_columns import F64, read_float_column, sum_
 Flags = NDArray[np.bool_]
 
 
-def select_latest_jobs(jobs: pa.Table) -> pa.Table:
+def select_latest_population_jobs(jobs: pa.Table) -> pa.Table:
     """Return the newest row of each run (cluster, job and start), sorted by start and job."""
     keys = pa.table(
         {
@@ -33,7 +33,7 @@ def select_latest_jobs(jobs: pa.Table) -> pa.Table:
     return jobs.take(kept.sort_by(order)["row_last"])
 
 
-def mark_nontrivial_jobs(jobs: pa.Table) -> Flags:
+def mark_nontrivial_population_jobs(jobs: pa.Table) -> Flags:
     """Mark jobs known to have moved more than 200 MB, shape (rows,)."""
     return np.nan_to_num(sum_byte_columns(jobs)) > NONTRIVIAL_BYTES
 
@@ -42,7 +42,7 @@ def summarise_job_population(jobs: pa.Table) -> pa.Table:
     """One row: `jobs`, `known` (with a volume), `nontrivial`, `nontrivial_share` (of those known; null without any),
     `read_bytes`, `write_bytes` (null: not known of any job)."""
     known = int((~np.isnan(sum_byte_columns(jobs))).sum())
-    many = int(mark_nontrivial_jobs(jobs).sum())
+    many = int(mark_nontrivial_population_jobs(jobs).sum())
     return pa.table(
         {
             "jobs": pa.array([jobs.num_rows], pa.int64()),
@@ -62,9 +62,9 @@ def _total(jobs: pa.Table, name: str) -> pa.Array:
 def count_population_modes(jobs: pa.Table) -> pa.Table:
     """Non-trivial jobs by I/O mode: `mode` (of the way that moved more; null: not known), `jobs`, `share` of those
     whose mode is known, `mean_read_bytes`, `mean_write_bytes` (over jobs that know them)."""
-    some = jobs.filter(pa.array(mark_nontrivial_jobs(jobs)))
+    some = jobs.filter(pa.array(mark_nontrivial_population_jobs(jobs)))
     read, write = read_float_column(some, "read_bytes"), read_float_column(some, "write_bytes")
-    words = get_main_job_mode(some)
+    words = get_main_population_mode(some)
     known = len(words) - words.null_count
     rows = []
     for mode in (*MODES, None):
@@ -84,7 +84,7 @@ def count_population_modes(jobs: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_MODES)
 
 
-def get_main_job_mode(jobs: pa.Table) -> pa.ChunkedArray:
+def get_main_population_mode(jobs: pa.Table) -> pa.ChunkedArray:
     """The mode of the way a job moved more bytes; of the other where that one has none. Null where neither has."""
     read, write = (np.nan_to_num(read_float_column(jobs, f"{way}_bytes")) for way in ("read", "write"))
     of_read, of_write = jobs["read_mode"], jobs["write_mode"]
@@ -153,7 +153,7 @@ def _most(values: F64) -> float | None:
     return float(known.max()) if len(known) else None
 
 
-def summarise_n_to_one_jobs(jobs: pa.Table) -> pa.Table:
+def summarise_n_to_one_population(jobs: pa.Table) -> pa.Table:
     """Bandwidth of N-1 jobs by N: `processes` (lower edge of a class, powers of 4), `way`, `jobs`,
     `median_bytes_per_s`, `highest_bytes_per_s`. At the published site none passed 250 MB/s, however many wrote."""
     rows = []

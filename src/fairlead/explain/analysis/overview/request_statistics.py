@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.overview.job_population import get_main_job_mode
+from fairlead.explain.analysis.overview.job_population import get_main_population_mode
 from fairlead.explain.analysis.table_columns import F64, read_float_column
 
 EDGES = (1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20)
@@ -41,7 +41,7 @@ def compute_request_scatter(jobs: pa.Table, least_bytes: int = 200_000_000) -> p
     # Over the time in which requests were made: both ways may overlap, so bandwidth follows from requests.
     rate = np.where(np.isnan(iops) | np.isnan(request), np.nanmax(np.nan_to_num(rates), axis=0), iops * request)
     chosen = (sizes.sum(axis=0) > least_bytes) & (rate > 0) & (iops > 0)
-    modes = get_main_job_mode(jobs)
+    modes = get_main_population_mode(jobs)
     found = pa.table(
         {
             "job_id": jobs["job_id"],

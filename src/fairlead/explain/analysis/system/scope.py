@@ -20,7 +20,7 @@ from fairlead.core.model.identity import compute_short_identity
 from fairlead.core.model.tables import ROLLUP, TABLES
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.advice import AdviceSet, Gain, build_advice
-from fairlead.explain.analysis.overview.job_population import select_latest_jobs
+from fairlead.explain.analysis.overview.job_population import select_latest_population_jobs
 from fairlead.explain.analysis.system.system_site import SystemSite
 
 MINUTE_NS = 60 * NS_PER_S
@@ -108,7 +108,7 @@ class Scope:
         inside = (pc.field("start_ns") < self.to_ns) & (
             pc.field("end_ns").is_null() | (pc.field("end_ns") >= self.from_ns)
         )
-        return select_latest_jobs(rows.filter(inside))
+        return select_latest_population_jobs(rows.filter(inside))
 
     def describe_jobs(self, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return user, program and nodes of jobs by number, as far as their summaries know."""

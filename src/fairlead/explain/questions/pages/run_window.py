@@ -16,7 +16,7 @@ from fairlead.explain.questions.job_accounts import (
     is_account_running,
     read_run_accounts,
 )
-from fairlead.explain.questions.job_detail import TAIL_NS, compute_job_life, does_job_overlap
+from fairlead.explain.questions.job_detail import TAIL_NS, compute_job_detail_life, does_job_detail_overlap
 from fairlead.explain.questions.lake_queries import Sight, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.question import Asking
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
@@ -61,7 +61,7 @@ def find_run_window(asking: Asking, name: str, asked: Any, sight: Sight, now_ns:
     asked_for = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
     runs = read_run_accounts(lake, name, asked.cluster or None)
     if asked_for is not None and len(runs) > 1:
-        runs = [run for run in runs if does_job_overlap(run, asked_for)] or runs
+        runs = [run for run in runs if does_job_detail_overlap(run, asked_for)] or runs
     if not runs:
         if not sight.everything or asked.cluster:
             raise build_unknown_job_error(lake, name)
@@ -70,7 +70,7 @@ def find_run_window(asking: Asking, name: str, asked: Any, sight: Sight, now_ns:
     if not mine:
         raise build_unknown_job_error(lake, name)
     account = mine[0]
-    life = compute_job_life(account, now_ns, TAIL_NS if sight.everything else 0)
+    life = compute_job_detail_life(account, now_ns, TAIL_NS if sight.everything else 0)
     reach = get_visible_reach(lake, life)
     alone = reach is None or not reach.is_number_shared(name, account["start_ns"])
     return RunSeen(

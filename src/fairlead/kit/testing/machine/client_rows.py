@@ -15,7 +15,7 @@ from fairlead.core.model.tables import OPS, build_table_batch, build_table_word_
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import DATA, INTERFACES, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.traffic import Traffic
 
 NS = 1_000_000_000
@@ -105,7 +105,9 @@ def build_client_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: i
             "end_ns": runs.end_ns + origin_ns,
             "busy_ns": runs.busy_ns,
             "node": build_client_row_words(course.node[runs.lane], course.machine.format_node_name),
-            "job_id": build_client_row_words(course.job[flow], lambda place: format_job_id(course.jobs[place].drawn)),
+            "job_id": build_client_row_words(
+                course.job[flow], lambda place: format_machine_job_id(course.jobs[place].drawn)
+            ),
             "rank": course.rank[runs.lane],
             "interface": build_client_row_words(course.interface[flow], INTERFACES.__getitem__),
             "fs": build_table_word_column(course.files.fs, len(flow)),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, build_table_batch, build_table_word_column
 from fairlead.kit.testing.machine.client_rows import NS, build_client_row_words
 from fairlead.kit.testing.machine.course import Course, PlacedJob
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 
 HEALTH_S = 60
 
@@ -39,7 +39,7 @@ def _job(course: Course, job: PlacedJob, origin_ns: int, *, ended: bool) -> dict
     cores = len(job.nodes) * machine.cores_per_node
     return {
         "cluster": machine.name,
-        "job_id": format_job_id(drawn),
+        "job_id": format_machine_job_id(drawn),
         "name": drawn.program.name,
         "user": drawn.program.user,
         "project": drawn.program.project,
@@ -99,7 +99,7 @@ def _layout_rows(course: Course, from_s: int, to_s: int) -> pa.RecordBatch:
     return build_table_batch(
         LAYOUTS,
         {
-            "job_id": [format_job_id(course.jobs[files.job[i]].drawn) for i in seen],
+            "job_id": [format_machine_job_id(course.jobs[files.job[i]].drawn) for i in seen],
             "file_id": files.compute_ids()[seen],
             "component": np.zeros(len(seen), np.int32),
             "stripe_size": [files.stripe_size[i] for i in seen],

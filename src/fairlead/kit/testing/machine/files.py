@@ -13,7 +13,7 @@ POOL = 64
 """Targets the files of one step are spread over at most."""
 
 
-def format_job_id(job: DrawnJob) -> str:
+def format_machine_job_id(job: DrawnJob) -> str:
     """The scheduler's number of a job."""
     return str(100_000 + job.number)
 
@@ -51,7 +51,7 @@ class Files:
         start = int(rng.integers(len(machine.targets)))
         chosen = (start + np.arange(step.files * stripes) % min(len(machine.targets), POOL)) % len(machine.targets)
         program = job.program
-        folder = f"{self.fs}/{program.project}/{program.user}/{program.name}/{format_job_id(job)}"
+        folder = f"{self.fs}/{program.project}/{program.user}/{program.name}/{format_machine_job_id(job)}"
         first = len(self.paths)
         self.paths.extend(f"{folder}/{step.label}.{number:03d}.{i:05d}" for i in range(step.files))
         self.seen_s.extend([now_s] * step.files)

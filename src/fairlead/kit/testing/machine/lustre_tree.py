@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, build_client_runs
 from fairlead.kit.testing.machine.course import DATA, OPS
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.server_rows import Account, build_server_account, sum_server_rows
 
@@ -160,9 +160,8 @@ class MachineTree:
         text = "job_stats:\n"
         second = (self.play.origin_ns // NS) + self.now_s
         for job in jobs:
-            text += (
-                f"- job_id:          {format_job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
-            )
+            job_id = format_machine_job_id(self.play.course.jobs[job].drawn)
+            text += f"- job_id:          {job_id}\n  snapshot_time:   {second}\n"
             for op in range(DATA):
                 samples, total, low, high = self._data.get((1, target, op, job), np.zeros(4, np.int64))
                 text += f"  {OPS[op] + '_bytes:':<16} {{ samples: {samples:>11}, unit: bytes, "
@@ -197,9 +196,8 @@ class MachineTree:
         text = "job_stats:\n"
         second = (self.play.origin_ns // NS) + self.now_s
         for job in sorted({key[3] for _, key, _ in counted if key[0] == 1}):
-            text += (
-                f"- job_id:          {format_job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
-            )
+            job_id = format_machine_job_id(self.play.course.jobs[job].drawn)
+            text += f"- job_id:          {job_id}\n  snapshot_time:   {second}\n"
             for op in range(DATA, len(OPS)):
                 value = self._meta.get((1, mds, op, job), 0)
                 text += f"  {MDT_WORDS[OPS[op]] + ':':<16} {{ samples: {value:>11}, unit:  reqs }}\n"

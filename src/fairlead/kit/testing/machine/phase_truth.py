@@ -20,7 +20,7 @@ from fairlead.decide.sim.faults import Fault, build_fault_changes
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.cause_words import choose_cause_word, list_cause_features
 from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, PlacedJob
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.truth_labels import name_truth_component
 
@@ -107,7 +107,7 @@ class _Truth:
         found = sorted(causes or (), key=lambda cause: -cause[1])
         told = [self._cause(phase, number, seconds, found[0][1]) for number, seconds in found]
         return TruePhase(
-            job_id=format_job_id(job.drawn),
+            job_id=format_machine_job_id(job.drawn),
             number=job.io_phases.index(phase),
             kind=OPS[op] if op < DATA else "metadata",
             begin_s=float(course.phase_begun[phase]),
@@ -117,7 +117,7 @@ class _Truth:
             lost_s=lost,
             verdict=None if causes is None else self._verdict(lost, told),
             causes=tuple(told),
-            neighbours=tuple(format_job_id(course.jobs[n].drawn) for n in self.beside(phase)),
+            neighbours=tuple(format_machine_job_id(course.jobs[n].drawn) for n in self.beside(phase)),
         )
 
     def _share(self, job: PlacedJob, phase: int) -> float:
@@ -137,7 +137,7 @@ class _Truth:
             name = name_truth_component(self.play, self.play.faults[-1 - place])
             return Cause(kind="component", name=name, recovered_s=seconds)
         features = list_cause_features(self.course, self.flows[phase], place) if seconds >= TIED * best > 0 else ()
-        name = format_job_id(self.course.jobs[place].drawn)
+        name = format_machine_job_id(self.course.jobs[place].drawn)
         return Cause(kind="job", name=name, recovered_s=seconds, features=features)
 
     @cached_property

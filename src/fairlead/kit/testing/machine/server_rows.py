@@ -28,7 +28,7 @@ from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, build_client_row_words
 from fairlead.kit.testing.machine.course import DATA, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.traffic import Traffic
 
 BINS = 40
@@ -400,7 +400,9 @@ def _ints(values: F64, more: int = 0) -> I64:
 
 def _jobs(course: Course, job: I64, missing: np.ndarray) -> pa.DictionaryArray:
     return _masked(
-        build_client_row_words(job, lambda place: format_job_id(course.jobs[place].drawn) if course.jobs else ""),
+        build_client_row_words(
+            job, lambda place: format_machine_job_id(course.jobs[place].drawn) if course.jobs else ""
+        ),
         missing,
     )
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairlead.decide.sim.faults import Fault
 from fairlead.kit.testing.machine.client_rows import NS
-from fairlead.kit.testing.machine.files import format_job_id
+from fairlead.kit.testing.machine.files import format_machine_job_id
 from fairlead.kit.testing.machine.play import Play
 
 Times = dict[int, NDArray[np.float64]]
@@ -106,7 +106,7 @@ def _of_job(play: Play, whole: Play, had: Times, number: int) -> Label:
         kind="interference",
         from_ns=play.origin_ns + int(job.start_s * NS),
         to_ns=play.origin_ns + int(end * NS),
-        culprit=format_job_id(job.drawn),
+        culprit=format_machine_job_id(job.drawn),
         culprit_kind="N-1" if loud else kinds.get(job.drawn.program.pattern, "bandwidth"),
         victims=_victims(play, had, whole.leave_out(jobs=[number])),
     )
@@ -123,7 +123,9 @@ def _victims(play: Play, had: Times, without: Play) -> list[Victim]:
         both = np.isfinite(had[number]) & np.isfinite(would[number])
         io_s, cost = float(had[number][both].sum()), float((had[number] - would[number])[both].sum())
         if cost >= LEAST_S and cost >= LEAST_SHARE * io_s:
-            found.append(Victim(format_job_id(job.drawn), round(cost, 3), round(io_s, 3), bool(np.isnan(job.end_s))))
+            found.append(
+                Victim(format_machine_job_id(job.drawn), round(cost, 3), round(io_s, 3), bool(np.isnan(job.end_s)))
+            )
     return sorted(found, key=lambda victim: -victim.cost_s)
 
 

@@ -26,7 +26,7 @@ def build_findings_diagnosis_page(answer: Findings) -> str:
     """What was found in a span."""
     span = f"{unit_formats.format_time(answer.from_ns)} to {unit_formats.format_time(answer.to_ns)}"
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
-    more = [span, *([format_older_findings(answer.older)] if answer.older else [])]
+    more = [span, *([format_older_diagnosis_findings(answer.older)] if answer.older else [])]
     worst = answer.findings[0].finding.severity if answer.findings else "ok"
     body = html_parts.build_html_head(worst if answer.findings else "nothing found", worst, count, more)
     body += build_html_box("Findings", html_parts.build_html_findings_table(answer.findings))
@@ -43,7 +43,7 @@ def build_findings_diagnosis_page(answer: Findings) -> str:
     return html_parts.build_html_page(count, body)
 
 
-def format_older_findings(count: int) -> str:
+def format_older_diagnosis_findings(count: int) -> str:
     """What is said of findings that are left out."""
     return (
         f"{count:,} finding{'' if count == 1 else 's'} of an older analysis left out; "
@@ -131,7 +131,7 @@ def build_job_diagnosis_page(answer: Why) -> str:
     body += build_html_box("What it usually gets", "".join(html_parts.draw_html_usual(one) for one in answer.usual))
     body += build_html_box(
         "Runs of its program",
-        f"<p>{escape_html_text(format_runs_of_program(answer.runs))}</p>" if answer.runs is not None else "",
+        f"<p>{escape_html_text(format_diagnosis_program_runs(answer.runs))}</p>" if answer.runs is not None else "",
     )
     body += build_html_box("Runs like this one", _alike(answer))
     body += build_html_box("What to do", html_parts.build_html_advice_list(answer.advice))
@@ -139,7 +139,7 @@ def build_job_diagnosis_page(answer: Why) -> str:
     return html_parts.build_html_page(answer.headline, body)
 
 
-def format_runs_of_program(runs: RunsOfProgram) -> str:
+def format_diagnosis_program_runs(runs: RunsOfProgram) -> str:
     """A profile in one line."""
     nodes = "" if runs.scale is None else f" on about {runs.scale} node{'' if runs.scale == 1 else 's'}"
     line = f"{unit_formats.format_count(runs.runs)} run{'' if runs.runs == 1 else 's'}{nodes}, half of them within "

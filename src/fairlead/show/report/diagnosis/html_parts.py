@@ -50,12 +50,12 @@ def build_html_page(title: str, body: str) -> str:
     """A whole page of this body (HTML that is escaped already), that fetches nothing and runs nothing."""
     style = _style()
     slots = {
-        "title": f"{escape_svg_text(page_file.make_page_readable(title))} – fairlead",
+        "title": f"{escape_svg_text(page_file.make_page_file_readable(title))} – fairlead",
         "style": style,
         "body": body,
-        "policy": page_file.build_page_policy("", style),
+        "policy": page_file.build_page_file_policy("", style),
     }
-    return page_file.fill_page_template(_text("page.html"), slots)
+    return page_file.fill_page_file_template(_text("page.html"), slots)
 
 
 @cache
@@ -70,7 +70,7 @@ def _text(name: str) -> str:
 
 def escape_html_text(value: object) -> str:
     """Text from anywhere, escaped."""
-    return escape_svg_text(page_file.make_page_readable(str(value)))
+    return escape_svg_text(page_file.make_page_file_readable(str(value)))
 
 
 def build_html_head(word: str, style: str, title: str, lines: Iterable[str]) -> str:

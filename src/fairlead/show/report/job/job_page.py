@@ -32,18 +32,18 @@ def render_job_page(data: Mapping[str, Any]) -> str:
     script, style = _script(), _text("report.css")
     slots = {
         "title": _title(verdict),
-        "policy": page_file.build_page_policy(script, style),
+        "policy": page_file.build_page_file_policy(script, style),
         "style": style,
         "script": script,
         "data": embed_job_page_json(data),
         "plain": _plain_verdict(verdict),
     }
-    return page_file.fill_page_template(_text("template.html"), slots)
+    return page_file.fill_page_file_template(_text("template.html"), slots)
 
 
 def embed_job_page_json(data: Mapping[str, Any]) -> str:
     """`data` as JSON that is inert inside a script element, whatever its strings hold. NaN and infinity become null."""
-    return page_file.embed_page_json(_compact(data))
+    return page_file.embed_page_file_json(_compact(data))
 
 
 def _compact(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Mapping[str, Any]:
 
 
 def _escaped(value: Any) -> str:
-    return html.escape(page_file.make_page_readable(str(value)))
+    return html.escape(page_file.make_page_file_readable(str(value)))
 
 
 def _title(verdict: Mapping[str, Any]) -> str:

@@ -30,14 +30,14 @@ def render_path_page(data: Mapping[str, Any]) -> str:
     judgement = msgspec.to_builtins(data.get("judgement") or {}, enc_hook=page_file.convert_page_numpy)
     script, style = _script(), _style()
     slots = {
-        "title": f"{html.escape(page_file.make_page_readable(_build_headline(judgement)))} – fairlead",
-        "policy": page_file.build_page_policy(script, style),
+        "title": f"{html.escape(page_file.make_page_file_readable(_build_headline(judgement)))} – fairlead",
+        "policy": page_file.build_page_file_policy(script, style),
         "style": style,
         "script": script,
-        "data": page_file.embed_page_json({**data, "headline": _build_headline(judgement)}),
+        "data": page_file.embed_page_file_json({**data, "headline": _build_headline(judgement)}),
         "plain": _plain(judgement),
     }
-    return page_file.fill_page_template(_shared("template.html"), slots)
+    return page_file.fill_page_file_template(_shared("template.html"), slots)
 
 
 def _build_headline(judgement: Mapping[str, Any]) -> str:
@@ -48,14 +48,15 @@ def _build_headline(judgement: Mapping[str, Any]) -> str:
 
 def _plain(judgement: Mapping[str, Any]) -> str:
     """The verdicts for a reader whose browser runs no scripts."""
-    lines = [f"<h1>{html.escape(page_file.make_page_readable(_build_headline(judgement)))}</h1>"]
+    lines = [f"<h1>{html.escape(page_file.make_page_file_readable(_build_headline(judgement)))}</h1>"]
     for one in judgement.get("verdicts") or []:
         said = "".join(
-            f"<li>{html.escape(page_file.make_page_readable(str(text)))}</li>" for text in one.get("evidence") or []
+            f"<li>{html.escape(page_file.make_page_file_readable(str(text)))}</li>"
+            for text in one.get("evidence") or []
         )
-        lines.append(f"<h2>{html.escape(page_file.make_page_readable(str(one['title'])))}</h2><ul>{said}</ul>")
+        lines.append(f"<h2>{html.escape(page_file.make_page_file_readable(str(one['title'])))}</h2><ul>{said}</ul>")
     if judgement.get("nobody"):
-        lines.append(f"<p>{html.escape(page_file.make_page_readable(str(judgement['nobody'])))}</p>")
+        lines.append(f"<p>{html.escape(page_file.make_page_file_readable(str(judgement['nobody'])))}</p>")
     return "".join(lines)
 
 

@@ -18,7 +18,7 @@ from fairlead.show.web.guard.client_address import (
     find_client_header,
     list_client_headers,
 )
-from fairlead.show.web.guard.error_response import send_error
+from fairlead.show.web.guard.error_response import send_error_response
 
 HEADER = b"x-csrf-token"
 SIGN_IN = "/api/v1/session"
@@ -50,7 +50,7 @@ class NoForgery:
         if scope["type"] == "http" and scope["method"] not in _SAFE:
             wrong = self._wrong(scope)
             if wrong:
-                await send_error(send, 403, wrong, _REMEDY)
+                await send_error_response(send, 403, wrong, _REMEDY)
                 return
         await self._app(scope, receive, send)
 

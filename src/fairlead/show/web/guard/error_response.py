@@ -8,7 +8,7 @@ import msgspec
 from starlette.types import Send
 
 
-async def send_error(
+async def send_error_response(
     send: Send, status: int, what: str, remedy: str = "", headers: Mapping[str, str] | None = None
 ) -> None:
     """Answers with `{"error": what, "remedy": remedy}`."""

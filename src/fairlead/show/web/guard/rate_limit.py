@@ -18,7 +18,7 @@ from fairlead.show.web.guard.client_address import (
     list_client_headers,
     map_client_to_network,
 )
-from fairlead.show.web.guard.error_response import send_error
+from fairlead.show.web.guard.error_response import send_error_response
 
 _MOST = 20_000
 """So many are counted at a time; who has not asked for longest is forgotten, and begins with a full budget."""
@@ -64,6 +64,6 @@ class Budget:
                 wait_s = self._each.wait_s(hash(tuple(held)))
             if wait_s:
                 again = {"retry-after": str(int(wait_s) + 1)}
-                await send_error(send, 429, "too many requests in a minute", "ask again later", again)
+                await send_error_response(send, 429, "too many requests in a minute", "ask again later", again)
                 return
         await self._app(scope, receive, send)

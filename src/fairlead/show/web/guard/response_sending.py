@@ -9,7 +9,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairlead.show.web.guard.error_response import send_error
+from fairlead.show.web.guard.error_response import send_error_response
 
 PIECE_BYTES = 32768
 MOST_BYTES = 192 << 20
@@ -44,7 +44,9 @@ class Outgoing:
             if begun:
                 if not message.get("more_body") and len(body) > PIECE_BYTES and self.bytes + len(body) > self._most:
                     full = True
-                    await send_error(send, 503, "too many clients read slowly", "ask again later", {"retry-after": "5"})
+                    await send_error_response(
+                        send, 503, "too many clients read slowly", "ask again later", {"retry-after": "5"}
+                    )
                     return
                 await send(begun.pop())
             if len(body) <= PIECE_BYTES:

@@ -43,7 +43,7 @@ class _File(NamedTuple):
     squeezed: bytes | None
 
 
-def build_page_routes(folder: Path = BUILT) -> list[BaseRoute]:
+def build_page_serving_routes(folder: Path = BUILT) -> list[BaseRoute]:
     """Routes of the pages: they go last. Files are read once."""
     files = _read(folder)
     document = files.get(_DOCUMENT)

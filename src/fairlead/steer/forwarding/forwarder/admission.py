@@ -36,7 +36,7 @@ def _read_peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
     return pid, uid, gid
 
 
-def describe_handshake_peer(sock: socket.socket) -> str:
+def describe_admission_peer(sock: socket.socket) -> str:
     """What to call the other end in messages."""
     if sock.family == socket.AF_UNIX:
         pid, uid, _ = _read_peer_credentials(sock)
@@ -45,7 +45,7 @@ def describe_handshake_peer(sock: socket.socket) -> str:
     return f"{place[0]}:{place[1]}"
 
 
-def find_loopback_uid(host: str, port: int, own_port: int) -> int:
+def find_admission_loopback_uid(host: str, port: int, own_port: int) -> int:
     """The user that owns the other end of a loopback connection (from the kernel's table); -1 when it is not there."""
     if host.startswith("127."):
         wanted = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{port:04X}"
@@ -97,7 +97,7 @@ class Admission:
             job = claims.job
         if network:
             place = sock.getpeername()
-            uid, gid = find_loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
+            uid, gid = find_admission_loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
             if uid < 0:
                 raise PermissionError("nobody knows who you are; connect from this machine or with a token")
         else:

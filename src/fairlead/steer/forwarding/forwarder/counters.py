@@ -16,7 +16,7 @@ _RAW_BINS = 65
 
 
 class Tally:
-    """What was counted. Histograms have a bin for each number of bits; `fold_counters` makes the last ones one."""
+    """What was counted. Histograms have a bin for each number of bits; `fold_forwarder_counters` joins the last."""
 
     __slots__ = ("bytes", "op_class", "service", "wait")
 
@@ -38,7 +38,7 @@ class Tally:
         self.service = [a + b for a, b in zip(self.service, other.service, strict=True)]
 
 
-def fold_counters(histogram: list[int]) -> list[int]:
+def fold_forwarder_counters(histogram: list[int]) -> list[int]:
     """A histogram in BINS bins."""
     return [*histogram[: BINS - 1], sum(histogram[BINS - 1 :])]
 

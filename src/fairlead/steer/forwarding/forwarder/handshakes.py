@@ -7,7 +7,7 @@ import socket
 import ssl
 from array import array
 
-from fairlead.steer.forwarding.forwarder.admission import describe_handshake_peer
+from fairlead.steer.forwarding.forwarder.admission import describe_admission_peer
 from fairlead.steer.fs.wire.handshake import (
     HELLO,
     MAX_JSON,
@@ -27,7 +27,7 @@ class PendingHandshake:
     """A client that has connected and not said (all of) its Hello yet."""
 
     def __init__(self, sock: socket.socket, tls: ssl.SSLContext | None, deadline_ns: int) -> None:
-        self.name = describe_handshake_peer(sock)
+        self.name = describe_admission_peer(sock)
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -22,7 +22,7 @@ from fairlead.core.batches.encoding import (
 )
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
-from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, fold_counters
+from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, fold_forwarder_counters
 from fairlead.steer.forwarding.record_spool import open_record_spool
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.runs import WORDS
@@ -297,8 +297,8 @@ class ForwarderRecords:
                         CLASSES[op_class],
                         tally.requests,
                         tally.bytes,
-                        fold_counters(tally.wait),
-                        fold_counters(tally.service),
+                        fold_forwarder_counters(tally.wait),
+                        fold_forwarder_counters(tally.service),
                         None,
                         None,
                     ),
@@ -350,7 +350,12 @@ class ForwarderRecords:
                 job,
                 self._tree,
                 (reads.requests, writes.requests, reads.bytes, writes.bytes),
-                [a + b for a, b in zip(fold_counters(reads.service), fold_counters(writes.service), strict=True)],
+                [
+                    a + b
+                    for a, b in zip(
+                        fold_forwarder_counters(reads.service), fold_forwarder_counters(writes.service), strict=True
+                    )
+                ],
             )
             for job, (_, reads, writes) in taken.group_by_class().items()
             if reads.requests or writes.requests

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fairlead.core.errors import MountError
 from fairlead.steer.fs.fuse import abi
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_in_mount_table, probe_folder, resolve_mountpoint
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_in_mount_table, probe_mount_folder, resolve_mountpoint
 
 DEVICE = "/dev/fuse"
 _CONNECTIONS = "/sys/fs/fuse/connections"
@@ -128,7 +128,7 @@ def _clear(path: str) -> bool:
     """Unmounts a dead mount of fairlead; whether there was one. `MountError` for one that runs or does not answer."""
     recovered = False
     while (mount := find_in_mount_table(path)) is not None and mount.fs_type == FS_TYPE:
-        code = probe_folder(path, within_s=_ANSWER_S)
+        code = probe_mount_folder(path, within_s=_ANSWER_S)
         if code == errno.ENOTCONN or code == errno.ECONNABORTED:
             unmount_fuse_device(path, lazy=True)
             recovered = True

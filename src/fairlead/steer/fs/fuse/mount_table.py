@@ -72,7 +72,7 @@ def resolve_mountpoint(path: str | Path) -> str:
     return text
 
 
-def probe_folder(path: str, *, within_s: float) -> int | None:
+def probe_mount_folder(path: str, *, within_s: float) -> int | None:
     """0 when the folder answers, its errno when it refuses, None when it has not answered in time.
 
     A child asks: a process that waits for a hung mount cannot be ended.

@@ -68,7 +68,7 @@ def switch_thread_user(uid: int, gid: int) -> None:
         return
     # If a step fails the request fails, and the next one sets all of them again.
     _thread.uid = -1
-    system_calls.call_setgroups(find_identity_groups(uid, gid))
+    system_calls.call_setgroups(find_thread_identity_groups(uid, gid))
     system_calls.call_setfsgid(gid)
     system_calls.call_setfsuid(uid)
     if _thread.limited and _thread.powers != (uid == 0):
@@ -94,7 +94,7 @@ def get_thread_job() -> str:
     return _thread.job
 
 
-def find_identity_groups(uid: int, gid: int) -> list[int]:
+def find_thread_identity_groups(uid: int, gid: int) -> list[int]:
     """Supplementary groups of a user, asked for at most once a minute; [gid] for a user the system does not know."""
     now = monotonic_ns()
     known = _groups.get((uid, gid))

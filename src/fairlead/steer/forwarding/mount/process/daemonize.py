@@ -21,7 +21,7 @@ from fairlead.core.errors import FairleadError, MountError
 from fairlead.steer.forwarding.mount.process.control import build_mount_log_path
 from fairlead.steer.forwarding.mount.process.mount_options import MountOptions
 from fairlead.steer.forwarding.mount.process.serve import print_mount_message, serve_mount
-from fairlead.steer.fs.fuse.mount_table import probe_folder, resolve_mountpoint
+from fairlead.steer.fs.fuse.mount_table import probe_mount_folder, resolve_mountpoint
 
 _ANSWER_S = 30.0
 
@@ -63,7 +63,7 @@ def daemonize_mount(options: MountOptions, say: Callable[[str], None] = print_mo
     if told.kind:
         os.waitpid(child, 0)
         raise _as_error(told)
-    code = probe_folder(mountpoint, within_s=_ANSWER_S)
+    code = probe_mount_folder(mountpoint, within_s=_ANSWER_S)
     if code is None:
         os.kill(child, signal.SIGTERM)
         raise MountError("is mounted, but does not answer", where=mountpoint, remedy=f"see {log}")

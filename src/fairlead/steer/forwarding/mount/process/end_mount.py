@@ -9,7 +9,7 @@ from fairlead.core.errors import MountError
 from fairlead.steer.forwarding.mount.process import control
 from fairlead.steer.forwarding.mount.process.control import MountRecord
 from fairlead.steer.fs.fuse.device import BusyError, unmount_fuse_device
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_in_mount_table, probe_folder, resolve_mountpoint
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_in_mount_table, probe_mount_folder, resolve_mountpoint
 
 _WAIT_S = 30.0
 _FORCED_WAIT_S = 5.0
@@ -29,7 +29,7 @@ def end_mount(folder: str, *, force: bool = False) -> str:
         raise MountError(what, where=path, remedy="fairlead mount --list")
     record = control.read_mount_state(path)
     alive = record is not None and record.is_alive()
-    dead = not alive and probe_folder(path, within_s=_ANSWER_S) in (errno.ENOTCONN, errno.ECONNABORTED)
+    dead = not alive and probe_mount_folder(path, within_s=_ANSWER_S) in (errno.ENOTCONN, errno.ECONNABORTED)
     try:
         unmount_fuse_device(path)
     except BusyError:
