@@ -142,7 +142,7 @@ def test_a_faulty_source_ends_its_file_not_the_run(installed: Path, tmp_path: Pa
     assert outcomes["broken"].state == "failed"
     assert isinstance(error, SourceDefectError)
     assert error.where == str(tmp_path / "in" / "a")
-    assert "defect of the source 'broken' (package site-broken 1.0): " in error.what
+    assert "error in the source 'broken' (package site-broken 1.0): " in error.what
     assert error.what.endswith("the file is left out")
     failures: list[inputs.Failure] = []
     for job in jobs:
@@ -184,7 +184,7 @@ def test_the_command_ends_with_the_code_for_part_of_the_inputs(installed: Path, 
     good = str(ROOT / "examples" / "logs" / "small_512b_nn_4.darshan")
     done = _run(installed, "ingest", "--lake", str(tmp_path / "lake"), str(tmp_path / "a"), good)
     assert done.returncode == 4, done.stderr
-    assert "defect of the source 'broken' (package site-broken 1.0): TypeError: no" in done.stderr
+    assert "error in the source 'broken' (package site-broken 1.0): TypeError: no" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -228,7 +228,7 @@ PROBE = "from fairlead.see.probes.base import *\nclass Mine(Probe):\n    def rea
 PROBE_FAULTS = {
     "return None": "read() returned NoneType, not ProbeResult",
     "raise KeyError('x')": "defect: KeyError",
-    "return ProbeResult([Reading('nothing', ('a',), (), (), {})])": "no table 'nothing'",
+    "return ProbeResult([Reading('nothing', ('a',), (), (), {})])": "unknown table 'nothing'",
     "return ProbeResult([Reading('device', ('node',), ('read_ops',), (), {('n',): [1, 2]})])": "a row does not fit",
 }
 
@@ -303,7 +303,7 @@ def test_the_example_policy_decides(installed: Path) -> None:
 )
 def test_a_faulty_policy_is_named(installed: Path, text: str) -> None:
     _install(installed, "fairlead.policies", "bad", "Bad", text)
-    with pytest.raises(PluginError, match=r"defect of the policy 'bad' \(package site-bad 1.0\)"):
+    with pytest.raises(PluginError, match=r"error in the policy 'bad' \(package site-bad 1.0\)"):
         _decide("bad")
 
 
@@ -328,7 +328,7 @@ def test_faulty_rules_of_a_package_are_left_out(installed: Path, caplog: pytest.
         assert "seek_heavy" in load_rule_set()
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
-    assert "defect of the rules 'bad' (package site-bad-rules 1.0)" in told[0]
+    assert "error in the rules 'bad' (package site-bad-rules 1.0)" in told[0]
 
 
 # Questions
@@ -383,7 +383,7 @@ Q = Question("{path}", TimeParameters, Other, "x", answer)
 def test_a_faulty_question_is_named_and_others_are_answered(installed: Path, tmp_path: Path, body: str) -> None:
     _install(installed, "fairlead.questions", "bad", "Q", QUESTION.format(body=body, path="site/bad"))
     asking = Asking(_lake(tmp_path))
-    with pytest.raises(PluginError, match=r"defect of the question 'bad' \(package site-bad 1.0\)"):
+    with pytest.raises(PluginError, match=r"error in the question 'bad' \(package site-bad 1.0\)"):
         answer_question(asking, "bad", "", parse_question_parameters("bad", {}), Sight(), NOW)
     asked = parse_question_parameters("jobs", {"last": "1h"})
     assert answer_question(asking, "jobs", "", asked, Sight(), NOW).total == 2  # type: ignore[attr-defined]
@@ -397,7 +397,7 @@ def test_a_question_that_cannot_be_used_is_left_out(
 ) -> None:
     _install(installed, "fairlead.questions", "bad", "Q", text)
     assert list_questions().keys() == QUESTIONS.keys()
-    assert "defect of the question 'bad'" in caplog.text
+    assert "error in the question 'bad'" in caplog.text
 
 
 # Pages
@@ -428,7 +428,7 @@ def test_what_a_page_says_is_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("draw", [lambda _: 1 / 0, lambda _: [1], lambda ask: [ask("no such question")]])
 def test_a_faulty_page_is_a_refusal_that_names_it(draw: object) -> None:
-    with pytest.raises(RefusedError, match="defect of the page 'mine'") as caught:
+    with pytest.raises(RefusedError, match="error in the page 'mine'") as caught:
         draw_site_page("mine", Page("x", draw), lambda *_: None)  # type: ignore[arg-type, return-value]
     assert caught.value.status == 500
 

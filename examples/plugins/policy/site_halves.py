@@ -8,7 +8,7 @@ from fairlead.plugins import NO_RESOURCE, Decision
 class Halves:
     def decide(self, applications, pool, rng):
         users = np.zeros(len(pool), int)
-        grants = [self._grant(applications.only([row]), pool, users) for row in range(len(applications))]
+        grants = [self._grant(applications.select_rows([row]), pool, users) for row in range(len(applications))]
         return Decision(np.array([choice for choice, _ in grants]), np.array([mine for _, mine in grants]))
 
     def arrive(self, application, running, pool, rng):

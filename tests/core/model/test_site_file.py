@@ -124,7 +124,7 @@ def test_broken_lists_are_named(text: str, where: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('[[nodes]]\nkind="login"\nnodes="n1"\n[[nodes]]\nkind="compute"\nnodes="n1"', "n1 is login already"),
+        ('[[nodes]]\nkind="login"\nnodes="n1"\n[[nodes]]\nkind="compute"\nnodes="n1"', "n1 is already login"),
         ('[[routes]]\nnodes="n1"\nforwarders="f"', "nodes that are not forwarders: f"),
         ('[[nodes]]\nkind="compute"\nnodes="n[1-9]"\n[[forwarders]]\nnodes="f"', "without a route: n1, n2, n3 and 6"),
         ('[[file_systems]]\nname="l"\nkind="lustre"\nforwarded=true', "no forwarders are described"),

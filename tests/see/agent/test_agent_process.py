@@ -273,7 +273,7 @@ def test_a_file_cut_off_by_a_loss_of_power_is_dropped_and_told(tmp_path: Path, a
         with node.running(collector.url, "--once") as child:
             assert child.wait(PATIENCE_S) == 0
         (told,) = [row for row in collector.rows("events") if row["kind"] == "spool_broken"]
-        assert str(told["text"]).startswith("2 files")
+        assert str(told["text"]).startswith("2 truncated files")
         assert [path.name for path in node.spool.iterdir()] == []
 
 

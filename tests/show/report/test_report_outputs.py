@@ -38,7 +38,7 @@ def test_a_log_found_in_a_folder_is_never_overwritten(log: Path, capsys: pytest.
 def test_two_outputs_need_two_files(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(log.parent / "out")
     assert main(["report", str(log), "--html", out, "--json", out]) == 2
-    assert "one file" in capsys.readouterr().err
+    assert "the same file" in capsys.readouterr().err
     assert main(["report", str(log), "--html", "-"]) == 2
 
 

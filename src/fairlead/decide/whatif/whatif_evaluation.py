@@ -199,7 +199,7 @@ def find_whatif_policies(asked: WhatIfRequest) -> list[tuple[str, PathPolicy | N
             ]
             like = find_similar_names(name, known) or registered_policies.list_registered_path_policies()
             raise UsageError(
-                f"no policy {name!r} is known", where="--policy", remedy=f"similar: {', '.join(like)}"
+                f"unknown policy {name!r}", where="--policy", remedy=f"similar: {', '.join(like)}"
             ) from None
     return found
 

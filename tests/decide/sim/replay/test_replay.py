@@ -475,7 +475,7 @@ def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
         replay_jobs(replace(jobs, first_phase=np.array([0, 2])), MACHINE, Given())
     with pytest.raises(UsageError, match="the rate of a job"):
         replay_jobs(replace(jobs, client_rate=np.array([np.nan])), MACHINE, Given())
-    with pytest.raises(UsageError, match="forwarder twice or one of 4 there is not"):
+    with pytest.raises(UsageError, match="forwarder twice, or one beyond the 4"):
         replay_jobs(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))
     with pytest.raises(UsageError, match="map of nodes"):
         replay_jobs(jobs, replace(MACHINE, default_forwarder=np.full(64, 9)), Given())

@@ -126,7 +126,7 @@ def test_a_verdict_without_entries_of_its_own_gets_the_general_ones_and_layers_g
     assert [one.audience for one in said] == ["user", "site"]
     assert "fairlead remap" in (said[1].code or "")
     assert build_advice(load_advice_set(), "no.such_rule", "x", {}) == []
-    with pytest.raises(KeyError, match="no fact 'jobb'"):
+    with pytest.raises(KeyError, match="unknown fact in advice: 'jobb'"):
         build_advice(load_advice_set(), "job.own_change", "own", {"jobb": 1})
 
 

@@ -102,7 +102,7 @@ def test_all_its_options_at_once(folder, tmp_path, capsys) -> None:
         (["--listen", "ftp:x"], 2, "unix:PATH"),
         (["--listen", "unix:/nonexistent/folder/fw"], 8, "cannot listen"),
         (["--listen", "tcp:127.0.0.1:0", "--discipline", "none"], 5, "none"),
-        (["--listen", "tcp:127.0.0.1:0", "--cache", "much"], 2, "no size"),
+        (["--listen", "tcp:127.0.0.1:0", "--cache", "much"], 2, "not a size"),
         (["--listen", "tcp:127.0.0.1:0", "--token-key", "/nonexistent"], 3, "cannot be read"),
     ],
 )

@@ -14,7 +14,7 @@ import numpy as np
 from fairlead.explain.analysis.component_flows import Bools, Floats, Ints
 from fairlead.explain.analysis.health.load_cells import Cells
 
-GIVEN, CANARY, LEARNT, CLASS = "given", "canary", "learnt", "learned from its class"
+GIVEN, CANARY, LEARNT, CLASS = "given", "canary", "learnt", "learnt from its class"
 PEAK_QUANTILE = 0.99
 SMALL = 256 << 10
 """Bytes of a request below which a component may be at the end of its operations, not of its bandwidth."""

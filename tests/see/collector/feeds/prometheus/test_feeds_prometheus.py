@@ -306,7 +306,7 @@ def test_a_page_is_scraped(exporter: str, tmp_path: Path) -> None:
     assert set(Exporter.seen) == {"Bearer abc"}
     Exporter.status = 500
     feed.look(sink)
-    assert "answers 500" in sink.healths[-1][2]
+    assert "returned 500" in sink.healths[-1][2]
 
 
 def test_an_exporter_that_is_away_is_said() -> None:
