@@ -120,7 +120,7 @@ def test_ranks_files_and_requests(visit: Visit) -> None:
     files.get_by_label("Only files whose path contains").fill("no such file")
     files.get_by_text("No file of this run has this name.").wait_for()
     assert page.locator("figure.heat canvas").first.is_visible()
-    assert "requests, most are of 256" in page.locator("main").inner_text()
+    assert "requests, most are 256" in page.locator("main").inner_text()
     page.get_by_role("button", name="Nodes").click()
     page.get_by_role("heading", name="Who moved when, by node").wait_for()
 

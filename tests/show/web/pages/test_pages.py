@@ -109,7 +109,7 @@ def test_what_was_known_stays_when_the_server_is_away(
         running.up.kill()
         page.get_by_text("The server does not respond").first.wait_for()
         assert page.locator("main table tbody tr").count()
-        assert "from before" in page.locator("main").inner_text()
+        assert "the last known data" in page.locator("main").inner_text()
     finally:
         running.up.kill()
     page.complaints.clear()
