@@ -20,7 +20,7 @@ def test_every_picture_has_words_and_figures(visit: Visit, site: pages_site.Site
         "share of jobs and of bytes",
         "class of core-hours",
         "requests below a size",
-        "operations a second of",
+        "operations per second of",
         "of each layer",
     ):
         picture = page.get_by_role("img", name=re.compile(words, re.IGNORECASE)).first

@@ -122,7 +122,7 @@ def test_ranks_files_and_requests(visit: Visit) -> None:
     assert page.locator("figure.heat canvas").first.is_visible()
     assert "requests, most are 256" in page.locator("main").inner_text()
     page.get_by_role("button", name="Nodes").click()
-    page.get_by_role("heading", name="Who moved when, by node").wait_for()
+    page.get_by_role("heading", name="I/O over time, by node").wait_for()
 
 
 def test_compared_with_an_earlier_run(visit: Visit) -> None:

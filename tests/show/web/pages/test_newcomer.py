@@ -54,7 +54,7 @@ def test_an_administrator_finds_who_slowed_the_job(visit: Visit, site: pages_sit
 def test_an_administrator_finds_the_sick_target(visit: Visit, site: pages_site.Site) -> None:
     sick = story(site, "degraded")["component"]
     path = Path(visit("admin"))
-    path.reads(f"Target {sick} is out of order")
+    path.reads(f"Target {sick} is sick")
     path.reads(f"to target {sick}")
     path.click(f"target {sick}", f"**/layers/target/{sick}**", exact=True)
     path.reads("below the limit")
