@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 INSTALL := $(PIP) install --require-hashes --only-binary :all:
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --editable .
 LOG ?= examples/logs/phases_write_only_n1_4x5.darshan
-WORKERS ?= 3
+WORKERS ?= 4
 
 .PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock pages agent wheel wheelhouse clean venv dev browser programs test-fuse
 
