@@ -24,7 +24,7 @@ run: $(VENV)/runtime.stamp  ## verdicts on the bundled logs, a page on one of th
 	@$(BIN)/fairlead report $(LOG) --html build/report.html
 	@$(BIN)/fairlead demo --html build/demo.html
 
-test: dev pages browser programs  ## everything a change must pass: lint, types, imports, docs, tests (at most 12 minutes on two cores)
+test: dev pages browser programs  ## everything a change must pass: lint, types, imports, docs, tests (about 12 minutes on two cores)
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 -m "not slow"
 

@@ -46,6 +46,7 @@ def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
     there = [line if not line.startswith("ExecStart=") else f"ExecStart={which('true')}" for line in lines]
     copy = tmp_path / unit.name
     copy.write_text("\n".join(there) + "\n", encoding="utf-8")
+    copy.chmod(0o644)
     done = subprocess.run(
         ["systemd-analyze", "verify", str(copy)],
         capture_output=True,

@@ -119,7 +119,7 @@ def test_a_run_gives_the_answer_of_the_command_line_and_survives_a_restart(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ({"policies": ["dfrra"]}, "no policy 'dfrra' is known"),
+        ({"policies": ["dfrra"]}, "unknown policy 'dfrra'"),
         ({"since": "yesterday"}, "not a time: 'yesterday'"),
         ({"since": "2024-06-02", "until": "2024-06-01"}, "ends before it starts"),
         ({"since": "30d", "last": "30d"}, "both set the start"),

@@ -37,7 +37,7 @@ def test_a_replay_is_asked_followed_read_and_forgotten(visit: Visit, axe: Callab
     page.set_viewport_size({"width": 400, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Delete").click()
     page.get_by_text("None yet.").wait_for()
     assert "run=" in address
     assert "run=" not in page.url
