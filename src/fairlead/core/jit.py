@@ -1,4 +1,7 @@
-"""Loops as machine code: one way to compile them, for modules called `kernel`. Importing this loads nothing heavy."""
+"""Loops as machine code: one way to compile them, for modules called `..._kernel`.
+
+Importing this loads nothing heavy.
+"""
 
 from __future__ import annotations
 

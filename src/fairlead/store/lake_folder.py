@@ -1,6 +1,6 @@
 """Where things lie in a lake's folder, its format version, and the lock that gives a shard one writer.
 
-Not here: what the tables hold (`tables`), how rows get in (`writer`) or out (`snapshot`, `query`).
+Not here: what the tables hold (`stored_tables`), how rows get in (`writer`) or out (`snapshot`, `query`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SitePlanning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the site is planned for. What is left out has the usual values of `policies.paths.contract.Landscape`."""
+    """How the site is planned for. What is left out has the usual values of `Site`."""
 
     forwarder_counts: _Counts = msgspec.field(default_factory=lambda: [1, 2, 4, 8])
     stripe_counts: _Counts = msgspec.field(default_factory=lambda: [1, 2, 4, 8])

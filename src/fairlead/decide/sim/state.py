@@ -1,4 +1,7 @@
-"""What the engine's loop reads and writes, as arrays by name. Not here: the loop (`kernel`), its meaning (`engine`)."""
+"""What the engine's loop reads and writes, as arrays by name.
+
+Not here: the loop (`engine_kernel`), its meaning (`engine`).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What of the lake a person sees: jobs by who they belong to, and what those jobs ran on, where and while they did.
 
-A reader who does not see everything asks a narrowed lake (`narrowed`), in which the rest is not there. Not here: how a
+A reader who does not see everything asks a `restricted_lake`, in which the rest is not there. Not here: how a
 reach is found (`look_up_visible_reach`), who somebody is (`web.identity`).
 """
 

@@ -1,6 +1,6 @@
 """What this machine can do for fairlead, and the one command that gets what it lacks. Only looks, changes nothing.
 
-Not here: how it is shown (`fairlead.cli.doctor`).
+Not here: how it is shown (`fairlead.cli.host`).
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class _Waiting(NamedTuple):
 
 
 class Shipper:
-    """See the module. `step` by one thread; `told`, `overdue` and `hasten` by any."""
+    """See the module. `step` by one thread; `get_health`, `cut_overdue` and `hurry` by any."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Ours: how many resources and which, decided together by an estimate of what applications cost one another.
 
-`kernel` holds the estimate and the search; docs/explanation/joint-allocation.md explains both. No simulator is asked.
+The estimate and the search are in `joint_kernel`; docs/explanation/joint-allocation.md explains both. No simulation.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class Waiting:
 
 
 class Running:
-    """How many workers each job and each target holds. The forwarder counts: `started` right after a `take`, `ended`
-    before `done`."""
+    """How many workers each job and each target holds. The forwarder counts: `note_start` right after a `take`,
+    `note_end` before `finish`."""
 
     __slots__ = ("jobs", "targets", "total")
 

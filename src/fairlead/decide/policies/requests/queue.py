@@ -33,7 +33,7 @@ LANES = 8192
 
 class RequestQueue:
     """A `Discipline`: see `contract`. Not thread-safe. Calls cost O(log lanes), O(1) for a request that waits alone;
-    `done` lets in again what waited for that job or target."""
+    `finish` lets in again what waited for that job or target."""
 
     def __init__(self, order: Order, limits: Limits) -> None:
         self.limits = limits

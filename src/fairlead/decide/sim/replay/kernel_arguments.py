@@ -1,4 +1,7 @@
-"""What the replay's loops are told of a machine and of one job, as tuples of numbers. Not here: loops (`kernel`)."""
+"""What the replay's loops are told of a machine and of one job, as tuples of numbers.
+
+Not here: the loops (`replay_kernel`).
+"""
 
 from __future__ import annotations
 

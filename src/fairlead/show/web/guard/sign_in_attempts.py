@@ -35,7 +35,7 @@ class Attempts:
         self._failed: OrderedDict[tuple[str, str, str], _FailedAttempts] = OrderedDict()
 
     def begin(self, name: str, address: str) -> float:
-        """Begins an attempt: it counts as failed until `succeeded` says otherwise, so that many at once are no way
+        """Begins an attempt: it counts as failed until `record_success` says otherwise, so that many at once are no way
         around. How many seconds to wait instead; 0: none."""
         now = self._steady_s()
         keys = _keys(name, address)

@@ -32,7 +32,7 @@ _write_in = Struct("<QQII").unpack_from
 
 
 class Aggregation:
-    """Finds what goes together, and writes it together. `along` is called by one thread at a time."""
+    """Finds what goes together, and writes it together. `take_adjacent` is called by one thread at a time."""
 
     def __init__(self) -> None:
         self.writes = 0

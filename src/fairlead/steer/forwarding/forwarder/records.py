@@ -121,7 +121,7 @@ class CacheCounts(Protocol):
 
 
 class ForwarderRecords:
-    """The records of one forwarder. `executed`, `connected`, `disconnected`, `placed`: by any thread."""
+    """The records of one forwarder. Its `record_...` methods may be called by any thread."""
 
     def __init__(
         self,

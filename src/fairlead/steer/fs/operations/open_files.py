@@ -1,6 +1,6 @@
 """Requests about open files and directories: open, create, release, sync, locks, listings.
 
-READ and WRITE are in `operations` itself, names and attributes in `operations_names`.
+READ and WRITE are in `dispatch`, names and attributes in `names`.
 """
 
 from __future__ import annotations

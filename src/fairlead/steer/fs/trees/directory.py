@@ -399,7 +399,7 @@ class DirectoryTree:
         return node, st, file
 
     def name_temporary(self, file: OpenFile, parent: int, name: bytes) -> tuple[int, Stat]:
-        """The first name of a file that `temporary` made; as `link`, with less to ask."""
+        """The first name of a file that `create_temporary` made; as `link`, with less to ask."""
         name = self._named(parent, name)
         folder = self._places.open_folder(parent)
         assert file.descriptor is not None
