@@ -1,5 +1,6 @@
 """A real Slurm on one host for tests: munged, mariadbd, slurmdbd, slurmctld, some slurmd, in one folder, on ports of
-their own, as root. Not a stand-in for Slurm: nothing here imitates it.
+their own, as root. Not a stand-in for Slurm: nothing here imitates it. With `machines` each slurmd has a node of its
+own, with control groups by job.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from cluster_machines import Machine, why_no_machines
 from waiting import PATIENCE_S, STALLED_S, wait_until
 
 PROGRAMS = (
@@ -36,27 +38,30 @@ PROGRAMS = (
 )
 HOOK = Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "fairlead-prolog.sh"
 _MUNGE = Path("/run/munge/munge.socket.2")
-NODES = 3
+NODES = ("n1", "n2", "n3")
 USER = "nobody"
 
 
-def lacking() -> str | None:
-    """Why no cluster can be made here; None when it can."""
+def lacking(*, machines: bool = False) -> str | None:
+    """Why no cluster can be made here (`machines`: with nodes of their own); None when it can."""
     if os.geteuid() != 0:
         return "only root can start the daemons of a Slurm cluster"
     absent = [name for name in PROGRAMS if shutil.which(name) is None]
     if absent:
         packages = "slurm-wlm slurmdbd slurm-wlm-mysql-plugin munge mariadb-server"
         return f"no {', '.join(absent)}: apt-get install --no-install-recommends {packages}"
-    return None
+    return why_no_machines() if machines else None
 
 
 class SlurmCluster:
-    """A running cluster. `hooks` is the folder its Prolog and Epilog scripts write to."""
+    """A running cluster. `hooks` is the folder its Prolog and Epilog scripts write to; `machines` are its nodes, where
+    they are more than processes."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, nodes: Sequence[str] = NODES, *, machines: bool = False) -> None:
         self.folder = folder
         self.name = name
+        self.nodes = tuple(nodes)
+        self.machines = {node: Machine(node, folder) for node in nodes} if machines else {}
         self.hooks = folder / "hooks"
         self.environment = {
             **os.environ,
@@ -113,9 +118,13 @@ class SlurmCluster:
         )
         self._start("slurmctld", "slurmctld", "-D")
         self.until(lambda: self._answers("scontrol", "ping").find("UP") > 0)
-        for number in range(1, NODES + 1):
-            self._start(f"slurmd-n{number}", "slurmd", "-D", "-N", f"n{number}")
-        self.until(lambda: self._answers("sinfo", "--noheader", "--states=idle", "--format=%D") == str(NODES))
+        for node in self.nodes:
+            command: tuple[str, ...] = ("slurmd", "-D", "-N", node)
+            if machine := self.machines.get(node):
+                machine.start()
+                command = tuple(machine.command(*command))
+            self._start(f"slurmd-{node}", *command)
+        self.until(lambda: self._answers("sinfo", "--noheader", "--states=idle", "--format=%D") == str(len(self.nodes)))
 
     def down(self) -> None:
         """Ends everything that was started here, jobs first, then daemons, last first."""
@@ -131,6 +140,8 @@ class SlurmCluster:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+        for machine in self.machines.values():
+            machine.stop()
 
     def _answers(self, *command: str) -> str:
         return self.run(*command, check=False)
@@ -213,12 +224,16 @@ class SlurmCluster:
         hook.chmod(0o755)
         for name in ("state", "spool"):
             (self.folder / name).mkdir()
-        ports = _free_ports(NODES + 3)
+        ports = _free_ports(len(self.nodes) + 3)
         host = socket.gethostname().partition(".")[0]
         nodes = "\n".join(
-            f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i - 1]} CPUs=4 RealMemory=500"
-            for i in range(1, NODES + 1)
+            f"NodeName={node} NodeHostname={node if self.machines else host} NodeAddr=127.0.0.1 Port={port}"
+            " CPUs=4 RealMemory=500"
+            for node, port in zip(self.nodes, ports, strict=False)
         )
+        if self.machines:
+            (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+        tracking = "proctrack/cgroup" if self.machines else "proctrack/linuxproc"
         (self.folder / "slurm.conf").write_text(f"""\
 ClusterName={self.name}
 SlurmctldHost={host}(127.0.0.1)
@@ -232,7 +247,7 @@ StateSaveLocation={self.folder}/state
 SlurmdSpoolDir={self.folder}/spool/%n
 SlurmctldPidFile={self.folder}/slurmctld.pid
 SlurmdPidFile={self.folder}/slurmd-%n.pid
-ProctrackType=proctrack/linuxproc
+ProctrackType={tracking}
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
@@ -251,7 +266,7 @@ MinJobAge=300
 KillWait=2
 SlurmdParameters=config_overrides
 {nodes}
-PartitionName=main Nodes=n[1-{NODES}] Default=YES MaxTime=60 State=UP
+PartitionName=main Nodes={",".join(self.nodes)} Default=YES MaxTime=60 State=UP
 """)
         conf = self.folder / "slurmdbd.conf"
         conf.write_text(f"""\
@@ -283,11 +298,13 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def slurm_cluster(name: str = "mini") -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    name: str = "mini", nodes: Sequence[str] = NODES, *, machines: bool = False
+) -> Iterator[SlurmCluster]:
     """A cluster that is up, and gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="fairlead-slurm-", dir="/tmp"))
     folder.chmod(0o755)  # other users' commands read the configuration
-    cluster = SlurmCluster(folder, name)
+    cluster = SlurmCluster(folder, name, nodes, machines=machines)
     try:
         cluster.up()
         yield cluster
