@@ -39,6 +39,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--spool", type=FOLDER, help="Write records of the requests to this directory.")
 @click.option("--job", default="", metavar="ID", help="Job of processes that do not announce one.")
+@click.option("--cluster", default="", metavar="NAME", help="Cluster of the jobs (default: as Slurm names it).")
 @click.option("--checksum", is_flag=True, help="Verify all traffic to and from forwarders with CRC-32.")
 @click.option("--token", type=_FILE, help="File with the token for the forwarders.")
 @click.option("--ca", type=_FILE, help="CA certificate (PEM) for tls: forwarders.")
@@ -56,6 +57,7 @@ def mount(
     patience: float,
     spool: Path | None,
     job: str,
+    cluster: str,
     checksum: bool,
     token: Path | None,
     ca: Path | None,
@@ -93,6 +95,7 @@ def mount(
         allow_other=True if allow_other else None,
         spool=None if spool is None else spool.absolute(),
         job=job,
+        cluster=cluster,
         cache=cache,
         passthrough=passthrough == "auto" if passthrough else source is not None,
         checksum=checksum,

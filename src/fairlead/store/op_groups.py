@@ -23,7 +23,7 @@ def select_op_groups(groups: str = OP_GROUPS.name) -> str:
         f"{named} AS node, job_id, {_member('ranks')}::INTEGER AS rank, interface, fs, op, "
         f'{_member("file_ids")} AS file_id, {_member("handles")} AS handle, {_member("offsets")} AS "offset", '
         f"size, coalesce({_member('strides')}, stride) AS stride, count, "
-        f"NULL::BIGINT[] AS gaps_ns, NULL::BIGINT[] AS durations_ns, {DAY} "
+        f"NULL::BIGINT[] AS gaps_ns, NULL::BIGINT[] AS durations_ns, cluster, {DAY} "
         f"FROM (SELECT *, unnest(range(members)) AS k FROM {groups})"
     )
 

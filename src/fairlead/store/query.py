@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from fairlead.core.errors import LakeError, UsageError
-from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec
+from fairlead.core.model.tables import JOBS, OP_GROUPS, OPS, TableSpec
 from fairlead.store import op_groups as grouped
 from fairlead.store import spill_folder as spilling
 from fairlead.store.delta_table import RESTORE
+from fairlead.store.job_merging import select_merged_jobs
 from fairlead.store.snapshot import Group, View
 from fairlead.store.stored_tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, flatten_stored_table_type
 
@@ -236,9 +237,12 @@ def define_query_view(cursor: Any, view: View, called: str) -> None:
     if not sources:
         nothing = ", ".join(f"NULL::{find_query_type(f.type)} AS {quote_query_name(f.name)}" for f in view.spec.schema)
         sources.append(f"SELECT {nothing}, NULL::DATE AS {DAY} WHERE false")
-    cursor.execute(
-        f"CREATE TEMP VIEW {quote_query_name(called)} AS {_select_once(view.spec, ' UNION ALL '.join(sources))}"
-    )
+    rows = " UNION ALL ".join(sources)
+    if view.spec is JOBS:
+        shown = select_merged_jobs(rows, lambda select: _select_once(JOBS, select), [*JOBS.schema.names, DAY])
+    else:
+        shown = _select_once(view.spec, rows)
+    cursor.execute(f"CREATE TEMP VIEW {quote_query_name(called)} AS {shown}")
 
 
 def _select_once(spec: TableSpec, select: str) -> str:

@@ -67,6 +67,9 @@ _SUMS = (
 _LARGEST = ("queue_len_max", "used_bytes_max", "capacity_bytes")
 
 
+_CLUSTER = "cluster"
+
+
 @dataclass(frozen=True)
 class _Plan:
     """One kind of rows a source gives: whose sum, as which layer, split by which further names."""
@@ -76,6 +79,12 @@ class _Plan:
     id: str
     job: str | None = None
     fs: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its rows are told apart by. The cluster goes with the job it is of."""
+        whose = (self.id, self.job, _CLUSTER if self.job is not None or self.kind == "job" else None, self.fs)
+        return tuple(name for name in whose if name is not None)
 
 
 def derive_rollups(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -99,7 +108,7 @@ def derive_rollups(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 
 def _rows(cells: Cells, plan: _Plan) -> Iterator[pa.Table]:
-    wanted = [name for name in (plan.id, plan.job, plan.fs) if name is not None]
+    wanted = plan.names
     there = cells.names[plan.id].codes >= 0
     if plan.job is not None:
         there &= cells.names[plan.job].codes >= 0
@@ -116,6 +125,8 @@ def _table(cells: Cells, plan: _Plan, interval_s: int) -> pa.Table:
     rows = len(cells.second)
     arrays: list[pa.Array] = []
     named = {"id": plan.id, "job_id": plan.job, "fs": plan.fs}
+    if _CLUSTER in plan.names:
+        named[_CLUSTER] = _CLUSTER
     for field in ROLLUP.schema:
         column = cells.sums.get(field.name) or cells.largest.get(field.name)
         if field.name == "ts_ns":
@@ -183,6 +194,7 @@ def _of_layer(ops: pa.Table, layer: str) -> _Sums:
         start, end, (count, moved, ops["busy_ns"].to_numpy(), ones)
     )
     keys = {name: rc.read_cell_names(ops[name]) for name in ("node", "job_id", "fs")}
+    keys[_CLUSTER] = _words(ops, _CLUSTER)
     if row is not None:
         keys = {name: column.select_rows(row) for name, column in keys.items()}
         kind, unsized = kind[row], None if unsized is None else unsized[row]
@@ -276,6 +288,10 @@ def _words(table: pa.Table, name: str) -> Names:
     return Names(np.full(table.num_rows, -1, np.int64), pa.array([], pa.string()))
 
 
+def _job(table: pa.Table) -> dict[str, Names]:
+    return {"job_id": _words(table, "job_id"), _CLUSTER: _words(table, _CLUSTER)}
+
+
 def _from(table: pa.Table, sources: Sequence[str]) -> Flags:
     """Rows of one of these sources."""
     source = _words(table, "source")
@@ -320,7 +336,7 @@ def _forwarder(table: pa.Table) -> _Sums:
         "waits": waits,
         "queue_len_max": _column(table, "queue_len_max"),
     }
-    names = {"node": rc.read_cell_names(table["node"]), "job_id": _words(table, "job_id")}
+    names = {"node": rc.read_cell_names(table["node"]), **_job(table)}
     yield (
         _of_intervals(table, names, columns),
         (
@@ -353,7 +369,7 @@ def _pfs_client(table: pa.Table) -> _Sums:
 
 def _client_cells(table: pa.Table) -> Cells:
     columns = {**_traffic(table), "cache_hit": _column(table, "cache_hit"), "cache_miss": _column(table, "cache_miss")}
-    names = {"node": rc.read_cell_names(table["node"]), "job_id": _words(table, "job_id"), "fs": _words(table, "fs")}
+    names = {"node": rc.read_cell_names(table["node"]), "fs": _words(table, "fs"), **_job(table)}
     return _of_intervals(table, names, columns)
 
 
@@ -370,7 +386,7 @@ def _target(table: pa.Table) -> _Sums:
     by_job = (_Plan("target", "target", "target", "job_id"), _Plan("job", "target", "job_id"))
     for rows, plans in _whole_and_by_job(table, whole, by_job):
         columns = {**_traffic(rows), **_room(rows), "busy_ns": _timed(rows, "service_ns_histogram")[0]}
-        names = {"target": rc.read_cell_names(rows["target"]), "job_id": _words(rows, "job_id")}
+        names = {"target": rc.read_cell_names(rows["target"]), **_job(rows)}
         yield _of_intervals(rows, names, columns), plans
 
 
@@ -382,7 +398,7 @@ def _metadata(table: pa.Table) -> _Sums:
     for rows, plans in _whole_and_by_job(table.filter(pa.array(counted)), whole, by_job):
         names = {
             "mds": rc.prefer_left_cells(_words(rows, "target"), _words(rows, "server")),
-            "job_id": _words(rows, "job_id"),
+            **_job(rows),
         }
         yield _of_intervals(rows, names, {"metadata_ops": _column(rows, "count")}), plans
 

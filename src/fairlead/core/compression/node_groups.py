@@ -22,7 +22,7 @@ from fairlead.core.model.tables import OP_GROUPS, OPS
 I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 SECOND_NS = 1_000_000_000
-ALIKE = ("job_id", "interface", "fs", "op", "size", "count")
+ALIKE = ("job_id", "cluster", "interface", "fs", "op", "size", "count")
 """With the second of their start, what members of a group have in common (null is a value of its own)."""
 FEWEST_MEMBERS = 4
 """Smaller groups cost as much as their rows."""
@@ -54,9 +54,10 @@ def merge_node_groups(ops: pa.Table, *, always: bool = False) -> tuple[pa.Table,
 
 def split_node_groups(op_groups: pa.Table) -> pa.Table:
     """The rows of `ops` that were merged: exactly they, group after group."""
-    if "strides" not in op_groups.schema.names:  # version 1
-        strides = OP_GROUPS.schema.field("strides")
-        op_groups = op_groups.append_column(strides, pa.nulls(op_groups.num_rows, strides.type))
+    for name in ("strides", "cluster"):  # of versions 2 and 3
+        if name not in op_groups.schema.names:
+            field = OP_GROUPS.schema.field(name)
+            op_groups = op_groups.append_column(field, pa.nulls(op_groups.num_rows, field.type))
     table = op_groups.select(OP_GROUPS.schema.names).combine_chunks()
     if not table.num_rows:
         return OPS.schema.empty_table()

@@ -45,7 +45,7 @@ SIZE_BIN_EDGES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20,
 
 OPS = _spec(
     "ops",
-    1,
+    2,
     "start_ns",
     ("node", "start_ns"),
     [
@@ -66,11 +66,13 @@ OPS = _spec(
         _required("count", _I64),
         _optional("gaps_ns", pa.list_(_I64)),
         _optional("durations_ns", pa.list_(_I64)),
+        _optional("cluster", _WORD),
     ],
 )
 """A run of client operations: same op, file, handle, size, constant stride. Operation k (0 ≤ k < count) has offset
 `offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum of durations.
-Exact times are optional: `durations_ns` of the `count` operations and the `count - 1` idle `gaps_ns` between them."""
+Exact times are optional: `durations_ns` of the `count` operations and the `count - 1` idle `gaps_ns` between them.
+`cluster`, here and in other tables of records: the cluster that `job_id` is of; null where the recorder did not know."""
 
 FILES = _spec(
     "files",
@@ -209,7 +211,7 @@ LAYOUTS = _spec(
 
 FORWARDER = _spec(
     "forwarder",
-    1,
+    2,
     "ts_ns",
     ("node", "ts_ns"),
     [
@@ -224,12 +226,13 @@ FORWARDER = _spec(
         _optional("service_ns_histogram", _HISTOGRAM),
         _optional("queue_len_mean", _F64),
         _optional("queue_len_max", _I64),
+        _optional("cluster", _WORD),
     ],
 )
 
 PFS_CLIENT = _spec(
     "pfs_client",
-    2,
+    3,
     "ts_ns",
     ("node", "ts_ns"),
     [
@@ -254,6 +257,7 @@ PFS_CLIENT = _spec(
         _optional("metadata_ops", _I64),
         _optional("rpcs_in_flight_read", _HISTOGRAM),
         _optional("rpcs_in_flight_write", _HISTOGRAM),
+        _optional("cluster", _WORD),
     ],
 )
 """`target` null: the whole mount. Rows of `llite` (whole mount) and of `osc` (one target each) tell of the same bytes
@@ -261,7 +265,7 @@ at two heights of the client and are never added together: `source` says which."
 
 TARGET = _spec(
     "target",
-    2,
+    3,
     "ts_ns",
     ("server", "ts_ns"),
     [
@@ -285,6 +289,7 @@ TARGET = _spec(
         _optional("read_sizes", _HISTOGRAM),
         _optional("write_sizes", _HISTOGRAM),
         _optional("queue_len_mean", _F64),
+        _optional("cluster", _WORD),
     ],
 )
 """`source` says where a row was counted (`PART_SOURCES`). `read_sizes`/`write_sizes`: device I/Os by power of two of
@@ -292,7 +297,7 @@ TARGET = _spec(
 
 METADATA = _spec(
     "metadata",
-    2,
+    3,
     "ts_ns",
     ("server", "ts_ns"),
     [
@@ -305,6 +310,7 @@ METADATA = _spec(
         _required("count", _I64),
         _optional("source", _WORD),
         _optional("target", _WORD),
+        _optional("cluster", _WORD),
     ],
 )
 """`target`: the metadata target (MDT) where the server has several. `source` as in `target`."""
@@ -456,7 +462,7 @@ USAGE = _spec(
 
 ROLLUP = _spec(
     "rollup",
-    1,
+    2,
     "ts_ns",
     ("kind", "id", "ts_ns"),
     [
@@ -481,17 +487,18 @@ ROLLUP = _spec(
         _optional("used_bytes_max", _I64),
         _optional("capacity_bytes", _I64),
         _optional("samples", _I64),
+        _optional("cluster", _WORD),
     ],
 )
 """Sums over one interval (1 s, 1 min, 1 h; `ts_ns` is its beginning) of one component as one layer counts it. Rows are
 *partial*: several of one key add up (`_max` columns: the largest counts), so that late records need no rewriting.
 `kind`: job, node, forwarder, target, mds, port, device, client_class. `layer`: client, mount, forwarder, pfs_client,
 osc, target, metadata, port, device. `job_id` is set on parts of a component's sum and null on the whole (`kind` job:
-null; `id` is the job). A null sum is unknown, never zero."""
+null; `id` is the job). A null sum is unknown, never zero. `cluster`: of the job, where its records know it."""
 
 OP_GROUPS = _spec(
     "op_groups",
-    2,
+    3,
     "start_ns",
     ("job_id", "start_ns"),
     [
@@ -515,6 +522,7 @@ OP_GROUPS = _spec(
         _required("lengths_ns", pa.list_(_I64)),
         _required("busies_ns", pa.list_(_I64)),
         _optional("strides", pa.list_(_I64)),
+        _optional("cluster", _WORD),
     ],
 )
 """Runs alike (same second, job, interface, fs, op, size, count) that several nodes made: what differs is listed by

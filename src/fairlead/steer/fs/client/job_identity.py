@@ -9,7 +9,7 @@ import os
 import pwd
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fairlead.steer.fs.wire.handshake import Identity
 
@@ -26,6 +26,14 @@ RANK_VARIABLES = (
     "PBS_TASKNUM",
 )
 """Environment variables that hold a process's rank."""
+CLUSTER_VARIABLE = "SLURM_CLUSTER_NAME"
+SLURM_CONFIGURATIONS = (
+    "/etc/slurm/slurm.conf",
+    "/run/slurm/conf/slurm.conf",
+    "/var/spool/slurmd/conf-cache/slurm.conf",
+)
+"""Where a node's slurmd has its configuration, kept by the site or fetched from the controller."""
+_CLUSTER_LINE = re.compile(r"^\s*ClusterName\s*=\s*([^\s#]+)", re.I | re.M)
 _SLURM_CGROUP = re.compile(rb"/job_(\d+)(?:/|\s|$)")
 _MAX_INDEX = 4000
 """A forwarder takes 4096 jobs on a connection."""
@@ -58,6 +66,27 @@ def find_job_identity(environment: Mapping[bytes, bytes], cgroup: bytes) -> tupl
     return job, rank
 
 
+def find_job_cluster(environment: Mapping[bytes, bytes]) -> str:
+    """The cluster a job's number is of, as Slurm told the process; "" where it did not."""
+    return environment.get(CLUSTER_VARIABLE.encode(), b"").decode(errors="replace")
+
+
+def read_node_cluster(paths: Sequence[str] = SLURM_CONFIGURATIONS) -> str:
+    """The cluster this node is of, from `SLURM_CLUSTER_NAME` or `ClusterName` of its slurm.conf; "" where neither is
+    there."""
+    named = os.environ.get(CLUSTER_VARIABLE, "")
+    chosen = os.environ.get("SLURM_CONF", "")
+    for path in () if named else (chosen, *paths) if chosen else paths:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                found = _CLUSTER_LINE.search(stream.read())
+        except OSError:
+            continue
+        if found is not None:
+            return found.group(1)
+    return named
+
+
 def _array_element(job: str, index: bytes) -> str:
     return job if index in (b"", b"0") else f"{job}[{index.decode(errors='replace')}]"
 
@@ -84,7 +113,7 @@ class Jobs:
         self._proc = proc
         self.known: dict[int, tuple[int, int, int, bool]] = {}
         """By process: index, until when (ns) it holds unasked, start of the process, whether it is sure."""
-        self._indexes: dict[tuple[str, int, int], int] = {}
+        self._indexes: dict[tuple[str, str, int, int], int] = {}
         self.identities: dict[int, Identity] = {}
         """What each index stands for, to be announced on every new connection."""
         self.unannounced: list[int] = []
@@ -98,20 +127,22 @@ class Jobs:
         if hit is not None and hit[2] == started and hit[3]:
             self.known[pid] = (hit[0], now_ns + _FRESH_NS, started, True)
             return hit[0]
-        job, rank = "", -1
+        job, rank, cluster = "", -1, ""
         if pid > 0:
-            job, rank = find_job_identity(parse_job_environment(self._read(pid, "environ")), self._read(pid, "cgroup"))
+            environment = parse_job_environment(self._read(pid, "environ"))
+            job, rank = find_job_identity(environment, self._read(pid, "cgroup"))
+            cluster = find_job_cluster(environment)
         sure = bool(job)
         job = job or self._fallback
-        index = self._index(job, rank, uid) if job else 0
+        index = self._index(job, cluster or self._cluster, rank, uid) if job else 0
         if len(self.known) >= _MAX_PROCESSES:
             self.known.clear()
         # Without a job the process may still become one: a launcher forks first and sets the environment at exec.
         self.known[pid] = (index, now_ns + _FRESH_NS, started, sure)
         return index
 
-    def _index(self, job: str, rank: int, uid: int) -> int:
-        key = (job, rank, uid)
+    def _index(self, job: str, cluster: str, rank: int, uid: int) -> int:
+        key = (job, cluster, rank, uid)
         index = self._indexes.get(key)
         if index is None:
             if len(self._indexes) >= _MAX_INDEX:
@@ -120,7 +151,7 @@ class Jobs:
             index = len(self._indexes) + 1
             self._indexes[key] = index
             self.identities[index] = Identity(
-                job_id=job, user=self._user(uid), uid=uid, node=self._node, rank=rank, cluster=self._cluster
+                job_id=job, user=self._user(uid), uid=uid, node=self._node, rank=rank, cluster=cluster
             )
             self.unannounced.append(index)
         return index

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 INTERFACE = "fuse"
 """The `interface` of the rows."""
-OPS_VERSION = FILES_VERSION = 1
+OPS_VERSION, FILES_VERSION = 2, 1
+
+
+_Key = tuple[str, str]
+"""A job: its cluster ("" where that is not known) and its number."""
 
 
 class _Sheet:
@@ -41,20 +45,20 @@ class Sheets:
         self._spool = spool
         self._fs = fs
         self._identities = identities
-        self._sheets: dict[str | None, _Sheet] = {}
-        self._span: dict[str | None, tuple[int, int]] = {}
+        self._sheets: dict[_Key | None, _Sheet] = {}
+        self._span: dict[_Key | None, tuple[int, int]] = {}
         self.most_rows = 0
         """Rows of the longest sheet."""
 
-    def _sheet(self, job_id: str | None, rows: int) -> _Sheet:
-        sheet = self._sheets.setdefault(job_id, _Sheet())
+    def _sheet(self, key: _Key | None, rows: int) -> _Sheet:
+        sheet = self._sheets.setdefault(key, _Sheet())
         sheet.rows += rows
         self.most_rows = max(self.most_rows, sheet.rows)
         return sheet
 
-    def _job(self, index: int) -> str | None:
+    def _job(self, index: int) -> _Key | None:
         known = self._identities().get(index)
-        return known.job_id if known is not None else None
+        return (known.cluster, known.job_id) if known is not None else None
 
     def add(self, runs: Sequence[Run]) -> None:
         """Closed runs."""
@@ -67,28 +71,28 @@ class Sheets:
 
         indexes = np.unique(chunk.job).tolist()
         ranks = {index: identity.rank for index, identity in self._identities().items()}
-        jobs: dict[str | None, list[int]] = {}
+        jobs: dict[_Key | None, list[int]] = {}
         for index in indexes:
             jobs.setdefault(self._job(index), []).append(index)
-        for job_id, mine in jobs.items():
+        for key, mine in jobs.items():
             part = chunk if len(jobs) == 1 else chunk.select_rows(np.isin(chunk.job, mine))
-            sheet = self._sheet(job_id, len(part.start))
+            sheet = self._sheet(key, len(part.start))
             for file_id, (path, start) in part.find_first_starts().items():
                 sheet.saw(file_id, path, start)
             span = int(part.start.min()), int(part.end.max())
-            sheet.batches.append(self._ops(job_id, mine[0], len(part.start), span, part.build_columns(ranks)))
+            sheet.batches.append(self._ops(key, mine[0], len(part.start), span, part.build_columns(ranks)))
 
     def write(self) -> None:
         """One file a job."""
-        for job_id, sheet in self._sheets.items():
+        for key, sheet in self._sheets.items():
             if sheet.runs:
-                sheet.batches.append(self._rows(job_id, sheet))
-            files = self._files(job_id, sheet)
+                sheet.batches.append(self._rows(key, sheet))
+            files = self._files(key, sheet)
             self._spool.write([*sheet.batches, files] if files is not None else sheet.batches)
         self._sheets = {}
         self.most_rows = 0
 
-    def _rows(self, job_id: str | None, sheet: _Sheet) -> bytes:
+    def _rows(self, key: _Key | None, sheet: _Sheet) -> bytes:
         runs = sheet.runs
         for run in runs:
             if run.file is not None:
@@ -96,7 +100,7 @@ class Sheets:
         ranks = {index: identity.rank for index, identity in self._identities().items()}
         span = min(run.start for run in runs), max(run.end for run in runs)
         return self._ops(
-            job_id,
+            key,
             runs[0].job,
             len(runs),
             span,
@@ -115,25 +119,24 @@ class Sheets:
             },
         )
 
-    def _ops(
-        self, job_id: str | None, index: int, rows: int, span: tuple[int, int], columns: dict[str, Column]
-    ) -> bytes:
-        first, last = self._span.get(job_id, span)
-        self._span[job_id] = min(first, span[0]), max(last, span[1])
-        job = self._described(job_id, index)
+    def _ops(self, key: _Key | None, index: int, rows: int, span: tuple[int, int], columns: dict[str, Column]) -> bytes:
+        first, last = self._span.get(key, span)
+        self._span[key] = min(first, span[0]), max(last, span[1])
+        job = self._described(key, index)
         header = self._spool.build_header("ops", OPS_VERSION, rows, first_ns=span[0], last_ns=span[1], job=job)
         return encode_batch(
             header,
             {
                 **columns,
                 "node": encode_same_word(self._spool.node, rows),
-                "job_id": encode_same_word(job_id, rows),
+                "job_id": encode_same_word(key[1] if key else None, rows),
+                "cluster": encode_same_word(key[0] or None if key else None, rows),
                 "interface": encode_same_word(INTERFACE, rows),
                 "fs": encode_same_word(self._fs, rows),
             },
         )
 
-    def _files(self, job_id: str | None, sheet: _Sheet) -> bytes | None:
+    def _files(self, key: _Key | None, sheet: _Sheet) -> bytes | None:
         seen = sheet.files
         if not seen:
             return None
@@ -144,7 +147,7 @@ class Sheets:
             len(seen),
             first_ns=min(starts),
             last_ns=max(starts),
-            job=self._described(job_id, None),
+            job=self._described(key, None),
         )
         return encode_batch(
             header,
@@ -156,16 +159,17 @@ class Sheets:
             },
         )
 
-    def _described(self, job_id: str | None, index: int | None) -> dict[str, object] | None:
+    def _described(self, key: _Key | None, index: int | None) -> dict[str, object] | None:
         """What is known of the job; its start and end are the first and last request so far."""
-        if job_id is None:
+        if key is None:
             return None
+        cluster, job_id = key
         told = self._identities().get(index) if index is not None else None
-        start, end = self._span[job_id]
+        start, end = self._span[key]
         about: dict[str, object] = {
             "job_id": job_id,
             "user": told.user if told else "",
-            "cluster": told.cluster if told else "",
+            "cluster": cluster,
             "name": told.name if told else "",
             "start_ns": start,
             "end_ns": end,

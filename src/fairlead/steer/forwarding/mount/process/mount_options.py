@@ -34,6 +34,8 @@ class MountOptions:
     allow_other: bool | None = None
     spool: Path | None = None
     job: str = ""
+    cluster: str = ""
+    """Of processes that do not say which cluster their job is of; "": as this node's slurm.conf says."""
     cache: bool = False
     passthrough: bool = True
     checksum: bool = False
@@ -72,10 +74,10 @@ def build_dial_of_options(options: MountOptions) -> Dial:
 
 def build_recording_of_options(options: MountOptions) -> tuple[Trace | None, Jobs]:
     """The trace (not started; None without a spool) and the jobs of the requests."""
-    from fairlead.steer.fs.client.job_identity import Jobs
+    from fairlead.steer.fs.client.job_identity import Jobs, read_node_cluster
 
     node = os.uname().nodename.partition(".")[0] or "localhost"
-    jobs = Jobs(job=options.job, node=node)
+    jobs = Jobs(job=options.job, node=node, cluster=options.cluster or read_node_cluster())
     if options.spool is None:
         return None, jobs
     from fairlead.steer.forwarding.record_spool import open_record_spool
