@@ -7,7 +7,7 @@ as one that came before it does. Not here: rows of one key (`stored_tables.IDENT
     account    state or submit time are known: the scheduler told of it
     sighting   neither: somebody saw processes of that number, from the first request to the last
 
-A sighting is of the account of its number that ran meanwhile and, where the sighting knows its cluster, of that cluster.
+A sighting is of the account of its number that ran meanwhile and, where the sighting knows it, of its cluster.
 Where it does not, and accounts of several clusters ran meanwhile, it is of the one that had its nodes; of none where
 the nodes do not tell. Sightings that no account explains are one job where they touch each other.
 """

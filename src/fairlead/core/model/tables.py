@@ -72,7 +72,7 @@ OPS = _spec(
 """A run of client operations: same op, file, handle, size, constant stride. Operation k (0 ≤ k < count) has offset
 `offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum of durations.
 Exact times are optional: `durations_ns` of the `count` operations and the `count - 1` idle `gaps_ns` between them.
-`cluster`, here and in other tables of records: the cluster that `job_id` is of; null where the recorder did not know."""
+`cluster`, here and in other tables of records: the cluster that `job_id` is of; null where that was not known."""
 
 FILES = _spec(
     "files",
