@@ -2,7 +2,7 @@
 
 This is the one place where it is decided which job a sighting is of; what is decided for counters builds on it
 (`fairlead.explain.questions.job_counters`). It is a view: an account that comes days after a sighting takes its place
-as one that came before it does. Not here: rows of one key (`stored_tables.IDENTITY`).
+as one that came before it does. Not here: rows of one key (`stored_tables`).
 
     account    state or submit time are known: the scheduler told of it
     sighting   neither: somebody saw processes of that number, from the first request to the last
