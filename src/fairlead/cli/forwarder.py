@@ -40,7 +40,8 @@ def forwarder() -> None:
     multiple=True,
     required=True,
     metavar="ADDRESS",
-    help="unix:PATH, tcp:HOST:PORT or tls:HOST:PORT (repeatable). Port 0: any free one.",
+    help="unix:PATH, tls:HOST:PORT, tcp:HOST:PORT on the loopback or, in plain text, tcp+plain:HOST:PORT "
+    "(repeatable). Port 0: any free one.",
 )
 @click.option(
     "--workers",
@@ -68,6 +69,13 @@ def forwarder() -> None:
     type=FILE,
     metavar="FILE",
     help="Clients on a network must present a token made with this key (fairlead token).",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(["any-user", "root", "job-environment"]),
+    help="What is refused unless it is spelled out (repeatable): tokens for any user; that tokens act as root; job ids "
+    "of other machines that neither a cgroup nor a signature proves.",
 )
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate for tls: addresses (PEM).")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="Key of the certificate (PEM).")

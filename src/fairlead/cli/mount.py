@@ -66,8 +66,9 @@ def mount(
 ) -> None:
     """Mount a tree on DIR, through forwarders or (--local) straight from a folder of this machine.
 
-    FORWARDER is unix:PATH, tcp:HOST:PORT or tls:HOST:PORT; more than one must export the same tree. Returns once
-    DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
+    FORWARDER is unix:PATH, tls:HOST:PORT, tcp:HOST:PORT on this machine, or in plain text tcp+plain:HOST:PORT; more
+    than one must export the same tree. Returns once DIR answers; the mount goes on in the background. Needs /dev/fuse,
+    and fusermount3 unless run by root.
 
     In the list of mounts, `dead` is a mount whose process was killed (fairlead umount removes it), `silent` one whose
     process does not respond, `foreign` one of another user, without details.

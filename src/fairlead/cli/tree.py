@@ -226,19 +226,25 @@ def set_tree_layout(file: Path, path: str, layout: str) -> None:
 
 @tree.command("serve-metadata")
 @click.option("--store", required=True, type=FOLDER, metavar="DIR", help="Directory of the metadata, on a local disk.")
-@click.option("--listen", required=True, metavar="ADDRESS", help="unix:PATH or tcp:HOST:PORT. Port 0: any free one.")
+@click.option("--listen", required=True, metavar="ADDRESS", help="As of a forwarder. Port 0: any free one.")
 @click.option(
     "--token-key",
     type=FILE,
     metavar="FILE",
-    help="Forwarders must present a token made with this key (fairlead token). Required for tcp:.",
+    help="Forwarders must present a token made with this key (fairlead token). Required on a network.",
 )
-def serve_tree_metadata(store: Path, listen: str, token_key: Path | None) -> None:
+@click.option("--tls-cert", type=FILE, metavar="FILE", help="Certificate for a tls: address (PEM).")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="Key of the certificate (PEM).")
+def serve_tree_metadata(
+    store: Path, listen: str, token_key: Path | None, tls_cert: Path | None, tls_key: Path | None
+) -> None:
     """Serve the metadata of a striped tree to several forwarders, until SIGTERM.
 
-    The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`.
-    Use a separate key: whoever has one of its tokens can change every file's metadata.
+    The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`
+    and `ca_file = "FILE"`. The token is for any user (`fairlead token issue --any-user`). Use a separate key: whoever
+    has one of its tokens can change every file's metadata.
     """
+    from fairlead.core.access.tls import build_tls_server_context
     from fairlead.core.access.tokens import read_token_key
     from fairlead.steer.forwarding.forwarder.run import list_run_end_signals
     from fairlead.steer.fs.wire.address import parse_address
@@ -249,7 +255,8 @@ def serve_tree_metadata(store: Path, listen: str, token_key: Path | None) -> Non
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
         key = None if token_key is None else read_token_key(token_key)
-        running = service.run_metadata_service(str(store), parse_address(listen), key)
+        tls = build_tls_server_context(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
+        running = service.run_metadata_service(str(store), parse_address(listen), key, tls)
         try:
             print_message(f"serving the metadata in {store} on {running.address}")
             signal.sigwait(stopping)

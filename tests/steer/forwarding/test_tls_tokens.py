@@ -33,8 +33,14 @@ KEY = bytes(range(32))
 EACCES, EPERM = -13, -1
 
 
+ROOT = {"key": KEY, "allow": frozenset({"any-user", "root"})}
+"""A site that has spelled out that a token may act as anybody."""
+
+
 def token(**claims) -> str:
+    """A token; without a user, one for any user."""
     claims.setdefault("expires_s", now_ns() // 1_000_000_000 + 3600)
+    claims.setdefault("any_user", "uid" not in claims)
     return issue_token(KEY, Claims(**claims))
 
 
@@ -64,7 +70,7 @@ def certificate(tmp_path_factory):
 
 
 def test_without_a_valid_token_nobody_is_served(folder) -> None:
-    with serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _):
+    with serving(folder, "tcp:127.0.0.1:0", **ROOT) as (addresses, _):
         for wrong in ("", "nonsense", "a.b", token(expires_s=1), issue_token(bytes(32), Claims(2**33))):
             with pytest.raises(RefusedError, match="token"):
                 WireClient(addresses[0], token=wrong)
@@ -74,7 +80,7 @@ def test_without_a_valid_token_nobody_is_served(folder) -> None:
 
 def test_a_job_s_token_announces_no_other_job(folder) -> None:
     with (
-        serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _),
+        serving(folder, "tcp:127.0.0.1:0", **ROOT) as (addresses, _),
         WireClient(addresses[0], token=token(job="17")) as client,
     ):
         assert client.announce(1, "18").error == EPERM
@@ -85,7 +91,7 @@ def test_a_job_s_token_announces_no_other_job(folder) -> None:
 
 def test_a_user_s_token_acts_as_that_user_only(folder) -> None:
     uid = 12345 if thread_identity.enabled else os.geteuid()
-    with serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _):
+    with serving(folder, "tcp:127.0.0.1:0", **ROOT) as (addresses, _):
         with WireClient(addresses[0], token=token(uid=uid), uid=uid) as client:
             assert client.create(b"mine", 3).error == 0
             assert (folder / "mine").stat().st_uid == uid
@@ -112,7 +118,7 @@ def test_a_user_does_not_guess_his_way_past_a_closed_directory(folder) -> None:
     (folder / "closed" / "open").chmod(0o777)
     (folder / "closed" / "open" / "file").write_bytes(b"not for others")
     with (
-        serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _),
+        serving(folder, "tcp:127.0.0.1:0", **ROOT) as (addresses, _),
         WireClient(addresses[0], token=token()) as root,
         WireClient(addresses[0], token=token(uid=12345)) as client,
     ):
@@ -143,7 +149,7 @@ def test_a_user_has_no_attributes_of_root_s(folder, name) -> None:
         pytest.skip("only root acts as others")
     value = struct.pack("<5I", 0x02000001, 1 << 21, 0, 0, 0)  # a program with it would have CAP_SYS_ADMIN
     body = abi.SETXATTR_IN.pack(len(value), 0) + name + b"\0" + value
-    with serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _):
+    with serving(folder, "tcp:127.0.0.1:0", **ROOT) as (addresses, _):
         with WireClient(addresses[0], token=token(uid=12345)) as client:
             theirs = node_of(client.lookup(b"file"))
             own = node_of(client.create(b"mine", 3))
@@ -166,7 +172,7 @@ def test_a_session_is_not_taken_over_with_another_user_s_token(folder) -> None:
     if not thread_identity.enabled:
         pytest.skip("only root acts as others")
     with (
-        serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _),
+        serving(folder, "tcp:127.0.0.1:0", **ROOT) as (addresses, _),
         WireClient(addresses[0], token=token(uid=1000)) as mine,
     ):
         with pytest.raises(RefusedError, match="other rights"):
@@ -178,7 +184,12 @@ def test_beyond_this_machine_a_key_is_needed() -> None:
     for address in ("tcp:0.0.0.0:0", "tls:10.1.2.3:0", "tcp:example.org:1", "tcp::::0"):
         with pytest.raises(FairleadError, match="token key"):
             require_admission_key(parse_address(address), None)
-        require_admission_key(parse_address(address), KEY)
+        if address.startswith("tls:"):
+            require_admission_key(parse_address(address), KEY)
+        else:
+            with pytest.raises(RefusedError, match="plain text"):
+                require_admission_key(parse_address(address), KEY)
+            require_admission_key(parse_address(address.replace("tcp:", "tcp+plain:")), KEY)
     for address in ("tcp:127.0.0.1:0", "tls:localhost:0", "unix:/run/fw", "tcp:[::1]:1"):
         require_admission_key(parse_address(address), None)
 
@@ -223,7 +234,7 @@ def test_on_a_unix_socket_everybody_is_who_he_is(folder, tmp_path) -> None:
 
 
 def test_over_tls_everything_works_as_without(folder, certificate) -> None:
-    settings = {"key": KEY, "tls": build_tls_server_context(certificate / "cert.pem", certificate / "key.pem")}
+    settings = {**ROOT, "tls": build_tls_server_context(certificate / "cert.pem", certificate / "key.pem")}
     trust = build_tls_client_context(certificate / "cert.pem")
     with serving(folder, "tls:127.0.0.1:0", **settings) as (addresses, _):
 
@@ -252,7 +263,7 @@ def test_over_tls_everything_works_as_without(folder, certificate) -> None:
 
 
 def test_a_certificate_nobody_vouches_for_is_refused(folder, certificate) -> None:
-    settings = {"key": KEY, "tls": build_tls_server_context(certificate / "cert.pem", certificate / "key.pem")}
+    settings = {**ROOT, "tls": build_tls_server_context(certificate / "cert.pem", certificate / "key.pem")}
     with serving(folder, "tls:127.0.0.1:0", **settings) as (addresses, _):
         with pytest.raises(RefusedError, match="not trusted"):
             WireClient(addresses[0], token=token())

@@ -215,11 +215,16 @@ def test_a_network_address_needs_a_token(tmp_path: Path) -> None:
         metadata = f'service = "{service.address}"\ntoken_file = "token"'
         file = write_targets(tmp_path, metadata=metadata)
         expires = int(time.time()) + 3600
-        for claims in (Claims(expires, uid=1000), Claims(expires, job="7"), Claims(1)):
+        for claims in (
+            Claims(expires, uid=1000),
+            Claims(expires, job="7", any_user=True),
+            Claims(expires),
+            Claims(1, any_user=True),
+        ):
             token.write_text(issue_token(key, claims), encoding="ascii")
             with pytest.raises(RefusedError):
                 open_tree(str(file))
-        token.write_text(issue_token(key, Claims(expires)), encoding="ascii")
+        token.write_text(issue_token(key, Claims(expires, any_user=True)), encoding="ascii")
         with opened(file) as tree:
             assert read_file(tree, write_file(tree, b"a", b"data")) == b"data"
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 import os
 from collections.abc import Collection
@@ -18,14 +19,26 @@ import msgspec
 from fairlead.core.errors import InputError, RefusedError
 
 KEY_BYTES = 32
-MOUNT, AGENT, READER, OPERATOR = "", "agent", "reader", "operator"
-ROLES = (MOUNT, AGENT, READER, OPERATOR)
-"""Of mounts at forwarders; of those who send records to a server, of those who ask it, of those who do both."""
+MOUNT, AGENT, READER, OPERATOR, JOB = "", "agent", "reader", "operator", "job"
+ROLES = (MOUNT, AGENT, READER, OPERATOR, JOB)
+"""Of mounts at forwarders; of those who send records to a server, of those who ask it, of those who do both; a job's
+claim, which a prolog signs and which opens nothing."""
 _MAX_TOKEN = 4096
 _MAKE = "make one: fairlead token make-key FILE"
-HOW_TO_GET_ONE = "make one with the forwarders' key (fairlead token issue --key FILE) and give it with --token FILE"
+HOW_TO_GET_ONE = (
+    "make one with the forwarders' key (fairlead token issue --key FILE --user NAME) and give it with --token FILE"
+)
 """For a client whose token is refused."""
 _SECOND_NS = 1_000_000_000
+
+
+_ROLE_WORDS = {
+    MOUNT: "for mounts",
+    AGENT: "an agent's",
+    READER: "a reader's",
+    OPERATOR: "an operator's",
+    JOB: "a job's",
+}
 
 
 class RoleError(ValueError):
@@ -39,13 +52,21 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     job: str = ""
     """May announce this job only; empty: any."""
     uid: int = -1
-    """May act as this user only; -1: any."""
+    """May act as this user only; -1: no user, which is worth nothing without `any_user`."""
     role: str = MOUNT
     """What it is for, one of `ROLES`: a token for one thing opens nothing else."""
     node: str = ""
     """`agent`: may send records of this node only; empty: of any."""
     user: str = ""
     """`reader`: sees jobs of this user only; empty: all."""
+    any_user: bool = False
+    """May act as any user: it was spelled out when the token was made."""
+    id: str = ""
+    """What a revocation names; a renewed token keeps it. Empty (older releases): see `get_token_id`."""
+    life_s: int = 0
+    """How long it was valid when it was made, and each renewal is."""
+    until_s: int = 0
+    """May be renewed, but never beyond this time; 0: may not."""
 
 
 def make_token_key(path: Path) -> None:
@@ -95,6 +116,33 @@ def issue_token(key: bytes, claims: Claims) -> str:
     return f"{_wrap(text)}.{_wrap(_sign(key, text, with_role=claims.role != MOUNT))}"
 
 
+def generate_token_id() -> str:
+    """A new token's id."""
+    return os.urandom(8).hex()
+
+
+def get_token_id(token: str, claims: Claims) -> str:
+    """The id by which a checked token is revoked."""
+    return claims.id or hashlib.sha256(token.encode("ascii")).hexdigest()[:16]
+
+
+def read_token_claims(token: str) -> Claims:
+    """What a token says of itself, unchecked (its bearer has no key); ValueError when it is none."""
+    try:
+        return msgspec.json.decode(_unwrap(token.partition(".")[0]), type=Claims)
+    except (binascii.Error, ValueError):
+        raise ValueError("not a token") from None
+
+
+def renew_token(key: bytes, claims: Claims, now_ns: int) -> str:
+    """A fresh token of the same id, user and scope, valid as long again; ValueError when its maximum age is reached."""
+    now_s = now_ns // _SECOND_NS
+    expires_s = min(now_s + claims.life_s, claims.until_s)
+    if expires_s <= claims.expires_s:
+        raise ValueError("the token cannot be renewed any more")
+    return issue_token(key, msgspec.structs.replace(claims, expires_s=expires_s))
+
+
 def check_token(key: bytes, token: str, now_ns: int, roles: Collection[str] = (MOUNT,)) -> Claims:
     """The claims of a valid token of one of `roles`; ValueError with the reason (never with the token) otherwise, its
     subclass `RoleError` when only the role is wrong."""
@@ -125,9 +173,7 @@ def check_token(key: bytes, token: str, now_ns: int, roles: Collection[str] = (M
 
 
 def _said(role: str) -> str:
-    return {MOUNT: "for mounts", AGENT: "an agent's", READER: "a reader's", OPERATOR: "an operator's"}.get(
-        role, "of a role unknown to this version"
-    )
+    return _ROLE_WORDS.get(role, "of a role unknown to this version")
 
 
 def _sign(key: bytes, text: bytes, *, with_role: bool) -> bytes:

@@ -49,6 +49,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: str | None = None
     service: str | None = None
     token_file: str | None = None
+    ca_file: str | None = None
     map_size: str | int = 64 << 30
 
 
@@ -162,6 +163,7 @@ def _checked(raw: dict[str, Any], where: Path) -> TargetsFile:
             metadata,
             store=str(base / metadata.store) if metadata.store is not None else None,
             token_file=str(base / metadata.token_file) if metadata.token_file is not None else None,
+            ca_file=str(base / metadata.ca_file) if metadata.ca_file is not None else None,
         ),
         targets=[msgspec.structs.replace(target, path=str(base / target.path)) for target in config.targets],
         layout=config.layout,

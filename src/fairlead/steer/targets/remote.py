@@ -17,11 +17,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
+from fairlead.core.access.tls import build_tls_client_context
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.core.errors import ConfigError, ForwardingError, UnreachableError
 from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.wire.address import connect_address, parse_address
+from fairlead.steer.fs.wire.address import connect_address, parse_address, refuse_plain_token
 from fairlead.steer.fs.wire.handshake import Hello, Welcome, exchange_handshake, generate_handshake_id
 from fairlead.steer.targets import protocol
 from fairlead.steer.targets.inode import Inode
@@ -62,11 +63,18 @@ class RemoteStore:
     shared = True
 
     def __init__(
-        self, address: str, token_file: str | None, *, readonly: bool = False, patience_s: float = PATIENCE_S
+        self,
+        address: str,
+        token_file: str | None,
+        *,
+        ca_file: str | None = None,
+        readonly: bool = False,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.readonly = readonly
         self._address = parse_address(address)
-        self._token = _read_token(token_file)
+        self._token_file = token_file
+        self._tls = None if ca_file is None else build_tls_client_context(Path(ca_file))
         self._patience_s = patience_s
         self._holder = generate_handshake_id()
         self._secret = generate_handshake_id()
@@ -82,10 +90,13 @@ class RemoteStore:
         """Id of the tree."""
 
     def _connect(self, channel: _Channel) -> Welcome:
-        sock = connect_address(self._address, timeout_s=_CONNECT_S, whom="metadata service")
+        token = _read_token(self._token_file)  # again each time: it may have been renewed
+        if token:
+            refuse_plain_token(self._address)
+        sock = connect_address(self._address, timeout_s=_CONNECT_S, tls=self._tls, whom="metadata service")
         try:
             # The node field carries which forwarder the channel is of.
-            hello = Hello(channel.session, self._secret, node=self._holder, user="metadata", token=self._token)
+            hello = Hello(channel.session, self._secret, node=self._holder, user="metadata", token=token)
             welcome = exchange_handshake(sock, hello, where=str(self._address))
         except BaseException:
             sock.close()

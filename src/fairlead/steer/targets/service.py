@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import socket
+import ssl
 import struct
 import threading
 from contextlib import suppress
@@ -21,7 +22,7 @@ from fairlead.core.clock import monotonic_s, now_ns
 from fairlead.core.errors import ForwardingError
 from fairlead.steer.fs.os_errors import build_os_error
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.wire.address import Address, listen_on_address
+from fairlead.steer.fs.wire.address import Address, listen_on_address, refuse_plain_token
 from fairlead.steer.fs.wire.handshake import (
     DEADLINE_S,
     HELLO,
@@ -50,7 +51,10 @@ _decode = msgspec.msgpack.Decoder(protocol.Request).decode
 class MetadataService:
     """Serves a store on one address until `close`."""
 
-    def __init__(self, store: LocalStore, address: Address, key: bytes | None) -> None:
+    def __init__(
+        self, store: LocalStore, address: Address, key: bytes | None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls if address.kind == "tls" else None
         self._store = store
         self._key = key
         self._boot = generate_handshake_id()
@@ -86,6 +90,12 @@ class MetadataService:
         try:
             if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                sock.settimeout(DEADLINE_S)
+                plain, sock = sock, self._tls.wrap_socket(sock, server_side=True)
+                with self._guard:
+                    self._sockets.discard(plain)
+                    self._sockets.add(sock)
             hello = self._greet(sock)
             channel = bytes.fromhex(hello.session)
             resumed = self._enter(hello.node, channel)
@@ -134,8 +144,8 @@ class MetadataService:
     def _admit(self, sock: socket.socket, hello: Hello) -> None:
         if self._key is not None:
             claims = tokens.check_token(self._key, hello.token, now_ns())
-            if claims.uid != -1 or claims.job:
-                raise ValueError("the token is for a job or a user, not for a forwarder")
+            if not claims.any_user or claims.job:
+                raise ValueError("the token is for a job or a user, not for a forwarder (token issue --any-user)")
         elif sock.family == socket.AF_UNIX:
             credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             if struct.unpack("3i", credentials)[1] not in (0, os.geteuid()):
@@ -248,15 +258,20 @@ class MetadataService:
         self._store.close()
 
 
-def run_metadata_service(store: str, address: Address, key: bytes | None) -> MetadataService:
-    """Opens the store and serves it. A network address without a key is refused."""
-    if address.kind == "tls":
-        raise ForwardingError("no TLS here", where=str(address), remedy="use tcp: within a trusted network")
+def run_metadata_service(
+    store: str, address: Address, key: bytes | None, tls: ssl.SSLContext | None = None
+) -> MetadataService:
+    """Opens the store and serves it. A network address without a key is refused, and `tls:` without `tls`."""
     if address.kind != "unix" and key is None:
         raise ForwardingError("a network address needs a key", where=str(address), remedy="give --token-key FILE")
+    if address.kind == "tls" and tls is None:
+        raise ForwardingError(
+            "a tls: address needs a certificate", where=str(address), remedy="give --tls-cert and --tls-key"
+        )
+    refuse_plain_token(address)
     opened = LocalStore(store)
     try:
-        return MetadataService(opened, address, key)
+        return MetadataService(opened, address, key, tls)
     except BaseException:
         opened.close()
         raise

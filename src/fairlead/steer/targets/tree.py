@@ -496,7 +496,8 @@ def open_tree_store(config: TargetsFile, *, readonly: bool = False) -> Store:
     if config.metadata.service is not None:
         from fairlead.steer.targets.remote import RemoteStore
 
-        return RemoteStore(config.metadata.service, config.metadata.token_file, readonly=readonly)
+        ca_file = config.metadata.ca_file
+        return RemoteStore(config.metadata.service, config.metadata.token_file, ca_file=ca_file, readonly=readonly)
     from fairlead.steer.targets.store import LocalStore
 
     assert config.metadata.store is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -77,13 +78,13 @@ def test_all_its_options_at_once(folder, tmp_path, capsys) -> None:
     key = tmp_path / "key"
     assert main(["token", "make-key", str(key)]) == 0
     capsys.readouterr()
-    assert main(["token", "issue", "--key", str(key), "--job", "9", "--valid", "5m"]) == 0
+    assert main(["token", "issue", "--key", str(key), "--user", str(os.geteuid()), "--job", "9", "--valid", "5m"]) == 0
     token = capsys.readouterr().out.strip()
     spool = tmp_path / "spool"
     with forwarder(
         *("--export", folder, "--listen", "tcp:127.0.0.1:0", "--token-key", key, "--workers", "2", "--spool", spool),
         *("--discipline", "job-fair,cap-job:0.5", "--read-ahead", "1M", "--cache", "16M", "--name", "fw1"),
-        *("--grace", "1", "--sole", "--descriptors"),
+        *("--grace", "1", "--sole", "--descriptors", "--allow", "root"),
     ) as (process, ready):
         with WireClient(ready[0], token=token) as client:
             assert client.welcome.forwarder == "fw1"
@@ -118,5 +119,5 @@ def test_a_tree_that_is_not_there(capsys, tmp_path) -> None:
 
 def test_a_wrong_age_of_a_token(capsys, tmp_path) -> None:
     assert main(["token", "make-key", str(tmp_path / "k")]) == 0
-    assert main(["token", "issue", "--key", str(tmp_path / "k"), "--valid", "soon"]) == 2
+    assert main(["token", "issue", "--key", str(tmp_path / "k"), "--user", "1", "--valid", "soon"]) == 2
     assert "90m" in capsys.readouterr().err

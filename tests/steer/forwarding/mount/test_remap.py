@@ -151,12 +151,12 @@ def test_from_unix_to_tcp_and_back_with_checksums(plane: Plane) -> None:
     key = plane.folder / "key"
     token = plane.folder / "token"
     assert plane.command("token", "make-key", str(key)).returncode == 0
-    issued = plane.command("token", "issue", "--key", str(key))
+    issued = plane.command("token", "issue", "--key", str(key), "--user", str(os.geteuid()))
     assert issued.returncode == 0, issued.stderr
     token.write_text(issued.stdout)
     token.chmod(0o600)
     plane.forwarder("a")
-    plane.forwarder("b", "--listen", "tcp:127.0.0.1:0", "--token-key", str(key))
+    plane.forwarder("b", "--listen", "tcp:127.0.0.1:0", "--token-key", str(key), "--allow", "root")
     ready = (plane.folder / "b.log").read_text().split()
     tcp = next(word for word in ready if word.startswith("tcp:"))
     point = plane.mount("mnt", plane.address("a"), options=("--checksum", "--token", str(token)))

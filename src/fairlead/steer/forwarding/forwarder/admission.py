@@ -3,7 +3,8 @@
 Decides; sends nothing.
 
     token sent, or needed (network, with a key) ── invalid ──► refused
-    network, valid token ────────────────────────────────────► the user and job of the token
+    network, valid token ── of a user ───────────────────────► that user, and the job of the token
+                         ── of root, for any user, of none ──► refused, unless the site allows it by name
     network without a key ── owner of the socket unknown ────► refused   (loopback only: the kernel's table says)
     root, or the forwarder's own user ───────────────────────► any user
     another user ── the forwarder runs as root ──────────────► that user only
@@ -14,17 +15,20 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Collection
 from pathlib import Path
 from struct import Struct
 
 from fairlead.core.access import tokens
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import RefusedError
-from fairlead.steer.forwarding.forwarder.client_sessions import Authority
+from fairlead.steer.forwarding.forwarder.client_sessions import ANY_BUT_ROOT, Authority
 from fairlead.steer.fs.trees import thread_identity
-from fairlead.steer.fs.wire.address import Address, is_local_address
+from fairlead.steer.fs.wire.address import Address, is_local_address, refuse_plain_token
 from fairlead.steer.fs.wire.handshake import Hello
 
+ALLOWED = ("any-user", "root", "job-environment")
+"""What a site may spell out: tokens for any user; that tokens act as root; job ids nothing proves."""
 _CREDENTIALS = Struct("3i")
 _PROC_NET = Path("/proc/net")
 _ESTABLISHED = "01"
@@ -67,20 +71,26 @@ def find_admission_loopback_uid(host: str, port: int, own_port: int) -> int:
 
 
 def require_admission_key(address: Address, key: bytes | None) -> None:
-    """Refuses to listen where anybody on a network could ask without a token."""
+    """Refuses to listen where anybody on a network could ask without a token, or read the tokens of others."""
     if key is None and not is_local_address(address):
         raise RefusedError(
             "without a token key this would serve anyone who can reach it",
             where=str(address),
             remedy="make a key (fairlead token make-key FILE) and give it with --token-key, or listen on unix:PATH",
         )
+    refuse_plain_token(address)
 
 
 class Admission:
-    """The rules of one forwarder. `key` checks tokens (None: there are none)."""
+    """The rules of one forwarder. `key` checks tokens (None: there are none), `allow` is what the site spells out, of
+    `ALLOWED`; `revoked` returns the ids of tokens that are no longer worth anything."""
 
-    def __init__(self, key: bytes | None) -> None:
+    def __init__(
+        self, key: bytes | None, allow: Collection[str] = (), revoked: Callable[[], Collection[str]] = frozenset
+    ) -> None:
         self._key = key
+        self._allow = allow
+        self._revoked = revoked
         self._own_uid = os.geteuid()
 
     def decide_authority(self, sock: socket.socket, hello: Hello) -> Authority:
@@ -88,13 +98,10 @@ class Admission:
         network = sock.family != socket.AF_UNIX
         job = ""
         if self._key is not None and (network or hello.token):
-            try:
-                claims = tokens.check_token(self._key, hello.token, now_ns())
-            except ValueError as error:
-                raise PermissionError(str(error)) from None
+            authority = self.check_token(hello.token, bound=network)
             if network:
-                return self._as_user(claims.uid, -1, claims.job)
-            job = claims.job
+                return authority
+            job = authority.job
         if network:
             place = sock.getpeername()
             uid, gid = find_admission_loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
@@ -105,9 +112,35 @@ class Admission:
         # Invariant: only who could read every file of the tree anyway may act as any user.
         if uid in (0, self._own_uid):
             return Authority(job=job)
-        return self._as_user(uid, gid, job)
+        return self._as_user(Authority(uid, gid, job))
 
-    def _as_user(self, uid: int, gid: int, job: str) -> Authority:
+    def check_token(self, token: str, *, bound: bool = True) -> Authority:
+        """What a token entitles to; PermissionError with the reason when it is nothing. `bound`: it says who acts."""
+        assert self._key is not None
+        try:
+            claims = tokens.check_token(self._key, token, now_ns())
+        except ValueError as error:
+            raise PermissionError(str(error)) from None
+        token_id = tokens.get_token_id(token, claims)
+        if token_id in self._revoked():
+            raise PermissionError(f"the token {token_id} was revoked")
+        authority = Authority(claims.uid, -1, claims.job, claims, token_id)
+        if not bound or claims.uid > 0:
+            return self._as_user(authority)
+        if claims.uid == 0:
+            if "root" not in self._allow:
+                raise PermissionError("the token is root's, and this forwarder was not started with --allow root")
+            return authority
+        if not claims.any_user:
+            raise PermissionError(
+                "the token names no user: an older release made such tokens for any user; make one for a user"
+            )
+        if "any-user" not in self._allow:
+            raise PermissionError("the token is for any user, and this forwarder was not started with --allow any-user")
+        return authority if "root" in self._allow else authority._replace(uid=ANY_BUT_ROOT)
+
+    def _as_user(self, authority: Authority) -> Authority:
+        uid = authority.uid
         if uid >= 0 and not thread_identity.enabled and uid != self._own_uid:
             raise PermissionError(f"this forwarder runs as uid {self._own_uid} and cannot act as uid {uid}")
-        return Authority(uid, gid, job)
+        return authority

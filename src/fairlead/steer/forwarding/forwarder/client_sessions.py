@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead.core.access.tokens import Claims
 from fairlead.steer.fs.wire.handshake import Hello
 
 if TYPE_CHECKING:
@@ -29,21 +30,29 @@ if TYPE_CHECKING:
     from fairlead.steer.fs.sessions import Handles
 
 _numbers = itertools.count(1)
-NOGROUP = 65534
+NOBODY = 65534
 MAX_SESSIONS = 4096
 KEPT_ANSWERS = 2048
 """More than a client may have unanswered, so that the answer to what it repeats is still here."""
 
 
+ANY_USER, ANY_BUT_ROOT = -1, -2
+"""Values of `Authority.uid` that are no user: the user each request names; the same, but root acts as nobody."""
+
+
 class Authority(NamedTuple):
     """As whom a client may act."""
 
-    uid: int = -1
-    """This user only (-1: any)."""
+    uid: int = ANY_USER
+    """This user only, or `ANY_USER`, or `ANY_BUT_ROOT`."""
     gid: int = -1
     """A group that is known to be its (-1: ask the system)."""
     job: str = ""
     """May announce this job only (empty: any)."""
+    claims: Claims | None = None
+    """Of the token that says so; None for who the kernel says it is."""
+    token_id: str = ""
+    """By which that token is revoked."""
 
 
 class Session:
@@ -109,7 +118,7 @@ def _groups(authority: Authority) -> list[int]:
     try:
         user = pwd.getpwuid(authority.uid)
     except KeyError:
-        return [authority.gid if authority.gid >= 0 else NOGROUP]
+        return [authority.gid if authority.gid >= 0 else NOBODY]
     first = authority.gid if authority.gid >= 0 else user.pw_gid
     return [first, *os.getgrouplist(user.pw_name, first)]
 
@@ -140,6 +149,7 @@ class Sessions:
                 raise PermissionError("this session belongs to another client")
             if session.authority.uid != authority.uid or session.authority.job != authority.job:
                 raise PermissionError("this session was begun with other rights")
+            session.authority = authority  # the same rights, perhaps for longer
             return session, True
         if len(self._by_id) >= MAX_SESSIONS:
             raise PermissionError("too many clients")

@@ -22,6 +22,7 @@ from zlib import crc32
 
 import msgspec
 
+from fairlead.steer.forwarding.forwarder.client_sessions import ANY_BUT_ROOT, NOBODY
 from fairlead.steer.forwarding.forwarder.connection import Connection, Frame, FrameError
 from fairlead.steer.forwarding.forwarder.request import CLASS_OF, KNOWN, SILENT, Request
 from fairlead.steer.fs.fuse.abi import IN_HEADER, INTERRUPT_IN, MAX_WRITE, RELEASE_FLOCK_UNLOCK, RELEASE_IN, Op
@@ -109,6 +110,8 @@ class Intake:
             self._unlock(session.handles, body)
         if only >= 0:
             uid = only
+        elif only == ANY_BUT_ROOT and not (uid and gid):
+            uid, gid = uid or NOBODY, gid or NOBODY
         cost = size if op in CLASS_OF else 0
         request = Request(
             connection, session, op, number, node, handle, uid, gid, flags, slot, name, cost, body, data, now_ns

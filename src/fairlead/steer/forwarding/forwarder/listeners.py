@@ -48,6 +48,8 @@ class Settings:
     grace_s: float = 10.0
     """How long a client's open files and locks outlive its connection."""
     features: tuple[Feature, ...] = field(default=(Feature.SLOTS, Feature.CHECKSUM))
+    allow: frozenset[str] = frozenset()
+    """What the site spells out, of `admission.ALLOWED`."""
 
 
 class Listeners:
@@ -78,7 +80,7 @@ class Listeners:
         self._admitted = admitted
         self._replaced = replaced
         self._say = say
-        self._admission = Admission(settings.key)
+        self._admission = Admission(settings.key, settings.allow)
         self._listeners: dict[int, tuple[socket.socket, Address]] = {}
         self._arrivals: dict[int, PendingHandshake] = {}
         self._of_user: dict[int, int] = {}

@@ -61,6 +61,7 @@ class Options:
     descriptors: bool = False
     name: str = ""
     grace_s: float = 10.0
+    allow: Sequence[str] = ()
 
 
 def run_forwarder(
@@ -125,7 +126,10 @@ def _settings(options: Options, addresses: Sequence[Address]) -> Settings:
     tls = None
     if any(address.kind == "tls" for address in addresses):
         if options.tls_cert is None or options.tls_key is None:
-            raise UsageError("a tls: address needs a certificate", remedy="give --tls-cert and --tls-key")
+            raise UsageError(
+                "a tls: address needs a certificate",
+                remedy="fairlead token tls DIR --host NAME makes one; give --tls-cert and --tls-key",
+            )
         tls = build_tls_server_context(options.tls_cert, options.tls_key)
     elif options.tls_cert is not None or options.tls_key is not None:
         raise UsageError("a certificate or its key is given, but no tls: address", remedy="give --listen tls:HOST:PORT")
@@ -136,6 +140,7 @@ def _settings(options: Options, addresses: Sequence[Address]) -> Settings:
         tls=tls,
         grace_s=options.grace_s,
         features=tuple(features),
+        allow=frozenset(options.allow),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.core.errors import RefusedError, UnreachableError
-from fairlead.steer.fs.wire.address import Address, connect_address, parse_address
+from fairlead.steer.fs.wire.address import Address, connect_address, parse_address, refuse_plain_token
 from fairlead.steer.fs.wire.handshake import Feature, Hello, Welcome, exchange_handshake, generate_handshake_id
 from fairlead.steer.fs.wire.slots import Slots, make_slots
 from fairlead.steer.fs.wire.stream import keep_stream_alive
@@ -76,6 +76,8 @@ class Dial:
 
     def connect(self, address: Address, *, timeout_s: float = CONNECT_S) -> Connection:
         """One attempt at one address. UnreachableError or RefusedError."""
+        if self._token:
+            refuse_plain_token(address)
         sock = connect_address(address, timeout_s=timeout_s, tls=self._tls)
         slots = None
         try:

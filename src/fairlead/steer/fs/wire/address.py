@@ -1,4 +1,6 @@
-"""Where a forwarder listens: `unix:PATH`, `tcp:HOST:PORT`, `tls:HOST:PORT`; reading, connecting, listening.
+"""Where a forwarder listens: `unix:PATH`, `tls:HOST:PORT`, `tcp:HOST:PORT`; reading, connecting, listening.
+
+`tcp:` is for this machine; beyond it, plain text is asked for by name: `tcp+plain:HOST:PORT`.
 
 Not here: what is said on a connection (`handshake`, `frames`), certificates (`tls`).
 """
@@ -22,13 +24,17 @@ from fairlead.steer.fs.wire.stream import widen_stream_buffers
 BACKLOG = 1024
 _PATH_BYTES = 107
 """Longest path of a unix socket (sun_path less its zero byte)."""
-_REMEDY = "write unix:PATH, tcp:HOST:PORT or tls:HOST:PORT"
+_REMEDY = "write unix:PATH, tls:HOST:PORT or tcp:HOST:PORT"
+TLS_REMEDY = (
+    "use tls: (one command makes its certificates: fairlead token tls); in a network where nobody else can listen, "
+    "ask for plain text by name: tcp+plain:HOST:PORT"
+)
 
 
 class Address(NamedTuple):
     """Where to listen or connect. `place` is the socket's path or the host; `port` is 0 for a unix socket."""
 
-    kind: Literal["unix", "tcp", "tls"]
+    kind: Literal["unix", "tcp", "tls", "tcp+plain"]
     place: str
     port: int = 0
 
@@ -46,14 +52,20 @@ def parse_address(text: str) -> Address:
         if not rest or "\0" in rest:
             raise UsageError("no path in this address", where=text, remedy=_REMEDY)
         return Address("unix", os.path.abspath(rest))
-    if kind not in ("tcp", "tls"):
+    if kind not in ("tcp", "tls", "tcp+plain"):
         raise UsageError("no such kind of address", where=text, remedy=_REMEDY)
     host, _, port = rest.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageError("no host and port in this address", where=text, remedy=_REMEDY)
-    return Address("tcp" if kind == "tcp" else "tls", host, int(port))
+    return Address(kind, host, int(port))  # type: ignore[arg-type]
+
+
+def refuse_plain_token(address: Address) -> None:
+    """Refuses an address where a token would cross a network in plain text without being asked for by name."""
+    if address.kind == "tcp" and not is_local_address(address):
+        raise RefusedError("a token would cross the network in plain text", where=str(address), remedy=TLS_REMEDY)
 
 
 def is_local_address(address: Address) -> bool:

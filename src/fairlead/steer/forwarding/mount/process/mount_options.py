@@ -115,10 +115,15 @@ def check_mount_options(options: MountOptions) -> None:
 
 def _token(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        with path.open(encoding="ascii") as file:
+            shared = os.fstat(file.fileno()).st_mode & 0o077
+            text = file.read(8192).strip()
     except OSError as error:
         what = f"the token cannot be read: {error.strerror}"
         raise MountError(what, where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:
         what = "not a token"
         raise MountError(what, where=str(path), remedy="give a file made by: fairlead token issue") from error
+    if shared:
+        raise MountError("others can read this token", where=str(path), remedy=f"chmod 600 {path}")
+    return text
