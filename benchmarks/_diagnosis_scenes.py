@@ -50,6 +50,7 @@ def name_of(season: Season, view: View) -> str:
     return (
         f"{season.machine.name}-{season.seed}-{season.seconds}-n{season.noise:g}{season.noise_name}"
         f"-f{season.fault_share:g}-{lost}-{view.skew_s:g}-{view.interval_s}"
+        + ("-files" * view.files + "-stored" * view.stored)
     )
 
 

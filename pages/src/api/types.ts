@@ -1278,6 +1278,12 @@ export interface SharedLine {
   highest_bytes_per_s: number;
 }
 
+export interface ShownPrecision {
+  view: string;
+  right: number;
+  count: number;
+}
+
 export interface Sides {
   kind: string;
   winners: ChangedCost[];
@@ -1328,6 +1334,8 @@ export interface StoredFinding {
   job_id: string | null;
   user: string | null;
   components: Subject[];
+  active: Subject[];
+  precision: ShownPrecision | null;
 }
 
 export interface Subject {

@@ -69,3 +69,19 @@ def run_agent(**options: object) -> None:
     # One heap for its few threads: without it each keeps what it once needed.
     environment = {"MALLOC_ARENA_MAX": "1", **os.environ}
     os.execve(sys.executable, [sys.executable, "-m", "fairlead.see.agent", *words], environment)  # noqa: S606
+
+
+@agent.command("flush")
+@click.option(
+    "--config", type=FILE, metavar="FILE", help="Settings of the agent. Default: /etc/fairlead/agent.conf if it exists."
+)
+@click.option("--spool", type=FOLDER, metavar="DIR", help="Spool of the agent. Default: as the settings say.")
+def flush_agent(config: str | None, spool: str | None) -> None:
+    """Have the running agent read its counters and send everything now.
+
+    For a job's epilog: what the job did is on the server within about a second. Does not wait for the agent.
+    """
+    from fairlead.see.agent.run import run_agent
+
+    words = [word for name, value in (("--config", config), ("--spool", spool)) if value for word in (name, str(value))]
+    sys.exit(run_agent(["flush", *words]))

@@ -294,3 +294,18 @@ def test_a_full_disk_stops_nothing_and_is_told_when_it_has_room(tmp_path: Path, 
         assert "lost" in {row["state"] for row in collector.rows("health") if row["probe"] == "agent"}
         assert len(collector.taken) > before
         assert not list(node.spool.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_flush_of_an_epilog_is_seen_by_the_running_agent(tmp_path: Path, agent_file: Path, python: str) -> None:
+    node = Node(tmp_path, agent_file, python)
+    with collecting() as collector, node.running(collector.url, "--ship-s", "600", "--idle-s", "600"):
+        until(node.spool.is_dir)
+        asked = [python, str(agent_file), "flush", "--config", str(node.config), "--spool", str(node.spool)]
+        subprocess.run(asked, check=True, timeout=PATIENCE_S)
+        until(lambda: bool(collector.rows("health")))
+        assert not (node.spool / "flush").exists()
+    missing = [python, str(agent_file), "flush", "--config", str(node.config), "--spool", str(tmp_path / "none")]
+    done = subprocess.run(missing, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 8
+    assert "cannot be written" in done.stderr

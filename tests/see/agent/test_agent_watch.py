@@ -19,6 +19,7 @@ from fairlead.see.agent.row_buffers import VERSIONS
 from fairlead.see.agent.schedule import Grid, align_schedule, find_schedule_phase
 from fairlead.see.agent.settings import Settings
 from fairlead.see.probes.base import AbsentError, Event, Probe, ProbeResult, Reading
+from fairlead.see.probes.node_jobs import NodeJobs
 from waiting import PATIENCE_S
 
 SECOND = 10**9
@@ -338,3 +339,53 @@ def test_a_crew_that_is_ended_leaves_no_thread() -> None:
     while threading.active_count() > threads:
         assert time.monotonic() < until
         time.sleep(0.002)
+
+
+def count_files(house: House) -> int:
+    return len(list(house.folder.glob("*.batch")))
+
+
+def test_the_end_of_a_job_sends_what_was_counted_until_then_with_the_health_that_says_so(tmp_path: Path) -> None:
+    groups = tmp_path / "root" / "sys/fs/cgroup/system.slice/slurmstepd.scope"
+    (groups / "job_7").mkdir(parents=True)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    probe = Counting(lambda now: (now - WALL) // (SECOND // 10) * 100)
+    house = House(spool, probe, NodeJobs(str(tmp_path / "root"), "n1"))
+    house.go(32.3)
+    before, looks, ended = count_files(house), len(probe.looks), house.clock.wall
+    (groups / "job_7").rmdir()
+    house.go(2.0)
+    assert count_files(house) == before + 1
+    house.go(3.0)
+    assert [one % SECOND for one in probe.looks[looks:]].count(0) >= len(probe.looks[looks:]) - 1, "the grid stays"
+    told = [row for row in house.rows("health") if row["probe"] == "agent"]
+    assert any(ended < int(str(row["ts_ns"])) <= ended + 2 * SECOND for row in told)
+    assert [row["a"] for row in house.rows("mapping") if row.get("to_ns") is not None] == ["7"]
+
+
+def test_a_flush_reads_and_sends_at_once(tmp_path: Path) -> None:
+    probe = Counting(lambda now: (now - WALL) // SECOND * 100)
+    house = House(tmp_path, probe)
+    house.go(32.3)
+    before, looks = count_files(house), len(probe.looks)
+    house.watch.push(house.clock.mono)
+    house.watch.push(house.clock.mono)
+    house.go(0.01)
+    assert (count_files(house), len(probe.looks)) == (before + 1, looks + 1)
+
+
+def test_what_a_server_counted_by_job_is_sent_within_two_seconds(tmp_path: Path) -> None:
+    class ByJob(Counting):
+        name = "by_job"
+
+        def read(self, now_ns: int) -> ProbeResult:
+            count = self.value(now_ns)
+            made = Reading("target", ("target", "job_id"), ("read_bytes",), (), {("t0", "7"): [count]})
+            return ProbeResult([made])
+
+    house = House(tmp_path, ByJob(lambda now: (now - WALL) // SECOND * 1000))
+    house.go(5)
+    before = count_files(house)
+    house.go(20)
+    assert count_files(house) >= before + 6

@@ -16,8 +16,18 @@ DIAGNOSIS_VERSION = 1
 FINDING_SCHEMA = "fairlead.finding/1"
 
 
+class ShownPrecision(msgspec.Struct, frozen=True, kw_only=True):
+    """How often accusations with such records were right on held-out seasons of the labelled machine: `right` of
+    `count`. `view`: what was recorded, by layer and interval."""
+
+    view: str
+    right: int
+    count: int
+
+
 class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding as it is kept: with whose job it concerns (None: nobody's) and the components that play a part."""
+    """A finding as it is kept: with whose job it concerns (None: nobody's) and the components that play a part.
+    `active`: jobs at the same components at the time, listed where nobody is accused. `precision`: of an accusation."""
 
     schema: str = FINDING_SCHEMA
     finding: Finding
@@ -25,6 +35,8 @@ class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     user: str | None = None
     components: list[Subject] = []
+    active: list[Subject] = []
+    precision: ShownPrecision | None = None
 
 
 def build_finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_by_expectation
 from fairlead.explain.analysis.history.usual_figures import compute_usual_figures
+from fairlead.explain.analysis.interference.accusation_gate import gate_accusation
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Attribution
 from fairlead.explain.analysis.job_findings import Advise, build_job_findings
@@ -115,7 +116,7 @@ def add_judgement_columns(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
     return conform_stored_table(phases, PHASE, strict=True)
 
 
-def _select_reportable(said: PhaseJudgement, limits: Limits) -> list[int]:
+def select_reportable(said: PhaseJudgement, limits: Limits) -> list[int]:
     """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
     lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
     enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
@@ -133,13 +134,13 @@ def _told(
     advise: Advise,
     history: History,
 ) -> list[StoredFinding]:
-    rows = _select_reportable(said, limits)
+    rows = select_reportable(said, limits)
     if not rows:
         return []
     usual = [compute_usual_figures(phases, row, history.select_before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
     for at, scene in build_phase_scenes(lake, build_scene_victims(phases, rows, usual), own=phases, peaks=peaks):
-        cause = attribute_phase(scene)
+        cause = gate_accusation(scene, attribute_phase(scene))
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})

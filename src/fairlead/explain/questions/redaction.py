@@ -119,7 +119,7 @@ def _texts(told: StoredFinding) -> list[str]:
 
 def _subjects(told: StoredFinding) -> list[str]:
     finding = told.finding
-    return [who.id for who in (finding.subject, *finding.culprits, *told.components) if who.kind == "job"]
+    return [who.id for who in (finding.subject, *finding.culprits, *told.components, *told.active) if who.kind == "job"]
 
 
 def _names(account: Mapping[str, Any], sight: Sight) -> list[str]:
@@ -150,6 +150,7 @@ def _told(told: StoredFinding, say: Say) -> StoredFinding:
     return replace(
         told,
         components=[_subject(one, say) for one in told.components],
+        active=[_subject(one, say) for one in told.active],
         finding=replace(
             finding,
             title=say(finding.title),

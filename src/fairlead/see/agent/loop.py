@@ -22,6 +22,12 @@ LOOK_AGAIN_NS = 300 * SECOND_NS
 MOST_WAITING = 1 << 20
 """Bytes of batches after which a file is written at once."""
 _FIRST_HEALTH_NS = 2 * SECOND_NS
+PUSH_NS = SECOND_NS
+"""A push waits so long for probes that were started for it."""
+SOON_NS = 2 * SECOND_NS
+"""What servers counted by job is sent this soon: whoever judges a job that ended waits for it."""
+SERVERS = ("target", "metadata")
+"""Tables of what servers count."""
 _MAX_SHAPES = 64
 """Kinds of readings followed for one probe."""
 
@@ -64,8 +70,10 @@ class Watch:
         told: Callable[[], SenderHealth],
         cost: Callable[[], Cost],
         wrote: Callable[[], None],
+        pushed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`wrote` is called when a file was added to the spool; `cost` gives this process's memory and CPU time."""
+        """`wrote` is called when a file was added to the spool, `pushed` when a job's end is being told; `cost` gives
+        this process's memory and CPU time."""
         self.node = settings.node
         self._settings = settings
         self._crew = crew
@@ -73,6 +81,7 @@ class Watch:
         self._told = told
         self._cost = cost
         self._wrote = wrote
+        self._pushed = pushed
         self._steps = Steps()
         self._steps.look(mono_ns, wall_ns)
         self.sheets = Sheets(self.node, self._header)
@@ -86,6 +95,10 @@ class Watch:
         self._ship_ns, self._idle_ns = int(settings.ship_s * 1e9), int(settings.idle_s * 1e9)
         first = align_schedule(mono_ns, wall_ns, self._ship_ns, find_schedule_phase(self.node, self._ship_ns))
         self._ship = Grid(first, self._ship_ns)
+        self._push_ns: Optional[int] = None
+        """A push is under way: until when it waits for probes."""
+        self._soon_ns: Optional[int] = None
+        """When what names jobs is sent, at the latest."""
         self._written_ns = mono_ns
         self._health_ns = int(settings.health_s * 1e9)
         self._health = Grid(mono_ns + min(_FIRST_HEALTH_NS, self._health_ns), self._health_ns)
@@ -121,13 +134,36 @@ class Watch:
             self._take(outcome, mono_ns)
         if self._health.is_due(mono_ns):
             self._tell_health(mono_ns, wall_ns)
-        if self._file_due(mono_ns):
+        if self._is_pushed(mono_ns):
+            self._push_ns = None
+            self._tell_health(mono_ns, wall_ns)
+            self.flush(mono_ns)
+        elif self._file_due(mono_ns):
             self.flush(mono_ns)
         return self._next_ns()
+
+    def push(self, mono_ns: int) -> None:
+        """A job has ended here: all that was counted until now is read, and sent with the agent's health, which says
+        that nothing of this time is missing. On its own grid everything goes on as before."""
+        if self._push_ns is not None:
+            return
+        self._push_ns = mono_ns + PUSH_NS
+        self._pushed()
+        for one in self.watched:
+            if one.state == OK and not one.running and one.period_ns <= self._ship_ns:
+                one.running = True
+                self._crew.start(one.name, one.probe)
+
+    def _is_pushed(self, mono_ns: int) -> bool:
+        if self._push_ns is None:
+            return False
+        waited = any(one.running and one.name not in self._crew.stuck for one in self.watched)
+        return not waited or mono_ns >= self._push_ns
 
     def _next_ns(self) -> int:
         times = [one.grid.next_ns for one in self.watched if not one.running and one.name not in self._crew.stuck]
         times += [self._ship.next_ns, self._health.next_ns]
+        times += [at for at in (self._push_ns, self._soon_ns) if at is not None]
         deadline = self._crew.compute_deadline_ns()
         return min(times if deadline is None else [*times, deadline])
 
@@ -174,6 +210,8 @@ class Watch:
             self.sheets.add_served(served)
             one.tally.rows += 1
             self._lively = True
+        if any(served.to_ns is not None for served in outcome.found.served):
+            self.push(mono_ns)
 
     def _advance(self, one: WatchedProbe, reading: Reading, outcome: Outcome) -> None:
         shape = describe_delta_shape(reading)
@@ -187,13 +225,15 @@ class Watch:
             one.tally.rows += add(reading, outcome.wall_ns, key, values, interval)
             if not idle:
                 self._lively = True
+                if self._soon_ns is None and "job_id" in reading.keys and reading.table in SERVERS:
+                    self._soon_ns = outcome.at_ns + SOON_NS
         one.tally.left_out += deltas.left_out - before[0]
         one.tally.resets += deltas.resets - before[1]
 
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _file_due(self, mono_ns: int) -> bool:
-        if self.sheets.waiting_bytes >= MOST_WAITING:
+        if self.sheets.waiting_bytes >= MOST_WAITING or (self._soon_ns is not None and mono_ns >= self._soon_ns):
             return True
         if not self._ship.is_due(mono_ns):
             return False
@@ -205,6 +245,7 @@ class Watch:
         """Everything that waits becomes a file of the spool."""
         batches = self.sheets.take_batches()
         self._lively = False
+        self._soon_ns = None
         self._written_ns = mono_ns
         if batches and self._spool.write(batches) is not None:
             self._wrote()
@@ -226,7 +267,8 @@ class Watch:
     # -- health ---------------------------------------------------------------------------------------------------
 
     def _tell_health(self, mono_ns: int, wall_ns: int) -> None:
-        self._health.take_tick(mono_ns)
+        if self._health.is_due(mono_ns):
+            self._health.take_tick(mono_ns)
         interval = mono_ns - self._told_at_ns
         self._told_at_ns = mono_ns
         for one in self.watched:

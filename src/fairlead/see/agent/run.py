@@ -23,6 +23,8 @@ from fairlead.see.agent.probe_thread import Crew
 from fairlead.see.agent.settings import HELP, SettingError, Settings, parse_agent_settings
 from fairlead.see.agent.spool_sender import Shipper
 
+FLUSH_FILE = "flush"
+"""In the spool: made by `flush`, seen by the agent within a second."""
 LAST_S = 5.0
 """How long the last shipment may take at the end."""
 USAGE, CONFIG, SPOOL = 2, 5, 8
@@ -103,6 +105,7 @@ class Agent:
         self.sending: Optional[Sending] = None
         if settings.server:
             self.sending = Sending(_build_shipper(settings))
+        self._flush_file = os.path.join(settings.spool, FLUSH_FILE)
         self.watch = Watch(
             settings,
             probes,
@@ -113,6 +116,7 @@ class Agent:
             told=self._told,
             cost=measure_agent_health_cost,
             wrote=self._wrote,
+            pushed=self._pushed,
         )
         if broken:
             text = "{} truncated files in the spool (power loss?) were removed: {}"
@@ -132,6 +136,9 @@ class Agent:
         began = _read_mono_ns()
         while not end.wanted:
             now = _read_mono_ns()
+            if end.flush or self._is_flush_wanted():
+                end.flush = False
+                self.watch.push(now)
             again = self.watch.step(now, read_spool_clock_ns())
             if self.sending is not None:
                 self.sending.shipper.cut_overdue(now)
@@ -140,6 +147,18 @@ class Agent:
                     return
                 again = min(again, now + _ONCE_NS // 20)
             self._sleep(again, end)
+
+    def _pushed(self) -> None:
+        if self.sending is not None:
+            self.sending.shipper.follow(_read_mono_ns())
+
+    def _is_flush_wanted(self) -> bool:
+        """Whether `fairlead agent flush` left its file; it is removed."""
+        try:
+            os.unlink(self._flush_file)
+        except OSError:
+            return False
+        return True
 
     def _sleep(self, until_ns: int, end: "Ending") -> None:
         """Until then, or a signal, or a probe is done."""
@@ -163,6 +182,8 @@ class Ending:
         self.wanted = False
         self.again = False
         """Read the settings anew and begin again."""
+        self.flush = False
+        """Send everything now."""
         self.wake_fd, wake = os.pipe()
         for descriptor in (self.wake_fd, wake):
             os.set_blocking(descriptor, False)
@@ -170,9 +191,13 @@ class Ending:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         signal.signal(signal.SIGHUP, self._reload)
+        signal.signal(signal.SIGUSR1, self._flush)
 
     def _end(self, *_: Any) -> None:
         self.wanted, self.again = True, False
+
+    def _flush(self, *_: Any) -> None:
+        self.flush = True
 
     def _reload(self, *_: Any) -> None:
         if not self.wanted:
@@ -212,16 +237,30 @@ def run_agent(arguments: Optional[Sequence[str]] = None) -> int:
     if "--version" in words:
         sys.stdout.write("fairlead-agent {}\n".format(fairlead.__version__))
         return 0
+    flush = words[:1] == ["flush"]
     try:
-        settings = parse_agent_settings(words)
+        settings = parse_agent_settings(words[flush:])
     except SettingError as fault:
         _print_error(str(fault))
         return USAGE
+    if flush:
+        return _ask_for_flush(settings)
     if settings.check:
         from fairlead.see.agent.self_check import run_self_check
 
         return run_self_check(settings, sys.stdout.write)
     return _serve(settings, words)
+
+
+def _ask_for_flush(settings: Settings) -> int:
+    """Tells the agent that runs with these settings to read and send everything now."""
+    path = os.path.join(settings.spool, FLUSH_FILE)
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    except OSError as fault:
+        _print_error("{}: cannot be written: {}".format(path, fault.strerror or fault))
+        return SPOOL
+    return 0
 
 
 def _serve(settings: Settings, words: Sequence[str]) -> int:

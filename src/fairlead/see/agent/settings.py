@@ -112,6 +112,7 @@ FLAGS = ("once", "check", "sync", "quiet")
 ONLY_OPTIONS = ("once", "check", "quiet")
 """Not in a file."""
 HELP = """usage: fairlead agent run [OPTIONS]
+       fairlead agent flush [--config FILE] [--spool DIR]   have the running agent read and send everything now
 
   --config FILE       read settings from FILE (key = value); options override it [/etc/fairlead/agent.conf if it exists]
   --server URL        the collector, https://HOST:PORT; without it records wait in the spool

@@ -26,6 +26,8 @@ _MOST_KEPT = 10000
 _ATTEMPT_NS = 60 * SECOND_NS
 _KEPT_NS = 5 * SECOND_NS
 """A connection is kept when the next attempt is this near: a server has fewer connections than a machine has nodes."""
+_FOLLOW_NS, _FOLLOW_POLL_NS = 8 * SECOND_NS, SECOND_NS
+"""After a job's end spools of mounts are looked at so often, so long: what a mount has of it is in its file by then."""
 _PAUSE_NS = SECOND_NS
 """Between two bodies of what has piled up, at most: after an outage every node has as much."""
 _SLOWEST_BYTES_PER_S = 64 << 10
@@ -74,7 +76,7 @@ class _Waiting(NamedTuple):
 
 
 class Shipper:
-    """See the module. `step` by one thread; `get_health`, `cut_overdue` and `hurry` by any."""
+    """See the module. `step` by one thread; `get_health`, `cut_overdue`, `follow` and `hurry` by any."""
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class Shipper:
         self._left = ""
         """Which file of a mount was left, and why."""
         self._not_before_ns = 0
+        self._follow_until_ns = 0
         self._hurried = False
         self._attempt: Optional[Tuple[int, int]] = None
         self._told = SenderHealth(spools=bool(foreign))
@@ -113,6 +116,11 @@ class Shipper:
         self._hurried = True
         self._kept.clear()  # another token may be for them; what was taken is known
         self._left = ""
+
+    def follow(self, mono_ns: int) -> None:
+        """A job has ended: what mounts write of it is sent as soon as it is there."""
+        if len(self._folders) > 1:
+            self._follow_until_ns = mono_ns + _FOLLOW_NS
 
     def cut_overdue(self, mono_ns: int) -> None:
         """Cuts an attempt that takes far too long, however busily the other side pretends."""
@@ -131,7 +139,8 @@ class Shipper:
         with ExitStack() as opened:
             batch = self._pick(opened)
             if not batch:
-                return self._rest(mono_ns, mono_ns + self._poll_ns)
+                poll_ns = _FOLLOW_POLL_NS if mono_ns < self._follow_until_ns else self._poll_ns
+                return self._rest(mono_ns, mono_ns + min(poll_ns, self._poll_ns))
             waiting, files, size = zip(*batch)
             more = len(self._candidates) > len(batch) and not self._alone
             self._attempt = (mono_ns, sum(size))

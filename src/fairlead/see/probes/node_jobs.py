@@ -51,7 +51,7 @@ class NodeJobs(Probe):
     """One row of `mapping` (kind `job_node`) when a job is first seen; again, with its end, when its group is gone."""
 
     name = "jobs"
-    period_s = 5.0
+    period_s = 1.0
 
     def __init__(self, root: str = "/", node: str = "") -> None:
         super().__init__(root, node)

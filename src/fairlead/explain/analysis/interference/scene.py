@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from fairlead.core.model.finding import Evidence, Subject
+from fairlead.core.model.finding_incident_rows import ShownPrecision
 from fairlead.core.model.incident import Incident
 
 VERDICTS = (
@@ -89,7 +90,8 @@ class Culprit:
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
     """The verdict on one phase. `culprits` best first, also below the threshold of accusation: `accused` tells whether
-    the first one is named to people. `missing`: what was not recorded and would have helped."""
+    the first one is named to people. `missing`: what was not recorded and would have helped. `active`: jobs at the same
+    components meanwhile, where nobody is accused; `precision`: of the accusation (`accusation_gate`)."""
 
     verdict: str
     accused: bool
@@ -97,3 +99,5 @@ class Attribution:
     culprits: Sequence[Culprit]
     evidence: Sequence[Evidence]
     missing: Sequence[str]
+    active: Sequence[Subject] = ()
+    precision: ShownPrecision | None = None

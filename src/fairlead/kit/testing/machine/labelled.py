@@ -97,11 +97,14 @@ class LabelledPlay:
 
 def build_labelled_play(season: Season, number: int, view: View = FULL) -> LabelledPlay:
     """One play of the season with its truth."""
+    [made] = build_labelled_views(season, number, [view])
+    return made
+
+
+def build_labelled_views(season: Season, number: int, views: Sequence[View]) -> Iterator[LabelledPlay]:
+    """One play of the season with its truth, as each of these views shows it."""
     play = season.play(number)
-    seen = observe_play(play, view)
-    done = set(seen.jobs["job_id"].to_pylist())
-    truth = build_labelled_truth([one for one in build_phase_truth(play) if one.job_id in done], number, play.origin_ns)
-    labels, unseen = match_labelled_phases(seen.phases, truth, number)
+    every = build_phase_truth(play)
     faults = pa.Table.from_pylist(
         [
             {
@@ -117,7 +120,12 @@ def build_labelled_play(season: Season, number: int, view: View = FULL) -> Label
         ],
         FAULTS,
     )
-    return LabelledPlay(number, seen, truth, labels, faults, unseen)
+    for view in views:
+        seen = observe_play(play, view)
+        done = set(seen.jobs["job_id"].to_pylist())
+        truth = build_labelled_truth([one for one in every if one.job_id in done], number, play.origin_ns)
+        labels, unseen = match_labelled_phases(seen.phases, truth, number)
+        yield LabelledPlay(number, seen, truth, labels, faults, unseen)
 
 
 def build_labelled_season(
@@ -141,6 +149,14 @@ def build_labelled_season(
 
 def _kept(season: Season, number: int, view: View, folder: Path) -> LabelledPlay:
     made = build_labelled_play(season, number, view)
+    keep_labelled_play(made, folder)
+    return made
+
+
+def keep_labelled_play(made: LabelledPlay, folder: Path) -> None:
+    """Writes a play where `read_labelled_play` finds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = made.number
     parts = {
         "phases": made.seen.phases,
         "rollup": made.seen.rollup,
@@ -153,7 +169,6 @@ def _kept(season: Season, number: int, view: View, folder: Path) -> LabelledPlay
     for name, table in parts.items():
         pq.write_table(table, folder / f"{number:03d}.{name}.parquet", compression="zstd")
     (folder / f"{number:03d}.done").write_text(f"{made.seen.interval_ns} {made.unseen}\n")
-    return made
 
 
 def read_labelled_play(folder: Path, number: int) -> LabelledPlay:

@@ -43,14 +43,17 @@ def observe_play(play: Play, view: View = FULL) -> Observed:
     rollup = every.filter(pc.equal(every["interval_ns"], NS_PER_S))
     if view.interval_s > 1:
         rollup = _sum_to_interval(rollup, view.interval_s)
+    if view.stored:
+        rollup = _spread_over_seconds(rollup)
+    interval_ns = NS_PER_S if view.stored else view.interval_s * NS_PER_S
     jobs = _select_ended_jobs(tables["jobs"])
-    known = _RowsByJob(rollup, tables, view.interval_s * NS_PER_S)
+    known = _RowsByJob(rollup, tables, interval_ns)
     made_ns = play.origin_ns + play.seconds * NS_PER_S
     parts = [known.phases(job, made_ns) for job in jobs.to_pylist()]
     phases = pa.concat_tables([PHASE.schema.empty_table(), *parts]).unify_dictionaries()
     mapping = tables.get("mapping")
     empty = pa.table({}) if mapping is None else mapping
-    return Observed(phases, rollup, jobs, empty, view.interval_s * NS_PER_S)
+    return Observed(phases, rollup, jobs, empty, interval_ns)
 
 
 def _select_ended_jobs(jobs: pa.Table) -> pa.Table:
@@ -73,6 +76,33 @@ def _sum_to_interval(rollup: pa.Table, interval_s: int) -> pa.Table:
     for name in rest:
         columns[name] = found[f"{name}_max" if name in largest else f"{name}_sum"]
     return pa.table([columns[name].cast(ROLLUP.schema.field(name).type) for name in ROLLUP.schema.names], ROLLUP.schema)
+
+
+def _spread_over_seconds(rollup: pa.Table) -> pa.Table:
+    """Rows at an interval as rows at 1 s with equal parts in whole numbers, as `derive_rollups` spreads raw rows; the
+    sample counts in the last second."""
+    width = rollup["interval_ns"].to_numpy() // NS_PER_S
+    row = np.repeat(np.arange(rollup.num_rows), width)
+    at = np.arange(len(row)) - np.repeat(np.cumsum(width) - width, width)
+    wide = width[row]
+    gauges = {"queue_len_max", "used_bytes_max", "capacity_bytes"}
+    columns = []
+    for field in ROLLUP.schema:
+        column = rollup[field.name].take(pa.array(row))
+        if field.name == "ts_ns":
+            column = pa.array(column.to_numpy() + at * NS_PER_S)
+        elif field.name == "interval_ns":
+            column = pa.array(np.full(len(row), NS_PER_S))
+        elif field.name == "samples":
+            column = pa.array(np.where(at == wide - 1, pc.fill_null(column, 0).to_numpy(), 0))
+        elif pa.types.is_integer(field.type) and field.name not in gauges:
+            known = pc.is_valid(column).to_numpy()
+            whole = pc.fill_null(column, 0).to_numpy()
+            part = whole // wide * (at + 1) + whole % wide * (at + 1) // wide
+            part -= whole // wide * at + whole % wide * at // wide
+            column = pa.array(part, mask=~known)
+        columns.append(column.cast(field.type))
+    return pa.table(columns, schema=ROLLUP.schema)
 
 
 class _RowsByJob:

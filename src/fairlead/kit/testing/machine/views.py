@@ -32,12 +32,14 @@ _TIMES = ("ts_ns", "start_ns", "end_ns")
 class View:
     """`without`: layers (keys of LAYERS) nothing is recorded of. `skew_s`: deviation of the clocks of the nodes, each
     off by its own constant, in seconds. `interval_s`: of all counters. `files`: sums by process and file as Darshan
-    logs tell them (they give the I/O mode where there is no client trace)."""
+    logs tell them (they give the I/O mode where there is no client trace). `stored`: rows of a longer interval are
+    spread over its seconds, as a lake keeps them; else one row an interval."""
 
     without: Sequence[str] = ()
     skew_s: float = 0.0
     interval_s: int = 1
     files: bool = False
+    stored: bool = False
 
 
 FULL = View()
