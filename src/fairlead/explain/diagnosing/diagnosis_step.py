@@ -24,7 +24,7 @@ from fairlead.core.model.tables import JOBS, PHASE
 from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_by_expectation
 from fairlead.explain.analysis.history.usual_figures import compute_usual_figures
-from fairlead.explain.analysis.interference.accusation_gate import gate_accusation
+from fairlead.explain.analysis.interference.accusation_gate import filter_accusation
 from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Attribution
 from fairlead.explain.analysis.job_findings import Advise, build_job_findings
@@ -140,7 +140,7 @@ def _told(
     usual = [compute_usual_figures(phases, row, history.select_before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
     for at, scene in build_phase_scenes(lake, build_scene_victims(phases, rows, usual), own=phases, peaks=peaks):
-        cause = gate_accusation(scene, attribute_phase(scene))
+        cause = filter_accusation(scene, attribute_phase(scene))
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})

@@ -80,7 +80,7 @@ def test_of_a_metadata_phase_the_metadata_servers_are_the_servers() -> None:
 
 @pytest.mark.parametrize("rows", [rows_of("target", "t", "target", "x", 30), rows_of("target", "t", "target", None, 1)])
 def test_a_view_that_is_not_in_the_table_accuses_nobody_and_lists_who_was_active(rows: list[dict[str, Any]]) -> None:
-    said = gate.gate_accusation(scene_of(rows), accuse())
+    said = gate.filter_accusation(scene_of(rows), accuse())
     assert (said.verdict, said.accused, said.precision, list(said.evidence)) == ("unknown", False, None, [])
     assert list(said.active) == ([Subject("job", "x")] if rows[0]["job_id"] else [])
 
@@ -88,12 +88,12 @@ def test_a_view_that_is_not_in_the_table_accuses_nobody_and_lists_who_was_active
 def test_an_accusation_of_a_shown_view_and_score_carries_its_frequency(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "read_shown_precisions", lambda: SHOWN)
     scene = scene_of(rows_of("target", "t", "target", "a", 10))
-    said = gate.gate_accusation(scene, accuse())
+    said = gate.filter_accusation(scene, accuse())
     assert said.accused
     assert said.precision == ShownPrecision(view="server 10 s", right=97, count=100)
-    assert not gate.gate_accusation(scene, accuse(confidence=0.4)).accused
-    assert not gate.gate_accusation(scene, accuse("many_neighbours")).accused
-    assert not gate.gate_accusation(scene, accuse("component")).accused
+    assert not gate.filter_accusation(scene, accuse(confidence=0.4)).accused
+    assert not gate.filter_accusation(scene, accuse("many_neighbours")).accused
+    assert not gate.filter_accusation(scene, accuse("component")).accused
 
 
 @pytest.mark.parametrize(("least", "right", "count"), [(0.5, 94, 100), (0.5, 10, 10), (None, 100, 100)])
@@ -117,4 +117,4 @@ def test_quiet_jobs_are_not_listed_as_active() -> None:
     rows += rows_of("target", "t", "target", "v", 1)
     assert gate.list_active_jobs(scene_of(rows)) == [Subject("job", "busy")]
     said = replace(accuse(), accused=False, verdict="own")
-    assert gate.gate_accusation(scene_of(rows), said).verdict == "own"
+    assert gate.filter_accusation(scene_of(rows), said).verdict == "own"

@@ -74,7 +74,7 @@ def look_up_precision(view: str, accused: str, score: float) -> ShownPrecision |
     return shown
 
 
-def gate_accusation(scene: Scene, said: Attribution) -> Attribution:
+def filter_accusation(scene: Scene, said: Attribution) -> Attribution:
     """The verdict as it may be told: with its precision, or without a culprit where none was shown for this view.
     Jobs that were active at the victim's components are listed where nobody is accused."""
     active = list_active_jobs(scene)
