@@ -256,7 +256,7 @@ class Up:
         )
 
     def health(self) -> Any:
-        return self.ask("GET", "/api/v1/health", token=self.token("operator")).json
+        return self.ask("GET", "/api/v1/server", token=self.token("operator")).json
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = Lake.open(self.lake).query(sql).to_pylist()

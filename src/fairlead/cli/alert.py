@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, add_limit_option, add_name_option, add_options, json_option
+from fairlead.cli.options import FILE, add_limit_option, add_name_option, add_server_options, json_option
 from fairlead.cli.printing import print_json, print_lines, print_message
-from fairlead.core.errors import DeliveryError, RefusedError, UsageError
+from fairlead.core.errors import DeliveryError, RefusedError, ServerError, UsageError
 
 if TYPE_CHECKING:
     from fairlead.run.config import Config
@@ -28,31 +28,7 @@ _config_option = click.option(
     metavar="FILE",
     help="Server settings (TOML): [alerts] and the state directory.",
 )
-_server_options = (
-    click.option(
-        "--server",
-        metavar="URL",
-        envvar="FAIRLEAD_API",
-        help="Use the API of this server (https://host:port) instead of its state on this machine.",
-    ),
-    click.option(
-        "--token",
-        "token_file",
-        type=FILE,
-        metavar="FILE",
-        envvar="FAIRLEAD_TOKEN_FILE",
-        help="File with your reader token for the server.",
-    ),
-    click.option(
-        "--ca",
-        type=FILE,
-        metavar="FILE",
-        help="Certificates (PEM) to verify the server with. Default: the system's.",
-    ),
-)
-
-
-_with_server = add_options(_server_options)
+_with_server = add_server_options("Use the API of this server (https://host:port) instead of its state on this machine.")
 
 
 @click.group(cls=Noun)
@@ -352,8 +328,8 @@ def subscribe_to_alerts(
     user: str,
     file: Path | None,
     server: str | None,
-    token_file: Path | None,
-    ca: Path | None,
+    token: Path | None,
+    authority: Path | None,
     as_json: bool,
 ) -> None:
     """Subscribe to mail about findings on your own jobs."""
@@ -368,7 +344,7 @@ def subscribe_to_alerts(
         raise UsageError("--mine covers all your jobs", remedy="give one of --mine, --job and --program")
     wish = subscribing.Wish(to=to, user=user, job=job, program=program)
     if server:
-        found = _ask(server, "POST", "", token_file, ca, msgspec.json.encode(wish))
+        found = _ask(server, "POST", "", token, authority, msgspec.json.encode(wish))
     else:
         config = _config(file)
         with _state(config) as state:
@@ -384,7 +360,7 @@ def subscribe_to_alerts(
 @_with_server
 @json_option
 def list_alert_subscriptions(
-    user: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None, as_json: bool
+    user: str, file: Path | None, server: str | None, token: Path | None, authority: Path | None, as_json: bool
 ) -> None:
     """List subscriptions: yours with --server, all of them on the server's own machine."""
     import msgspec
@@ -392,7 +368,7 @@ def list_alert_subscriptions(
     from fairlead.show.alerts import subscription_routes as subscribing
 
     if server:
-        found = _ask(server, "GET", "", token_file, ca)
+        found = _ask(server, "GET", "", token, authority)
     else:
         with _state(_config(file), create=False) as state:
             rows = state.list_subscriptions()
@@ -406,13 +382,13 @@ def list_alert_subscriptions(
 @_config_option
 @_with_server
 def end_alert_subscription(
-    subscription: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None
+    subscription: str, file: Path | None, server: str | None, token: Path | None, authority: Path | None
 ) -> None:
     """End a subscription."""
     from urllib.parse import quote
 
     if server:
-        _ask(server, "DELETE", f"/{quote(subscription, safe='')}", token_file, ca)
+        _ask(server, "DELETE", f"/{quote(subscription, safe='')}", token, authority)
     else:
         with _state(_config(file), create=False) as state, state.change():
             if not state.unsubscribe(subscription):
@@ -432,20 +408,20 @@ def _show_subscriptions(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _ask(
-    server: str, method: str, below: str, token_file: Path | None, ca: Path | None, body: bytes | None = None
+    server: str, method: str, below: str, token: Path | None, authority: Path | None, body: bytes | None = None
 ) -> dict[str, Any]:
     import msgspec
 
-    from fairlead.run.server_client import build_server_refusal, exchange_with_server, read_server_token
+    from fairlead.core.access.server_client import read_server_token, request_server
     from fairlead.show.alerts.subscription_routes import ROOT
 
-    status, answer = exchange_with_server(server, method, ROOT + below, read_server_token(token_file), ca, body)
-    if status != 200:
-        raise build_server_refusal(server, status, answer)
+    answer = request_server(
+        server, ROOT + below, token=read_server_token(token), authority=authority, method=method, body=body
+    )
     try:
         return msgspec.json.decode(answer, type=dict[str, Any])
-    except msgspec.DecodeError:
-        raise build_server_refusal(server, status, answer) from None
+    except msgspec.DecodeError as error:
+        raise ServerError(f"not a fairlead response: {error}", where=server, remedy="check --server") from error
 
 
 def _config(file: Path | None) -> Config:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.options import FILE, add_lake_option, add_options, html_option
+from fairlead.cli.options import add_lake_option, add_options, add_server_options, html_option
 from fairlead.cli.printing import print_json
-from fairlead.core.errors import InputError, NoAnswerError, RefusedError, ServerError, UsageError
+from fairlead.core.access.server_variables import ADDRESS_VARIABLES
+from fairlead.core.errors import ServerError, UsageError
 
 if TYPE_CHECKING:
     import msgspec
@@ -27,33 +28,9 @@ if TYPE_CHECKING:
     Parts = Callable[[Any, int], Sequence[RenderableType]]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_TIMEOUT_S = 40.0
-_MAX_ANSWER = 256 << 20
 _WHERE = (
     add_lake_option("Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
-    click.option(
-        "--server",
-        metavar="URL",
-        envvar="FAIRLEAD_API",
-        show_envvar=True,
-        help="Ask a server (https://host:port) instead of a lake.",
-    ),
-    click.option(
-        "--token",
-        "token",
-        type=FILE,
-        metavar="FILE",
-        envvar="FAIRLEAD_TOKEN_FILE",
-        show_envvar=True,
-        help="File with your reader token for the server.",
-    ),
-    click.option(
-        "--ca",
-        "authority",
-        type=FILE,
-        metavar="FILE",
-        help="Certificates (PEM) to verify the server with. Default: the system's.",
-    ),
+    add_server_options(),
 )
 _WHEN = (
     click.option(
@@ -134,11 +111,13 @@ class Asker:
         self, root: Path | None, server: str | None, token: Path | None, authority: Path | None = None
     ) -> None:
         """`root` overrides `server`. Raises UsageError, InputError; LakeError with the first question."""
-        if root is not None and server and os.environ.get("FAIRLEAD_API") != server:
+        if root is not None and server and server not in map(os.environ.get, ADDRESS_VARIABLES):
             raise UsageError("--lake and --server exclude each other", remedy="give one of them")
+        from fairlead.core.access.server_client import read_server_token
+
         self._root = root
         self._server = None if root is not None else server
-        self._token = _read_token(token) if self._server and token is not None else ""
+        self._token = read_server_token(token) if self._server else ""
         self._authority = authority
         self._asking: Any = None
 
@@ -173,95 +152,30 @@ class Asker:
     def _ask_server(self, server: str, question: str, name: str, words: dict[str, str]) -> Answer:
         import msgspec
 
+        from fairlead.core.access.server_client import request_server
         from fairlead.explain.questions.question_catalog import list_questions
 
-        url = _build_url(server, list_questions()[question].path, question, name, words)
-        body = self._get(url)
+        path = _build_path(list_questions()[question].path, question, name, words)
+        body = request_server(server, path, token=self._token, authority=self._authority)
         try:
             return msgspec.json.decode(body, type=list_questions()[question].answer)
         except msgspec.DecodeError as error:
             raise ServerError(
-                f"not a fairlead response: {error}", where=url, remedy="check --server, or upgrade fairlead"
+                f"not a fairlead response: {error}", where=server, remedy="check --server, or upgrade fairlead"
             ) from error
-
-    def _get(self, url: str) -> bytes:
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.request import HTTPSHandler, Request, build_opener
-
-        from fairlead.core.access.redirects import NoRedirect
-        from fairlead.core.access.tls import build_tls_client_context
-
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        handlers = [HTTPSHandler(context=build_tls_client_context(self._authority))] if url.startswith("https:") else []
-        opener = build_opener(*handlers, NoRedirect())
-        try:
-            with opener.open(Request(url, headers=headers), timeout=_TIMEOUT_S) as reply:  # noqa: S310 (checked: http or https)
-                return _decompress(reply.read(_MAX_ANSWER), reply.headers.get("Content-Encoding", ""))
-        except HTTPError as error:
-            with error:
-                raise _read_refusal(error.code, error.read(65536), url) from None
-        except (URLError, HTTPException, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise NoAnswerError(
-                f"the server does not respond: {reason}",
-                where=url.partition("/api/")[0],
-                remedy="check --server, and that the server is running",
-            ) from error
-
-
-def _read_token(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        what = getattr(error, "strerror", None) or "not text"
-        raise InputError(f"the token cannot be read: {what}", where=str(path), remedy="give --token FILE") from error
 
 
 def _format_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _build_url(server: str, path: str, question: str, name: str, words: dict[str, str]) -> str:
-    from urllib.parse import quote, urlencode, urlsplit
+def _build_path(path: str, question: str, name: str, words: dict[str, str]) -> str:
+    from urllib.parse import quote, urlencode
 
-    parts = urlsplit(server if "//" in server else f"https://{server}")
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"not a server address: {server!r}", remedy="write https://host:port")
-    base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     below = path.format(name=quote(name, safe="")) if "{name}" in path else path
     if question == "mds" and name:
         below = f"{path}/{quote(name, safe='')}"
-    return f"{base}/api/v1/{below}" + (f"?{urlencode(words)}" if words else "")
-
-
-def _decompress(data: bytes, encoding: str) -> bytes:
-    if encoding != "gzip":
-        return data
-    import zlib
-
-    return zlib.decompressobj(31).decompress(data, _MAX_ANSWER)
-
-
-def _read_refusal(status: int, body: bytes, url: str) -> Exception:
-    """Return the error for a refused request."""
-    import json
-
-    try:
-        answer = json.loads(body)
-        what, remedy = str(answer["error"]), str(answer.get("remedy") or "") or None
-    except (ValueError, KeyError, TypeError):
-        what, remedy = f"the server returned {status}", "check --server: this is not the fairlead API"
-    where = url.partition("/api/")[0]
-    if status in (401, 403):
-        return RefusedError(what, where=where, remedy=remedy or "give a reader token with --token FILE")
-    if status in (400, 404):
-        return UsageError(what, remedy=remedy)
-    if status in (429, 503):
-        return NoAnswerError(what, where=where, remedy=remedy)
-    return ServerError(what, where=where, remedy=remedy)
+    return f"/api/v1/{below}" + (f"?{urlencode(words)}" if words else "")
 
 
 def _suggest(names: list[str], question: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from fairlead.core.access.server_variables import ADDRESS_VARIABLES, AUTHORITY_VARIABLES, TOKEN_VARIABLES
+
 F = TypeVar("F", bound=Callable[..., Any])
 FILE: click.Path[Path] = click.Path(path_type=Path, dir_okay=False)
 FOLDER: click.Path[Path] = click.Path(path_type=Path, file_okay=False)
@@ -60,6 +62,35 @@ def add_lake_option(text: str) -> Callable[[F], F]:
 def add_site_option(text: str) -> Callable[[F], F]:
     """Return `--site` (`site_file`)."""
     return click.option("--site", "site_file", type=FILE, metavar="FILE", help=text)
+
+
+def add_server_options(text: str = "Ask a server (https://host:port) instead of a lake.") -> Callable[[F], F]:
+    """Return `--server` (`server`), `--token` (`token`) and `--ca` (`authority`), the same for every command.
+
+    Each is its option, else its environment variable.
+    """
+    variable = f"Default: ${ADDRESS_VARIABLES[0]}."
+    return add_options(
+        (
+            click.option("--server", metavar="URL", envvar=ADDRESS_VARIABLES, help=f"{text} {variable}"),
+            click.option(
+                "--token",
+                type=FILE,
+                metavar="FILE",
+                envvar=TOKEN_VARIABLES,
+                help=f"File with your reader token for the server. Default: ${TOKEN_VARIABLES[0]}.",
+            ),
+            click.option(
+                "--ca",
+                "authority",
+                type=FILE,
+                metavar="FILE",
+                envvar=AUTHORITY_VARIABLES,
+                help="Certificates (PEM) to verify the server with. "
+                f"Default: ${AUTHORITY_VARIABLES[0]}, else the system's.",
+            ),
+        )
+    )
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

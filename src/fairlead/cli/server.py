@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead.cli.noun import Noun
-from fairlead.cli.options import FILE, FOLDER
+from fairlead.cli.options import FOLDER, add_server_options
 
 if TYPE_CHECKING:
-    from fairlead.see.collector.health import Health
+    from fairlead.see.collector.health import ServerHealth
 
 SHOWN = 20
 DEGRADED = 4
@@ -27,40 +27,27 @@ def server() -> None:
 
 
 @server.command("status")
-@click.option(
-    "--server",
-    "url",
-    metavar="URL",
-    help="http://HOST:PORT, https://HOST:PORT or unix:PATH. Default: $FAIRLEAD_URL, else the server of this machine.",
-)
-@click.option(
-    "--token",
-    "token_file",
-    type=FILE,
-    metavar="FILE",
-    help="A reader or operator token. Default: $FAIRLEAD_TOKEN_FILE. The server's own user needs none on its "
-    "unix socket.",
-)
-@click.option("--ca", type=FILE, metavar="FILE", help="Certificates (PEM) to trust instead of the system's.")
+@add_server_options("The API or the collector of a server; without any, the server of this machine.")
 @click.option("--lake", type=FOLDER, metavar="DIR", help="Ask this lake instead of a server.")
 @click.option("--all", "everything", is_flag=True, help=f"All sources, not only the first {SHOWN} that need attention.")
-@click.option("--json", "as_json", is_flag=True, help="Print the document of GET /api/v1/health.")
+@click.option("--json", "as_json", is_flag=True, help="Print the document of GET /api/v1/server.")
 def show_server_status(
-    url: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
+    server: str | None, token: Path | None, authority: Path | None, lake: Path | None, everything: bool, as_json: bool
 ) -> int:
     """Show the state of the server and its sources. Exits with 4 if something needs attention."""
+    from fairlead.core.access.server_client import read_server_token
     from fairlead.core.clock import now_ns
     from fairlead.run.lake_health import read_lake_health
-    from fairlead.run.server_client import find_server_url, read_server_token, request_server_health
+    from fairlead.run.server_client import find_local_server, request_server_health
     from fairlead.see.collector.health import ALL, TROUBLED
 
     found = (
         read_lake_health(lake, now_ns())
         if lake is not None
         else request_server_health(
-            url or find_server_url(),
-            read_server_token(token_file),
-            ca,
+            server or find_local_server(),
+            read_server_token(token),
+            authority,
             which=ALL if everything or as_json else TROUBLED,
         )
     )
@@ -73,7 +60,7 @@ def show_server_status(
     return 0 if found.state == "ok" else DEGRADED
 
 
-def _show(found: Health, everything: bool) -> None:
+def _show(found: ServerHealth, everything: bool) -> None:
     from fairlead.core.model.unit_formats import format_bytes
     from fairlead.core.safe_text import escape_text
 
@@ -104,7 +91,7 @@ def _show(found: Health, everything: bool) -> None:
     _show_sources(found, everything)
 
 
-def _show_sources(found: Health, everything: bool) -> None:
+def _show_sources(found: ServerHealth, everything: bool) -> None:
     from fairlead.core.safe_text import escape_text
 
     troubled = [one for one in found.sources if one.needs_attention]

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from fairlead.core.clock import now_ns
 from fairlead.explain.diagnosing.site_file import read_site_file_facts
 from fairlead.explain.questions.question import Asking
+from fairlead.run import server_route
 from fairlead.run import setup_route as setup
 from fairlead.run.config import Config, build_config_policy
 from fairlead.run.whatif import routes as whatif_routes
@@ -64,9 +65,10 @@ def assemble_api_application(
         *alerts.build_alert_routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
         *job_export.build_job_export_routes(asking, settings, people.door, clock),
         *setup.build_setup_routes(config, people.door, clock, lake),
+        *server_route.build_server_routes(config, key, people.door, clock),
         *site_pages.build_site_page_routes(asking, settings, people.door, clock),
     ]
-    described = [*people.described, *alerts.OPERATIONS, *job_export.OPERATIONS, *setup.OPERATIONS]
+    described = [*people.described, *alerts.OPERATIONS, *job_export.OPERATIONS, *setup.OPERATIONS, *server_route.OPERATIONS]
     replays = build_whatif_queue(config)
     if replays is not None:
         replays.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import fairlead
-from fairlead.see.collector.health import CollectorHealth, Health
+from fairlead.see.collector.health import CollectorHealth, ServerHealth
 from fairlead.see.collector.intake import measure_intake_room
 from fairlead.see.collector.source_activity import Sources
 from fairlead.see.collector.source_recovery import recover_sources
@@ -16,7 +16,7 @@ from fairlead.store.lake import Lake
 from fairlead.store.wal import list_wal_segments
 
 
-def read_lake_health(root: Path, now_ns: int) -> Health:
+def read_lake_health(root: Path, now_ns: int) -> ServerHealth:
     """The same document a server gives, as far as the lake knows. Raises LakeError."""
     lake = Lake.open(root)
     sources = Sources(started_ns=0, silent_periods=3.0, period_ns=60_000_000_000)
@@ -44,7 +44,7 @@ def read_lake_health(root: Path, now_ns: int) -> Health:
         not_understood={},
         problems=["no server was asked: this is from the lake"],
     )
-    return Health(
+    return ServerHealth(
         now_ns=now_ns,
         state="degraded" if states.keys() & {"silent", "failing"} else "ok",
         collector=collector,

@@ -155,9 +155,9 @@ def test_who_may(server: Up) -> None:
         assert ("www-authenticate" in answer.headers) == (status == 401)
     assert server.ask("POST", "/v1/batches", body=body).status == 401
     for role, status in (("agent", 403), ("reader", 200), ("operator", 200)):
-        assert server.ask("GET", "/api/v1/health", token=server.token(role)).status == status
-    assert server.ask("GET", "/api/v1/health").status == 401
-    assert server.ask("GET", "/api/v1/health", token=server.token("reader", user="ada")).status == 403
+        assert server.ask("GET", "/api/v1/server", token=server.token(role)).status == status
+    assert server.ask("GET", "/api/v1/server").status == 401
+    assert server.ask("GET", "/api/v1/server", token=server.token("reader", user="ada")).status == 403
     assert server.ask("GET", "/v1/ping").json["formats"] == [1]
     assert server.ask("GET", "/healthz").status == 200
     assert server.ask("GET", "/v1/batches").status == 405
@@ -280,7 +280,7 @@ def test_health_tells_of_sources_probes_and_clocks(server: Up) -> None:
     assert health["state"] == "degraded"
     assert health["states"]["failing"] >= 1
     asked = {
-        which: server.ask("GET", f"/api/v1/health?sources={which}", token=server.token("reader"))
+        which: server.ask("GET", f"/api/v1/server?sources={which}", token=server.token("reader"))
         for which in ("troubled", "none", "x")
     }
     troubled = asked["troubled"].json
@@ -327,7 +327,7 @@ def test_the_local_user_needs_no_token_on_the_unix_socket(server: Up, capsys: py
     from fairlead.cli.main import main
 
     main(["server", "status", "--server", f"unix:{server.unix}", "--json"])
-    assert json.loads(capsys.readouterr().out)["schema"] == "fairlead.health/1"
+    assert json.loads(capsys.readouterr().out)["schema"] == "fairlead.server/1"
     assert main(["server", "status", "--server", f"http://127.0.0.1:{server.port}"]) == 9
     token = server.folder / "reader"
     token.write_text(server.token("reader"))

@@ -27,7 +27,7 @@ from fairlead.see.collector import metrics as exposition
 from fairlead.see.collector.admission import ASKERS, SENDERS, Admission, Complaints, Room
 from fairlead.see.collector.feed import Receiver, Sink
 from fairlead.see.collector.group_commit import Arrival, Gathering
-from fairlead.see.collector.health import ALL, WHICH, Health
+from fairlead.see.collector.health import ALL, PATH, WHICH, ServerHealth
 from fairlead.see.collector.intake import IntakeAnswer
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.refusal import Refusal, build_lake_refusal, build_refusal
@@ -66,7 +66,7 @@ class Door:
         metrics: Metrics,
         complaints: Complaints,
         limits: Limits,
-        health: Callable[[str], Health],
+        health: Callable[[str], ServerHealth],
     ) -> None:
         self.stopping = False
         self.room = Room(limits.in_flight_bytes)
@@ -85,7 +85,8 @@ class Door:
             self._route("/v1/ping", "GET", self._ping),
             self._route("/healthz", "GET", self._healthz),
             self._route("/metrics", "GET", self._page),
-            self._route("/api/v1/health", "GET", self._api_health),
+            self._route(PATH, "GET", self._server_health),
+            self._route("/api/v1/health", "GET", self._server_health),
         ]
         if sink is not None:
             routes += [self._route(one.path, "POST", self._receiving(one, sink)) for one in receivers]
@@ -201,7 +202,7 @@ class Door:
     async def _page(self, _: _Request) -> Answer:
         return 200, exposition.CONTENT_TYPE.encode(), self._metrics.page().encode()
 
-    async def _api_health(self, request: _Request) -> Answer:
+    async def _server_health(self, request: _Request) -> Answer:
         if self.check_claims(request, ASKERS).user:  # texts of probes name what others do
             raise Refusal(403, "the token is limited to one user", remedy="ask with an operator's token")
         which = dict(parse_qsl(request.query)).get("sources", ALL)

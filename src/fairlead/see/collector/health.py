@@ -1,4 +1,4 @@
-"""What `GET /api/v1/health` answers: the collector, its sources and feeds, what it does not understand. One document.
+"""What `GET /api/v1/server` answers: the collector, its sources and feeds, what it does not understand. One document.
 
 Not here: where the figures come from (`run`), how they are shown (`cli.server`).
 """
@@ -9,7 +9,9 @@ import msgspec
 
 from fairlead.see.collector.source_activity import SourceHealth
 
-SCHEMA = "fairlead.health/1"
+SCHEMA = "fairlead.server/1"
+PATH = "/api/v1/server"
+"""Of the collector and of the API: a command need not know which of them it was given."""
 ALL, TROUBLED, NONE = "all", "troubled", "none"
 WHICH = (ALL, TROUBLED, NONE)
 """Sources that are listed one by one; the counts are always of all."""
@@ -48,7 +50,7 @@ class CollectorHealth(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
+class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document. `state`: ok, or degraded when something in it is not."""
 
     schema: str = SCHEMA

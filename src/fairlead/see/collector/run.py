@@ -22,7 +22,7 @@ from fairlead.see.collector.app import Door
 from fairlead.see.collector.client_connections import Crowd, build_client_connection
 from fairlead.see.collector.feed import Feed, Receiver
 from fairlead.see.collector.feed_threads import Keeper
-from fairlead.see.collector.health import ALL, TROUBLED, CollectorHealth, Health
+from fairlead.see.collector.health import ALL, TROUBLED, CollectorHealth, ServerHealth
 from fairlead.see.collector.intake import Intake
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.own_rows import OwnRecords
@@ -93,7 +93,7 @@ class Running:
         except FairleadError as error:  # no reason to refuse what arrives
             log.warning("the saved state of sources cannot be read: %s", error)
 
-    def build_health(self, which: str = ALL) -> Health:
+    def build_health(self, which: str = ALL) -> ServerHealth:
         """The document of now, with `which` of the sources one by one."""
         now_ns = clock.now_ns()
         sources = self.sources.list_sources(now_ns)
@@ -120,7 +120,7 @@ class Running:
         )
         fine = not collector.problems and not states.keys() & {"silent", "failing"}
         fine = fine and all(feed.state == "ok" for feed in feeds)
-        return Health(
+        return ServerHealth(
             now_ns=now_ns,
             state="ok" if fine else "degraded",
             collector=collector,
