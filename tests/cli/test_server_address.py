@@ -104,4 +104,4 @@ def test_the_state_of_the_server_is_the_same_by_api_and_by_collector(up: Up) -> 
         told[address] = json.loads(done.stdout)
     shown = {(one["schema"], one["state"], one["collector"]["started_ns"]) for one in told.values()}
     assert len(shown) == 1
-    assert _run(("server", "status"), FAIRLEAD_LAKE=str(up.lake)).returncode == 0
+    assert _run(("server", "status"), FAIRLEAD_LAKE=str(up.state / "lake")).returncode == 0

@@ -137,6 +137,7 @@ ROWS = {
     "GET jobs/{name}/export.csv": Row(JOB, _at("jobs/100/export.csv")),
     "GET jobs/{name}/export.html": Row(JOB, _at("jobs/100/export.html")),
     "GET setup": Row(STAFF, _at("setup")),
+    "GET server": Row(STAFF, _at("server?sources=none")),
     "GET whatif": Row("401 403 403 403 200 200 403 403 200 200", _at("whatif")),
     "POST whatif": Row("401 403 403 403 202 202 403 403 202 202", _queue, REPLAY),
     "GET whatif/policies": Row("401 403 403 403 200 200 403 403 200 200", _at("whatif/policies")),
