@@ -28,7 +28,7 @@ _config_option = click.option(
     metavar="FILE",
     help="Server settings (TOML): [alerts] and the state directory.",
 )
-_with_server = add_server_options("Use the API of this server (https://host:port) instead of its state on this machine.")
+_with_server = add_server_options("Use the API of this server (https://host:port), not its state on this machine.")
 
 
 @click.group(cls=Noun)

@@ -68,7 +68,8 @@ def assemble_api_application(
         *server_route.build_server_routes(config, key, people.door, clock),
         *site_pages.build_site_page_routes(asking, settings, people.door, clock),
     ]
-    described = [*people.described, *alerts.OPERATIONS, *job_export.OPERATIONS, *setup.OPERATIONS, *server_route.OPERATIONS]
+    described = [*people.described, *alerts.OPERATIONS, *job_export.OPERATIONS]
+    described += [*setup.OPERATIONS, *server_route.OPERATIONS]
     replays = build_whatif_queue(config)
     if replays is not None:
         replays.start()

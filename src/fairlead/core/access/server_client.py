@@ -21,7 +21,7 @@ from fairlead.core.errors import FairleadError, InputError, NoAnswerError, Refus
 TIMEOUT_S = 40.0
 _LARGEST = 256 << 20
 _HOW_TO_SIGN_IN = (
-    f"give --token FILE or ${TOKEN_VARIABLES[0]}; to make one there: fairlead token issue --key server.key --role reader"
+    f"give --token FILE or ${TOKEN_VARIABLES[0]}; there: fairlead token issue --key server.key --role reader"
 )
 
 
