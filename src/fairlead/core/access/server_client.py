@@ -93,9 +93,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _open_connection(
-    address: str, authority: Path | None, timeout_s: float
-) -> tuple[http.client.HTTPConnection, str]:
+def _open_connection(address: str, authority: Path | None, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
     """A connection to be opened, and the path in front of every request."""
     if address.startswith("unix:"):
         return _UnixConnection(address.removeprefix("unix:"), timeout_s), ""
