@@ -329,3 +329,56 @@ def test_devices_keep_their_fullness() -> None:
 def test_nothing_gives_nothing() -> None:
     assert derive_rollups({}) == {}
     assert derive_rollups({"ops": OPS.schema.empty_table(), "port": PORT.schema.empty_table()}) == {}
+
+
+def test_times_of_requests_come_with_the_requests_they_are_of() -> None:
+    """By kind where the source counts it by kind; requests without a time are not in `timed_ops`."""
+    base = {"ts_ns": EPOCH + S, "interval_ns": S, "server": "oss", "target": "t", "source": "obdfilter"}
+    target = pa.Table.from_pylist(
+        [
+            {**base, "read_rpcs": 4, "write_rpcs": 2, "read_busy_ns": 400, "write_busy_ns": 100, "metadata_ops": 9},
+            {**base, "read_rpcs": 6, "write_rpcs": 0, "read_bytes": 5},
+        ],
+        TARGET.schema,
+    )
+    made = derive_rollups({"target": target})["rollup"]
+    for column, value in (
+        ("busy_ns", 500),
+        ("read_busy_ns", 400),
+        ("write_busy_ns", 100),
+        ("metadata_busy_ns", None),
+        ("timed_ops", 6),
+        ("read_ops", 10),
+    ):
+        assert sums(made, column, "target", "target") == {key: {"t": value} for key in INTERVALS_S}, column
+    metadata = pa.Table.from_pylist(
+        [
+            {"ts_ns": EPOCH, "interval_ns": S, "server": "mds", "op": "open", "count": 3, "busy_ns": 90, "job_id": "7"},
+            {"ts_ns": EPOCH, "interval_ns": S, "server": "mds", "op": "close", "count": 5, "job_id": "7"},
+        ],
+        METADATA.schema,
+    )
+    made = derive_rollups({"metadata": metadata})["rollup"]
+    for column, value in (("busy_ns", 90), ("metadata_busy_ns", 90), ("timed_ops", 3), ("metadata_ops", 8)):
+        assert sums(made, column, "job", "metadata") == {key: {"7": value} for key in INTERVALS_S}, column
+
+
+def test_requests_of_a_mount_are_counted_once() -> None:
+    """llite is the mount; mdc tells its requests by target, lmv adds those up."""
+    row = {"ts_ns": EPOCH, "interval_ns": S, "node": "n", "fs": "f"}
+    table = pa.Table.from_pylist(
+        [{**row, "source": source, "metadata_ops": ops} for source, ops in (("llite", 5), ("mdc", 7), ("lmv", 7))],
+        PFS_CLIENT.schema,
+    )
+    made = derive_rollups({"pfs_client": table})["rollup"]
+    assert sums(made, "metadata_ops", "node", "pfs_client") == {key: {"n": 5} for key in INTERVALS_S}
+    assert sums(made, "metadata_ops", "node", "osc") == {key: {"n": 7} for key in INTERVALS_S}
+
+
+def test_what_a_job_did_at_a_device_is_a_part_of_it() -> None:
+    row = {"ts_ns": EPOCH, "interval_ns": S, "node": "n", "device": "nvme0n1"}
+    table = pa.Table.from_pylist([{**row, "write_bytes": 9}, {**row, "write_bytes": 4, "job_id": "7"}], DEVICE.schema)
+    made = derive_rollups({"device": table})["rollup"]
+    assert sums(made, "write_bytes", "device", "device") == {key: {"n/nvme0n1": 9} for key in INTERVALS_S}
+    assert sums(made, "write_bytes", "device", "device", parts=True) == {key: {"n/nvme0n1": 4} for key in INTERVALS_S}
+    assert sums(made, "write_bytes", "job", "device") == {key: {"7": 4} for key in INTERVALS_S}

@@ -31,9 +31,11 @@ CLIENT, MOUNT = "client", "mount"
 NO_METADATA = (*DATA_WORDS, "closedir", "fcntl")
 """Words of `ops` that no metadata server hears of. Unlike in a report, which counts as Darshan does, a close counts: it
 is a request, and the layers below count it."""
-CLIENT_PARTS = ("osc", "rpc_stats")
+CLIENT_PARTS = ("osc", "mdc", "rpc_stats")
 """Sources of `pfs_client` that tell of a mount's bytes once more, target by target: a layer of their own (`osc`), as
 segments do not know whether another one holds the whole (`llite`)."""
+CLIENT_SUMS = ("lmv",)
+"""Sources of `pfs_client` that add up what others of the same node tell (`mdc`): left out of sums."""
 OWN_SPACE = ("statvfs",)
 """Sources of `target` that tell of room on file systems a node has for itself: devices, no targets."""
 NO_OPERATIONS = frozenset(
@@ -51,6 +53,8 @@ NO_OPERATIONS = frozenset(
 """Words of `metadata` that split up another word (Lustre's kinds of rename) or are no metadata operations."""
 _OTHER, _READ, _WRITE, _METADATA = range(4)
 _MOST_BYTES = 1 << 62
+_TIMES = (("read_busy_ns", "read_ops"), ("write_busy_ns", "write_ops"), ("metadata_busy_ns", "metadata_ops"))
+"""Sums of times, with the requests they are of."""
 _SUMS = (
     "read_bytes",
     "write_bytes",
@@ -58,6 +62,10 @@ _SUMS = (
     "write_ops",
     "metadata_ops",
     "busy_ns",
+    "read_busy_ns",
+    "write_busy_ns",
+    "metadata_busy_ns",
+    "timed_ops",
     "wait_ns",
     "waits",
     "cache_hit",
@@ -236,10 +244,26 @@ def _op_cells(
         "read_ops": Amounts(by_count[:, _READ].copy()),
         "write_ops": Amounts(by_count[:, _WRITE].copy()),
         "metadata_ops": Amounts(by_count[:, _METADATA].copy()),
-        "busy_ns": rc.add_cell_groups(Amounts(amounts["busy_ns"]), groups, cells),
+        **_op_times(groups, classed, cells, amounts),
         "samples": rc.add_cell_groups(Amounts(amounts["samples"]), groups, cells),
     }
     return Cells(second, names, sums, {}, apart=True)
+
+
+def _op_times(groups: I64, classed: I64, cells: int, amounts: dict[str, I64]) -> dict[str, Amounts]:
+    """Times of operations by class. A run of operations that took no time at all was not timed (traces of counters)."""
+    busy = np.zeros(cells * 4, np.int64)
+    np.add.at(busy, classed, amounts["busy_ns"])
+    by_busy = busy.reshape(cells, 4)
+    timed = rc.add_cell_groups(Amounts(np.where(amounts["busy_ns"] > 0, amounts["count"], 0)), groups, cells)
+    known = timed.values > 0
+    return {
+        "busy_ns": Amounts(by_busy.sum(axis=1)),
+        "read_busy_ns": Amounts(by_busy[:, _READ].copy(), known),
+        "write_busy_ns": Amounts(by_busy[:, _WRITE].copy(), known),
+        "metadata_busy_ns": Amounts(by_busy[:, _METADATA].copy(), known),
+        "timed_ops": Amounts(timed.values, known),
+    }
 
 
 def _kinds(op: Names) -> I64:
@@ -324,7 +348,7 @@ def _forwarder(table: pa.Table) -> _Sums:
         told = told if amount.known is None else told & (amount.known | ~rows)
         return Amounts(np.where(rows & told, amount.values, 0), told)
 
-    (wait, waits), (service, _) = (_timed(table, name) for name in ("wait_ns_histogram", "service_ns_histogram"))
+    (wait, waits), (service, timed) = (_timed(table, name) for name in ("wait_ns_histogram", "service_ns_histogram"))
     columns = {
         "read_bytes": only(moved, is_read),
         "write_bytes": only(moved, is_write),
@@ -332,6 +356,10 @@ def _forwarder(table: pa.Table) -> _Sums:
         "write_ops": only(requests, is_write),
         "metadata_ops": only(requests, is_metadata),
         "busy_ns": service,
+        "read_busy_ns": only(service, is_read),
+        "write_busy_ns": only(service, is_write),
+        "metadata_busy_ns": only(service, is_metadata),
+        "timed_ops": timed,
         "wait_ns": wait,
         "waits": waits,
         "queue_len_max": _column(table, "queue_len_max"),
@@ -361,6 +389,7 @@ def _timed(table: pa.Table, name: str) -> tuple[Amounts, Amounts]:
 
 
 def _pfs_client(table: pa.Table) -> _Sums:
+    table = table.filter(pa.array(~_from(table, CLIENT_SUMS)))
     part = _from(table, CLIENT_PARTS)
     for layer, rows in (("pfs_client", ~part), ("osc", part)):
         if rows.any():
@@ -368,7 +397,13 @@ def _pfs_client(table: pa.Table) -> _Sums:
 
 
 def _client_cells(table: pa.Table) -> Cells:
-    columns = {**_traffic(table), "cache_hit": _column(table, "cache_hit"), "cache_miss": _column(table, "cache_miss")}
+    columns = {
+        **_traffic(table),
+        **_times(table),
+        "wait_ns": _column(table, "wait_ns"),
+        "cache_hit": _column(table, "cache_hit"),
+        "cache_miss": _column(table, "cache_miss"),
+    }
     names = {"node": rc.read_cell_names(table["node"]), "fs": _words(table, "fs"), **_job(table)}
     return _of_intervals(table, names, columns)
 
@@ -385,7 +420,7 @@ def _target(table: pa.Table) -> _Sums:
     whole = _Plan("target", "target", "target")
     by_job = (_Plan("target", "target", "target", "job_id"), _Plan("job", "target", "job_id"))
     for rows, plans in _whole_and_by_job(table, whole, by_job):
-        columns = {**_traffic(rows), **_room(rows), "busy_ns": _timed(rows, "service_ns_histogram")[0]}
+        columns = {**_traffic(rows), **_room(rows), **_times(rows, _timed(rows, "service_ns_histogram"))}
         names = {"target": rc.read_cell_names(rows["target"]), **_job(rows)}
         yield _of_intervals(rows, names, columns), plans
 
@@ -400,7 +435,37 @@ def _metadata(table: pa.Table) -> _Sums:
             "mds": rc.prefer_left_cells(_words(rows, "target"), _words(rows, "server")),
             **_job(rows),
         }
-        yield _of_intervals(rows, names, {"metadata_ops": _column(rows, "count")}), plans
+        count, busy = _column(rows, "count"), _column(rows, "busy_ns")
+        columns = {
+            "metadata_ops": count,
+            "busy_ns": busy,
+            "metadata_busy_ns": busy,
+            "timed_ops": Amounts(np.where(_flags(busy), count.values, 0), busy.known),
+        }
+        yield _of_intervals(rows, names, columns), plans
+
+
+def _times(table: pa.Table, histogram: tuple[Amounts, Amounts] | None = None) -> dict[str, Amounts]:
+    """Times of requests by kind and in all, and how many requests these are of. Rows that tell no kind's time are taken
+    from `histogram` (time, requests), where it is given."""
+    traffic = _traffic(table)
+    kinds = {name: _column(table, name) for name, _ in _TIMES}
+    busy, timed = np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.int64)
+    known = np.zeros(table.num_rows, np.bool_)
+    for name, ops in _TIMES:
+        told = _flags(kinds[name]) & _flags(traffic[ops])
+        busy += np.where(told, kinds[name].values, 0)
+        timed += np.where(told, traffic[ops].values, 0)
+        known |= told
+    if histogram is not None:
+        other = ~known & _flags(histogram[0])
+        busy, timed = (np.where(other, one.values, sums) for one, sums in zip(histogram, (busy, timed), strict=True))
+        known |= other
+    return {**kinds, "busy_ns": Amounts(busy, known), "timed_ops": Amounts(timed, known)}
+
+
+def _flags(amount: Amounts) -> Flags:
+    return np.ones(len(amount.values), np.bool_) if amount.known is None else amount.known
 
 
 def _whole_and_by_job(
@@ -430,14 +495,20 @@ def _room(table: pa.Table) -> dict[str, Amounts]:
 
 
 def _device(table: pa.Table) -> _Sums:
-    columns = {
-        **_traffic(table),
-        "busy_ns": _column(table, "busy_ns"),
-        "wait_ns": _column(table, "queue_ns"),
-        **_room(table),
-    }
-    names = {"device": rc.join_cell_names(rc.read_cell_names(table["node"]), rc.read_cell_names(table["device"]), "/")}
-    yield _of_intervals(table, names, columns), (_Plan("device", "device", "device"),)
+    part = _words(table, "job_id").codes >= 0
+    by_job = (_Plan("device", "device", "device", "job_id"), _Plan("job", "device", "job_id"))
+    for chosen, plans in ((~part, (_Plan("device", "device", "device"),)), (part, by_job)):
+        if not chosen.any():
+            continue
+        rows = table if chosen.all() else table.filter(pa.array(chosen))
+        columns = {
+            **_traffic(rows),
+            "busy_ns": _column(rows, "busy_ns"),
+            "wait_ns": _column(rows, "queue_ns"),
+            **_room(rows),
+        }
+        device = rc.join_cell_names(rc.read_cell_names(rows["node"]), rc.read_cell_names(rows["device"]), "/")
+        yield _of_intervals(rows, {"device": device, **_job(rows)}, columns), plans
 
 
 _SOURCES = {

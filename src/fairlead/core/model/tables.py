@@ -232,7 +232,7 @@ FORWARDER = _spec(
 
 PFS_CLIENT = _spec(
     "pfs_client",
-    3,
+    4,
     "ts_ns",
     ("node", "ts_ns"),
     [
@@ -258,14 +258,26 @@ PFS_CLIENT = _spec(
         _optional("rpcs_in_flight_read", _HISTOGRAM),
         _optional("rpcs_in_flight_write", _HISTOGRAM),
         _optional("cluster", _WORD),
+        _optional("read_busy_ns", _I64),
+        _optional("write_busy_ns", _I64),
+        _optional("metadata_busy_ns", _I64),
+        _optional("mount", _WORD),
+        _optional("wait_ns", _I64),
+        _optional("server_ns", _I64),
+        _optional("retransmits", _I64),
+        _optional("timeouts", _I64),
     ],
 )
 """`target` null: the whole mount. Rows of `llite` (whole mount) and of `osc` (one target each) tell of the same bytes
-at two heights of the client and are never added together: `source` says which."""
+at two heights of the client and are never added together: `source` says which. `mount`: the folder it is mounted at,
+where mounts of one file system are told apart; their rows add up. `read_busy_ns`, `write_busy_ns`, `metadata_busy_ns`:
+sum of the times of requests, as this layer sees them; null where it counts none. Of NFS, `wait_ns` of that was spent
+before requests were sent, `server_ns` between sending and the reply; `retransmits` are requests sent again, `timeouts`
+waits for a reply that ran out."""
 
 TARGET = _spec(
     "target",
-    3,
+    4,
     "ts_ns",
     ("server", "ts_ns"),
     [
@@ -290,14 +302,18 @@ TARGET = _spec(
         _optional("write_sizes", _HISTOGRAM),
         _optional("queue_len_mean", _F64),
         _optional("cluster", _WORD),
+        _optional("read_busy_ns", _I64),
+        _optional("write_busy_ns", _I64),
+        _optional("metadata_busy_ns", _I64),
     ],
 )
 """`source` says where a row was counted (`PART_SOURCES`). `read_sizes`/`write_sizes`: device I/Os by power of two of
-4 KiB pages (brw_stats)."""
+4 KiB pages (brw_stats). `read_busy_ns`, `write_busy_ns`, `metadata_busy_ns`: sum of the times of requests by kind, null
+where they are not counted."""
 
 METADATA = _spec(
     "metadata",
-    3,
+    4,
     "ts_ns",
     ("server", "ts_ns"),
     [
@@ -311,9 +327,11 @@ METADATA = _spec(
         _optional("source", _WORD),
         _optional("target", _WORD),
         _optional("cluster", _WORD),
+        _optional("busy_ns", _I64),
     ],
 )
-"""`target`: the metadata target (MDT) where the server has several. `source` as in `target`."""
+"""`target`: the metadata target (MDT) where the server has several. `source` as in `target`. `busy_ns`: the sum of the
+times of these `count` operations, null where it is not counted."""
 
 PART_SOURCES = ("job_stats", "exports", "brw_stats", "canary")
 """Sources whose rows of `target` and `metadata` tell once more of what rows of other sources (or of none) count whole:
@@ -343,7 +361,7 @@ PORT = _spec(
 
 DEVICE = _spec(
     "device",
-    2,
+    3,
     "ts_ns",
     ("node", "ts_ns"),
     [
@@ -360,9 +378,12 @@ DEVICE = _spec(
         _optional("busy_ns", _I64),
         _optional("queue_ns", _I64),
         _optional("kind", _WORD),
+        _optional("job_id", _WORD),
+        _optional("cluster", _WORD),
     ],
 )
-"""`busy_ns`: time with I/O under way; `queue_ns`: that times the I/Os under way (diskstats fields 10 and 11)."""
+"""`busy_ns`: time with I/O under way; `queue_ns`: that times the I/Os under way (diskstats fields 10 and 11).
+`job_id`: what this job's control group did at the device, a part of the row without one."""
 
 EVENTS = _spec(
     "events",
@@ -462,7 +483,7 @@ USAGE = _spec(
 
 ROLLUP = _spec(
     "rollup",
-    2,
+    3,
     "ts_ns",
     ("kind", "id", "ts_ns"),
     [
@@ -488,13 +509,20 @@ ROLLUP = _spec(
         _optional("capacity_bytes", _I64),
         _optional("samples", _I64),
         _optional("cluster", _WORD),
+        _optional("read_busy_ns", _I64),
+        _optional("write_busy_ns", _I64),
+        _optional("metadata_busy_ns", _I64),
+        _optional("timed_ops", _I64),
     ],
 )
 """Sums over one interval (1 s, 1 min, 1 h; `ts_ns` is its beginning) of one component as one layer counts it. Rows are
 *partial*: several of one key add up (`_max` columns: the largest counts), so that late records need no rewriting.
 `kind`: job, node, forwarder, target, mds, port, device, client_class. `layer`: client, mount, forwarder, pfs_client,
 osc, target, metadata, port, device. `job_id` is set on parts of a component's sum and null on the whole (`kind` job:
-null; `id` is the job). A null sum is unknown, never zero. `cluster`: of the job, where its records know it."""
+null; `id` is the job). A null sum is unknown, never zero. `busy_ns`: sum of the times of requests (of a device: time
+with I/O under way), by kind in `read_busy_ns`, `write_busy_ns`, `metadata_busy_ns` where that is known; of `timed_ops`
+requests, so that a mean is that of requests whose time was counted. `cluster`: of the job,
+where its records know it."""
 
 OP_GROUPS = _spec(
     "op_groups",

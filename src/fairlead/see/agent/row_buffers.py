@@ -13,11 +13,11 @@ VERSIONS = {
     "ops": 1,
     "files": 1,
     "forwarder": 1,
-    "pfs_client": 2,
-    "target": 2,
-    "metadata": 2,
+    "pfs_client": 4,
+    "target": 4,
+    "metadata": 4,
     "port": 2,
-    "device": 2,
+    "device": 3,
     "events": 1,
     "health": 1,
     "mapping": 1,
@@ -155,16 +155,19 @@ class Sheets:
             figures = [*dated, *zip(reading.counters, values), *zip(reading.gauges, values[len(reading.counters) :])]
             self.add(reading.table, at_ns, words, figures)
             return 1
-        word_column, number_column = reading.spread
+        word_column, number_columns = reading.spread[0], reading.spread[1:]
+        words_each = len(values) // len(number_columns)
         added = 0
-        for name, value in zip(reading.counters, values):
-            if value:
-                self.add(reading.table, at_ns, [*words, (word_column, name)], [*dated, (number_column, value)])
+        for place, name in enumerate(reading.counters[:words_each]):
+            if values[place]:
+                numbers = zip(number_columns, values[place::words_each])
+                self.add(reading.table, at_ns, [*words, (word_column, name)], [*dated, *numbers])
                 added += 1
         if not added:  # an idle row: one zero says that there was nothing
-            known = [name for name, value in zip(reading.counters, values) if value is not None]
+            known = [place for place in range(words_each) if values[place] is not None]
             if known:
-                self.add(reading.table, at_ns, [*words, (word_column, known[0])], [*dated, (number_column, 0)])
+                name, zero = reading.counters[known[0]], (number_columns[0], 0)
+                self.add(reading.table, at_ns, [*words, (word_column, name)], [*dated, zero])
                 added = 1
         return added
 

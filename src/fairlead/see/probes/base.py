@@ -35,10 +35,11 @@ class Reading(NamedTuple):
     unknown_example: str = ""
     constant: Tuple[Tuple[str, Optional[str]], ...] = ()
     """Columns that are the same in all rows, not part of the key."""
-    spread: Optional[Tuple[str, str]] = None
-    """(word column, number column): each counter is a row of its own in the table, the counter's name in the first and
-    its delta in the second; a counter of zero or None is no row. So a job's twenty operations are one row here and take
-    a tenth of the memory (`metadata`: `("op", "count")`). There are no gauges then."""
+    spread: Optional[Tuple[str, ...]] = None
+    """(word column, number column, ...): each counter is a row of its own in the table, the counter's name in the first
+    and its delta in the second; a counter of zero or None is no row. So a job's twenty operations are one row here and
+    take a tenth of the memory (`metadata`: `("op", "count", "busy_ns")`). Of several number columns, `counters` holds
+    all names for the first, then as many for the next. There are no gauges then."""
     born_at_zero: bool = False
     """Rows come and go (jobs, clients), and one that was not there at the last look began at zero since: its first
     value is already a delta. Not so at the first look of all."""

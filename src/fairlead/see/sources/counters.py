@@ -176,10 +176,13 @@ def _batch(
 ) -> pa.RecordBatch | None:
     names = (*reading.counters, *reading.gauges)
     if reading.spread is not None:
-        word, number = reading.spread
-        flat = [((*key, op), [n], gap) for key, values, gap in rows for op, n in zip(names, values, strict=True) if n]
+        word, numbers = reading.spread[0], reading.spread[1:]
+        each = len(names) // len(numbers)
+        flat = [
+            ((*key, names[at]), values[at::each], gap) for key, values, gap in rows for at in range(each) if values[at]
+        ]
         keys: tuple[str, ...] = (*reading.keys, word)
-        rows, names = flat, (number,)
+        rows, names = flat, numbers
     else:
         keys = reading.keys
     if not rows:

@@ -17,6 +17,7 @@ from fairlead.see.probes.base import AbsentError, ProbeResult, Reading
 from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.histograms import parse_histograms
 from fairlead.see.probes.lustre.job_ids import JobIds
+from fairlead.see.probes.lustre.lustre_probe import TARGET_TIMES
 from fairlead.see.probes.lustre.parameters import BASES, Parameter, Tree
 from fairlead.see.probes.lustre.states import (
     Recovery,
@@ -157,6 +158,7 @@ def test_llite_of_a_client(shared_data: Path) -> None:
             "cache_hit": 0,
             "cache_miss": 0,
             "cache_discard": 0,
+            **dict.fromkeys(TARGET_TIMES),
         }
     }
 
@@ -195,7 +197,7 @@ def test_mdc_and_lmv_of_a_client(shared_data: Path) -> None:
     row = by_target["lustrefs-MDT0000", "lustrefs"]
     assert row["metadata_ops"] == 11 + 1 + 329 + 134 + 6
     assert row["rpcs_in_flight_write"][:9] == [0, 90, 13, 12, 11, 9, 8, 53, 0]
-    assert by_mount == {("lustrefs",): {"metadata_ops": 481}}
+    assert by_mount == {("lustrefs",): {"metadata_ops": 481, "metadata_busy_ns": None}}
 
 
 # -- servers ---------------------------------------------------------------------------------------------------------
@@ -219,6 +221,7 @@ def test_osts(shared_data: Path) -> None:
             "read_bytes": 78026117632000,
             "write_bytes": 15201500833981,
             "metadata_ops": 1182008495 + 2 + 3575885 + 698 + 3190060 + 605647 + 805187 + 6608753 + 229231,
+            **dict.fromkeys(TARGET_TIMES),
             "queue_len_mean": None,
         }
     }

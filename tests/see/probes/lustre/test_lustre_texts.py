@@ -205,9 +205,9 @@ def test_old_and_new_entries(piece: int) -> None:
     found, read = scanned(OLD_JOB + NEW_JOB.partition(b"\n")[2], piece)
     assert found == [
         (b"17", None, [2, 0, 8192, 0, 4]),
-        (b'"dd.0:a\\x20b"', 1716280000_500000000, [3, 0, 16384, 0, 5]),
+        (b'"dd.0:a\\x20b"', 1716280000_500000000, [3, 0, 16384, 0, 5, 12_000, 0, 7_000]),
     ]
-    assert (read.unknown, read.slow) == (0, 2)
+    assert (read.unknown, read.slow, read.timed) == (0, 2, True)
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -363,8 +363,11 @@ def test_data_on_an_mdt_is_told_apart_from_its_operations(tmp_path: Path) -> Non
     found = PROBES["lustre_mdt_jobs"](str(tmp_path), "mds").read(NOW)
     assert [reading.table for reading in found.readings] == ["metadata", "target"]
     key = ("fs-MDT0000", "dd.0:a b")
-    assert sum(found.readings[0].rows[key]) == 5
-    assert list(found.readings[1].rows[key]) == [3, 0, 16384, 0]
+    operations = dict(zip(MDT_OPS, found.readings[0].rows[key], strict=False))
+    assert {op: count for op, count in operations.items() if count} == {"getattr": 5}
+    times = dict(zip(MDT_OPS, found.readings[0].rows[key][len(MDT_OPS) :], strict=True))
+    assert {op: busy_ns for op, busy_ns in times.items() if busy_ns} == {"getattr": 7_000}
+    assert list(found.readings[1].rows[key]) == [3, 0, 16384, 0, 12_000, 0]
     assert found.readings[0].epochs == {key: 1716280000_500000000}
     assert isinstance(found.readings[0].rows[key], array)
 
@@ -393,7 +396,7 @@ def test_a_dump_is_a_place_as_the_files_are() -> None:
     assert dump.read(dump.find("mgc/*/state")[0]) == b"current_state: FULL"
     assert (dump.read_word("health_check"), dump.read_word("osd-*/*/stats")) == ("healthy", "")
     found = PROBES["lustre_ost"](node="oss", place=dump).read(NOW)
-    assert rows(found) == {("fs-OST0000",): [0, 5, 0, 50, 0, None]}
+    assert rows(found) == {("fs-OST0000",): [0, 5, 0, 50, 0, None, None, None, None]}
     assert rows(PROBES["lustre_space"](node="oss", place=dump).read(NOW)) == {
         ("fs-OST0000",): [1024000, 614400, None, None]
     }
@@ -415,7 +418,9 @@ def test_a_dump_larger_than_the_pieces_it_is_read_in() -> None:
 def test_a_file_may_be_in_any_of_three_trees(tmp_path: Path, base: str) -> None:
     put(tmp_path, "obdfilter/fs-OST0000/stats", "write_bytes 5 samples [bytes] 1 1 50\n", base)
     put(tmp_path, "obdfilter/fs-OST0000/num_exports", "3\n", "sys/fs/lustre")
-    assert rows(PROBES["lustre_ost"](str(tmp_path), "oss").read(NOW)) == {("fs-OST0000",): [0, 5, 0, 50, 0, None]}
+    assert rows(PROBES["lustre_ost"](str(tmp_path), "oss").read(NOW)) == {
+        ("fs-OST0000",): [0, 5, 0, 50, 0, None, None, None, None]
+    }
 
 
 def test_devices_that_come_and_go_are_seen(tmp_path: Path) -> None:
@@ -435,14 +440,14 @@ def test_a_file_system_mounted_twice_is_one(tmp_path: Path) -> None:
     for mount in ("ffff88105db50000", "ffff88105db60000"):
         put(tmp_path, f"llite/fs-{mount}/stats", "read_bytes 2 samples [bytes] 1 9 10\nopen 1 samples [regs]\n")
     found = rows(PROBES["lustre_llite"](str(tmp_path), "c1").read(NOW))
-    assert found == {("fs",): [4, 0, 20, 0, 2, None, None, None]}, "no read_ahead_stats: not known, not zero"
+    assert found == {("fs",): [4, 0, 20, 0, 2, *[None] * 6]}, "no read_ahead_stats: not known, not zero"
 
 
 def test_a_client_that_does_not_tell_bytes_by_target(tmp_path: Path) -> None:
     where = "osc/fs-OST0000-osc-ffff88105db50000/stats"
     put(tmp_path, where, "ost_write 3 samples [usec] 1 2 4 6\nobd_ping 1 samples [usec] 1 1 1 1\n")
     (row,) = rows(PROBES["lustre_osc"](str(tmp_path), "c1").read(NOW)).values()
-    assert row == [0, 3, None, None, None, None, None, None]
+    assert row == [0, 3, *[None] * 6, 0, 4_000]
     put(tmp_path, where.replace("osc-ffff88105db50000", "osc-MDT0000"), "ost_write 3 samples [usec] 1 2 4 6\n")
     assert len(rows(PROBES["lustre_osc"](str(tmp_path), "c1").read(NOW))) == 1, "a server's own connection is no client"
 
@@ -519,7 +524,7 @@ def test_counters_that_may_not_be_read_are_asked_of_lctl(tmp_path: Path, monkeyp
     program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\ncat <<'END'\n{DUMP.decode()}\nEND\nexit 2\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     found = PROBES["lustre_ost"](str(tmp_path), "oss", lctl=f"{program} -q").read(NOW)
-    assert rows(found) == {("fs-OST0000",): [0, 5, 0, 50, 0, None]}
+    assert rows(found) == {("fs-OST0000",): [0, 5, 0, 50, 0, None, None, None, None]}
     assert (tmp_path / "asked").read_text() == "-q get_param obdfilter.*.stats ost.OSS.ost_io.stats\n"
 
 

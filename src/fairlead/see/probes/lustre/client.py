@@ -36,6 +36,9 @@ _LLITE = (
     "cache_hit",
     "cache_miss",
     "cache_discard",
+    "read_busy_ns",
+    "write_busy_ns",
+    "metadata_busy_ns",
 )
 _OSC = (
     "read_rpcs",
@@ -46,8 +49,10 @@ _OSC = (
     "pages_per_rpc_write",
     "rpcs_in_flight_read",
     "rpcs_in_flight_write",
+    "read_busy_ns",
+    "write_busy_ns",
 )
-_MDC = ("metadata_ops", "rpcs_in_flight_write")
+_MDC = ("metadata_ops", "metadata_busy_ns", "rpcs_in_flight_write")
 _CONNECTION = frozenset(
     ("req_waittime", "req_active", "req_qdepth", "req_timeout", "reqbuf_avail", "read_bytes", "write_bytes")
 )
@@ -88,7 +93,7 @@ class LliteProbe(LustreProbe):
                 stats.sums.get("write_bytes", 0),
                 add_stats_counters(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
             ]
-            merge_lustre_row(rows, key, moved + cache)
+            merge_lustre_row(rows, key, moved + cache + _call_times(stats))
         return ProbeResult([self.build_reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
 
 
@@ -124,9 +129,10 @@ class OscProbe(LustreProbe):
                 stats = self._stats.get(device, place.read(texts[device]), parse_stats_lines)
                 count_unknown_client_requests(stats, tally)
                 values[:4] = _moved(stats)
+                values[8:] = [_time_of(stats, values[way], "ost_" + name) for way, name in enumerate(("read", "write"))]
                 epochs[target, find_lustre_fs(target)] = stats.times.start_ns
             if device in tables:
-                values[4:] = _shapes(
+                values[4:8] = _shapes(
                     self._tables.get(device, place.read(tables[device]), parse_histograms), tally, values
                 )
             merge_lustre_row(rows, (target, find_lustre_fs(target)), values)
@@ -158,15 +164,15 @@ class MdcProbe(LustreProbe):
                 tally.add(read.unknown, read.unknown_example)
                 modifying = read.tables.get(MODIFY + "rpcs in flight")
                 flights = bin_flight_histogram(modifying.reads) if modifying is not None else None
-            merge_lustre_row(by_target, (target, find_lustre_fs(target)), [_requests(place.read(one), tally), flights])
+            merge_lustre_row(by_target, (target, find_lustre_fs(target)), [*_requests(place.read(one), tally), flights])
         for one in place.find(self.wants[2]):
-            merge_lustre_row(by_mount, (find_lustre_mount(one.stars[0]),), [_requests(place.read(one), tally)])
+            merge_lustre_row(by_mount, (find_lustre_mount(one.stars[0]),), _requests(place.read(one), tally))
         if not by_target and not by_mount:
             return None
         return ProbeResult(
             [
                 self.build_reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
-                self.build_reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
+                self.build_reading("pfs_client", ("fs",), _MDC[:2], by_mount, "lmv"),
             ]
         )
 
@@ -214,7 +220,20 @@ def _shapes(read: Tables, tally: Tally, values: List[Any]) -> List[Optional[List
     ]
 
 
-def _requests(text: bytes, tally: Tally) -> int:
+def _requests(text: bytes, tally: Tally) -> List[Optional[int]]:
+    """Requests, and their time where the text tells it."""
     stats = parse_stats_lines(text)
     count_unknown_client_names(stats, INTENTS, tally)
-    return add_stats_counters(stats.counts.values())
+    return [add_stats_counters(stats.counts.values()), stats.sum_busy_ns(stats.counts)]
+
+
+def _time_of(stats: Stats, requests: Optional[int], name: str) -> Optional[int]:
+    """Time of all `requests`, ns; None where they are counted and no line of that name times them."""
+    return stats.sum_busy_ns((name,)) if name in stats.counts or requests == 0 else None
+
+
+def _call_times(stats: Stats) -> List[Optional[int]]:
+    """Times of reads, writes, metadata calls of programs. `read` and `write` are counted with their times since 2.12;
+    `read_bytes` alone has none."""
+    data = [_time_of(stats, stats.counts.get(way + "_bytes", 0), way) for way in ("read", "write")]
+    return [*data, stats.sum_busy_ns(CLIENT_METADATA)]

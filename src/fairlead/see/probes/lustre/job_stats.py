@@ -10,12 +10,18 @@ from array import array
 from operator import itemgetter
 from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Pattern, Sequence, Tuple
 
-from fairlead.see.probes.lustre.stats_lines import MOST, add_stats_counters, format_stats_line, parse_stats_epoch_ns
+from fairlead.see.probes.lustre.stats_lines import (
+    MOST,
+    USEC,
+    add_stats_counters,
+    format_stats_line,
+    parse_stats_epoch_ns,
+)
 
 _JOB = re.compile(rb"[ \t]*- job_id[ \t]*:([^\n]*)\Z")
 _TIME = re.compile(rb"[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:[ \t]*(\d+)(?:\.(\d+))?[^\n]*\Z")
 _OP = re.compile(
-    rb"([ \t]*)([^\s:{}]+)[ \t]*:[ \t]*\{[ \t]*samples:[ \t]*(\d+)(?:,[ \t]*unit:[ \t]*[^\s,}]+)?"
+    rb"([ \t]*)([^\s:{}]+)[ \t]*:[ \t]*\{[ \t]*samples:[ \t]*(\d+)(?:,[ \t]*unit:[ \t]*([^\s,}]+))?"
     rb"(,[ \t]*min:[ \t]*\d+,[ \t]*max:[ \t]*\d+,[ \t]*sum:[ \t]*(\d+))?(?:,[^\n]*)?[ \t]*\}[ \t\r]*\Z"
 )
 _LONGEST_BLOCK = 1 << 20
@@ -35,13 +41,22 @@ Take = Callable[[bytes, "Optional[int]", "array[int]"], None]
 
 class Shape:
     """Which numbers of a job are wanted. Values 0 and 1 are samples, 2 and 3 sums of `read_bytes` and `write_bytes`;
-    from 4 on, those of `places`: an operation's samples are added to the value at its place."""
+    from 4 on, those of `places`: an operation's samples are added to the value at its place. From `width` on, the same
+    of `times`: the operation's time, ns, is added at its place there; they are there only where the text is timed."""
 
-    def __init__(self, places: Dict[bytes, int], passed_over: FrozenSet[bytes], other: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        places: Dict[bytes, int],
+        passed_over: FrozenSet[bytes],
+        times: Dict[bytes, int],
+        other: Optional[int] = None,
+    ) -> None:
         self.places = places
         self.passed_over = passed_over
+        self.times = times
         self.other = other
         self.width = 1 + max([3, *places.values(), other if other is not None else 0])
+        self.timed_width = self.width + 1 + max(times.values())
 
 
 class Scan:
@@ -54,6 +69,8 @@ class Scan:
         self.fast = 0
         self.slow = 0
         self.same = 0
+        self.timed = False
+        """Whether operations were counted with their times (2.13 and later)."""
 
     def count_strange_line(self, line: bytes) -> None:
         """Count a line."""
@@ -69,6 +86,7 @@ class Memory:
         self.last: "Dict[int, Optional[Tuple[bytes, Optional[int], array[int]]]]" = {}
         self.now: "Dict[int, Optional[Tuple[bytes, Optional[int], array[int]]]]" = {}
         self.looks = 0
+        self.timed = False
 
     def begin(self) -> None:
         """Before a look; what one that failed left is forgotten."""
@@ -95,6 +113,7 @@ def scan_job_stats(chunks: Iterable[bytes], shape: Shape, take: Take, memory: Op
         kept = text[cut:]
     reader.blocks(kept, len(kept))
     if memory is not None:
+        reader.scan.timed = memory.timed = memory.timed or reader.scan.timed
         memory.end()
     return reader.scan
 
@@ -145,8 +164,9 @@ class _Reader:
         """Read one job's lines one by one, and learn their order."""
         lines = block.split(b"\n")
         job = start = None
-        values = array("q", bytes(8 * self.shape.width))
-        ops: List[Tuple[bytes, bool]] = []
+        values = array("q", bytes(8 * self.shape.timed_width))
+        ops: List[_Op] = []
+        timed = False
         strange = self.scan.unknown
         for line in lines:
             if len(line) > _LONGEST_LINE:
@@ -155,9 +175,14 @@ class _Reader:
                 continue
             op = _OP.match(line)
             if op is not None and job is not None:
-                _indent, name, samples, has_sum, total = op.groups()
-                ops.append((name, has_sum is not None))
+                _indent, name, samples, unit, has_sum, total = op.groups()
+                in_us = has_sum is not None and unit in USEC and name in self.shape.times
+                ops.append((name, has_sum is not None, in_us))
+                timed = timed or in_us
                 self._count(values, name, samples, total, line)
+                if in_us:
+                    place = self.shape.width + self.shape.times[name]
+                    values[place] = min(MOST, values[place] + 1000 * int(total[:40]))
                 continue
             time = _TIME.match(line)
             if time is not None and job is not None:
@@ -172,6 +197,9 @@ class _Reader:
         if job is None:
             return
         self.scan.slow += 1
+        self.scan.timed = self.scan.timed or timed
+        if not timed:
+            del values[self.shape.width :]
         if any(values):
             self.take(job, start, values)
         if ops and strange == self.scan.unknown and self._made < _MOST_LAYOUTS:
@@ -195,20 +223,26 @@ class _Reader:
 
 
 _DATA = {b"read_bytes": 0, b"write_bytes": 1}
+_Op = Tuple[bytes, bool, bool]
+"""Name, whether its line has a sum, whether that is a time that is wanted."""
 
 
 class _Layout:
     """The lines of one job as a regex, and how its groups become values."""
 
-    def __init__(self, ops: Sequence[Tuple[bytes, bool]], shape: Shape) -> None:
+    def __init__(self, ops: "Sequence[_Op]", shape: Shape) -> None:
         text = _HEAD
         order: List[int] = []
-        for name, has_sum in ops:
+        for name, has_sum, in_us in ops:
             wanted = name in _DATA or name in shape.places
             # What is passed over is passed over whole; an operation not known must be seen: here it may only be zero.
             number = rb"(\d{1,18})" if wanted else (rb"\d+" if name in shape.passed_over else rb"0")
             text += rb"[ \t]*" + re.escape(name) + rb"[ \t]*:[ \t]*\{ *samples: *" + number
-            if name in _DATA and has_sum:
+            if in_us:
+                text += rb", *unit: *usecs?, *min: *\d+, *max: *\d+, *sum: *(\d{1,15})"
+                order += [shape.places[name]] if wanted else []
+                order.append(shape.width + shape.times[name])
+            elif name in _DATA and has_sum:
                 text += rb",[^,\n]*, *min: *\d+, *max: *\d+, *sum: *(\d{1,18})"
                 order += [_DATA[name], _DATA[name] + 2]
             elif wanted:
@@ -216,7 +250,9 @@ class _Layout:
             text += rb"[, }][^\n]*\n"
         self.pattern: "Pattern[bytes]" = re.compile(text)
         # Most places have one number or none; those of one place that has several are added.
-        of_place: List[List[int]] = [[at for at, to in enumerate(order) if to == place] for place in range(shape.width)]
+        width = shape.timed_width if any(in_us for _, _, in_us in ops) else shape.width
+        of_place: List[List[int]] = [[at for at, to in enumerate(order) if to == place] for place in range(width)]
+        self._untimed = shape.width
         self._pick = itemgetter(*[numbers[0] if numbers else len(order) for numbers in of_place])
         self._more = [(place, itemgetter(*numbers)) for place, numbers in enumerate(of_place) if len(numbers) > 1]
 
@@ -228,5 +264,7 @@ class _Layout:
         row = array("q", self._pick(numbers))
         for place, several in self._more:
             row[place] = add_stats_counters(several(numbers))
+        for place in range(self._untimed, len(row)):
+            row[place] *= 1000
         start = parse_stats_epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
         return groups[0].strip(), start, row

@@ -6,7 +6,7 @@ from typing import Any, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tupl
 from fairlead.see.probes.base import Key, ProbeResult
 from fairlead.see.probes.lustre.job_ids import JobIds
 from fairlead.see.probes.lustre.job_stats import Memory, Shape, scan_job_stats
-from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
+from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, TARGET_TIMES, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Parameter, Place
 from fairlead.see.probes.lustre.stats_lines import add_stats_counters
@@ -16,14 +16,20 @@ def _names(words: Iterable[str]) -> FrozenSet[bytes]:
     return frozenset(word.encode() for word in words)
 
 
-OST_SHAPE = Shape(dict.fromkeys(_names(OST_METADATA), 4), _names(OST_OTHER))
-"""Values are those of TARGET_ROW."""
+OST_SHAPE = Shape(
+    dict.fromkeys(_names(OST_METADATA), 4),
+    _names(OST_OTHER),
+    {b"read": 0, b"write": 1, **dict.fromkeys(_names(OST_METADATA), 2)},
+)
+"""Values are those of TARGET_ROW, then those of TARGET_TIMES."""
 MDT_SHAPE = Shape(
     {name.encode(): 4 + place for place, name in enumerate(MDT_OPS)},
     _names(MDT_UPKEEP | {"read", "write"}),
+    {b"read": 0, b"write": 1, **{name.encode(): 2 + place for place, name in enumerate(MDT_OPS)}},
     other=4 + MDT_OPS.index("other"),
 )
-"""Values are the first four of TARGET_ROW, then those of MDT_OPS."""
+"""Values are the first four of TARGET_ROW, those of MDT_OPS; times of reads and writes, of those of MDT_OPS."""
+_OPS_AT, _TIMES_AT = 4, 4 + len(MDT_OPS)
 
 
 class _JobsProbe(LustreProbe):
@@ -40,6 +46,8 @@ class _JobsProbe(LustreProbe):
         self._jobid_name = jobid_name
         self._memories: Dict[str, Memory] = {}
         self._parts: "Dict[str, _Parts]" = {}
+        self.timed = False
+        """Whether the texts tell how long operations took."""
 
     def gather(self, place: Place, tally: Tally) -> "Optional[Tuple[Dict[Key, array[int]], Dict[Key, Optional[int]]]]":
         """Rows and epochs by (target, job); None when there is no job_stats here."""
@@ -52,6 +60,9 @@ class _JobsProbe(LustreProbe):
         epochs: Dict[Key, Optional[int]] = {}
         for one in texts:
             self._gather_one(place, one, ids, tally, rows, epochs)
+        if self.timed:
+            for row in rows.values():
+                row.extend([0] * (self.shape.timed_width - len(row)))
         return rows, epochs
 
     def _gather_one(
@@ -77,6 +88,7 @@ class _JobsProbe(LustreProbe):
 
         read = scan_job_stats(place.read_chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
         tally.add(read.unknown, read.example)
+        self.timed = self.timed or read.timed
         if parts is not None:
             for job, values in parts.totals().items():
                 rows[target, job] = values
@@ -125,12 +137,10 @@ class OstJobsProbe(_JobsProbe):
         if found is None:
             return None
         rows: Dict[Key, Sequence[Any]] = dict(found[0])
+        counters = (*TARGET_ROW, *TARGET_TIMES) if self.timed else TARGET_ROW
+        keys = ("target", "job_id")
         return ProbeResult(
-            [
-                self.build_reading(
-                    "target", ("target", "job_id"), TARGET_ROW, rows, "job_stats", tally, found[1], born_at_zero=True
-                )
-            ]
+            [self.build_reading("target", keys, counters, rows, "job_stats", tally, found[1], born_at_zero=True)]
         )
 
 
@@ -153,17 +163,24 @@ class MdtJobsProbe(_JobsProbe):
         rows, epochs = found
         for key in list(rows):
             values = rows.pop(key)  # the row as read is not needed beside the one that is kept
-            if any(values[:4]):
-                moved[key] = values[:4]
-            ops[key] = values[4:]
+            data = values[:_OPS_AT] + values[_TIMES_AT : _TIMES_AT + 2]
+            if any(data[:_OPS_AT]):
+                moved[key] = data
+            ops[key] = values[_OPS_AT:_TIMES_AT] + values[_TIMES_AT + 2 :]
         keys = ("target", "job_id")
+        counters: Tuple[str, ...] = MDT_OPS
+        data_counters: Tuple[str, ...] = TARGET_ROW[:4]
+        spread: Tuple[str, ...] = ("op", "count")
+        if self.timed:
+            counters, spread = MDT_OPS * 2, ("op", "count", "busy_ns")
+            data_counters = (*TARGET_ROW[:4], *TARGET_TIMES[:2])
         made = [
             self.build_reading(
-                "metadata", keys, MDT_OPS, ops, "job_stats", tally, epochs, spread=("op", "count"), born_at_zero=True
+                "metadata", keys, counters, ops, "job_stats", tally, epochs, spread=spread, born_at_zero=True
             )
         ]
         if moved:
             made.append(
-                self.build_reading("target", keys, TARGET_ROW[:4], moved, "job_stats", None, epochs, born_at_zero=True)
+                self.build_reading("target", keys, data_counters, moved, "job_stats", None, epochs, born_at_zero=True)
             )
         return ProbeResult(made)

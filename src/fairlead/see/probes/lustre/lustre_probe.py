@@ -15,6 +15,8 @@ from fairlead.see.probes.lustre.stats_lines import add_stats_counters
 
 TARGET_ROW = ("read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "metadata_ops")
 """Counters of a `target` row, in the order probes give them."""
+TARGET_TIMES = ("read_busy_ns", "write_busy_ns", "metadata_busy_ns")
+"""Sums of times of a `target` row, after TARGET_ROW."""
 _CLIENT = re.compile(r"(.+)-(?:osc|mdc)-(?!MDT)[^-]+\Z")
 _TARGET = re.compile(r"(.+)-(?:OST|MDT)[0-9a-fA-F]{4}\Z")
 
@@ -118,7 +120,7 @@ class LustreProbe(Probe):
         tally: Optional[Tally] = None,
         epochs: Optional[Dict[Key, Optional[int]]] = None,
         gauges: Tuple[str, ...] = (),
-        spread: Optional[Tuple[str, str]] = None,
+        spread: Optional[Tuple[str, ...]] = None,
         born_at_zero: bool = False,
     ) -> Reading:
         """A reading whose rows are of this node (`node` of a client's table, `server` of a server's) and `source`."""

@@ -15,17 +15,20 @@ from fairlead.see.probes.lustre.histograms import (
     parse_histograms,
     sum_histogram_buckets,
 )
-from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
+from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, TARGET_TIMES, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Place
 from fairlead.see.probes.lustre.stats_lines import Stats, add_stats_counters, parse_stats_lines
 
 KNOWN_MDT = frozenset(MDT_OPS) | MDT_UPKEEP
+MDT_DATA_ROW = (*TARGET_ROW[:4], *TARGET_TIMES[:2])
+"""Counters of data on an MDT."""
 
 
 class OstProbe(LustreProbe):
-    """Each OST of this server: RPCs, bytes, metadata operations; `queue_len_mean` is how many requests one found
-    waiting for a thread of `ost_io`, on average since the last look, and is the same for all OSTs of the server."""
+    """Each OST of this server: RPCs, bytes, metadata operations, and how long these took where that is counted;
+    `queue_len_mean` is how many requests one found waiting for a thread of `ost_io`, on average since the last look,
+    and is the same for all OSTs of the server."""
 
     name = "lustre_ost"
     kind = "OSS"
@@ -51,7 +54,11 @@ class OstProbe(LustreProbe):
             epochs[one.stars] = stats.times.start_ns
         gauges = ("queue_len_mean",)
         return ProbeResult(
-            [self.build_reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)]
+            [
+                self.build_reading(
+                    "target", ("target",), (*TARGET_ROW, *TARGET_TIMES), rows, "obdfilter", tally, epochs, gauges
+                )
+            ]
         )
 
 
@@ -81,7 +88,8 @@ class BrwProbe(LustreProbe):
 
 
 class MdtProbe(LustreProbe):
-    """Each MDT of this server: operations by name, and how long its queue was (as `OstProbe` says it)."""
+    """Each MDT of this server: operations by name and how long they took, and how long its queue was (as `OstProbe`
+    says it)."""
 
     name = "lustre_mdt"
     kind = "MDS"
@@ -106,20 +114,18 @@ class MdtProbe(LustreProbe):
             count_unknown_client_names(stats, KNOWN_MDT, MDT_DATA, tally)
             for op, count in stats.counts.items():
                 if op not in MDT_DATA:
-                    rows[one.stars[0], op] = [count]
+                    rows[one.stars[0], op] = [count, stats.sum_busy_ns((op,))]
                     epochs[one.stars[0], op] = stats.times.start_ns
-            moved[one.stars] = [*build_mdt_server_data(stats), waiting]
+            moved[one.stars] = [*build_mdt_server_data(stats), *build_data_times(stats), waiting]
         whole = self.build_reading(
-            "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
+            "metadata", ("target", "op"), ("count", "busy_ns"), rows, "md_stats", tally, epochs, born_at_zero=True
         )
         if waiting is None and not any(any(row[:4]) for row in moved.values()):
             return ProbeResult([whole])
         return ProbeResult(
             [
                 whole,
-                self.build_reading(
-                    "target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)
-                ),
+                self.build_reading("target", ("target",), MDT_DATA_ROW, moved, "md_stats", gauges=("queue_len_mean",)),
             ]
         )
 
@@ -142,12 +148,23 @@ class _Queue:
         return None
 
 
-def build_ost_server_row(stats: Stats) -> List[int]:
-    """The values of TARGET_ROW for an OST."""
+def build_ost_server_row(stats: Stats) -> List[Optional[int]]:
+    """The values of TARGET_ROW and TARGET_TIMES for an OST."""
     return [
         *build_mdt_server_data(stats),
         add_stats_counters(n for name, n in stats.counts.items() if name in OST_METADATA),
+        *build_data_times(stats),
+        stats.sum_busy_ns(OST_METADATA),
     ]
+
+
+def build_data_times(stats: Stats) -> List[Optional[int]]:
+    """Times of reads, of writes: None where the text counts them without their times (before 2.13)."""
+    times: List[Optional[int]] = []
+    for way in ("read", "write"):
+        told = way in stats.counts or not stats.counts.get(way + "_bytes")
+        times.append(stats.sum_busy_ns((way,)) if told else None)
+    return times
 
 
 def build_mdt_server_data(stats: Stats) -> List[int]:

@@ -8,6 +8,8 @@ from typing import Dict, Iterable, NamedTuple, Optional, Pattern, Tuple
 
 MOST = (1 << 63) - 1
 """What a column holds. A counter beyond it stays there."""
+USEC = (b"usec", b"usecs")
+"""Units of what is timed, as versions write them."""
 _LINE = re.compile(
     rb"^([^\s:]+(?: [^\s:]+)*)[ \t]+(\d+) samples \[([^\]\n]*)\]"
     rb"(?:[ \t]+(\d+)[ \t]+(\d+)[ \t]+(\d+)(?:[ \t]+\d+)?)?[ \t\r]*$",
@@ -29,13 +31,23 @@ class Times(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """What a stats text says. `counts` and `sums` by name; a name that is not there has counted nothing."""
+    """What a stats text says. `counts` and `sums` by name; a name that is not there has counted nothing. `busy_us`:
+    the sums of those that are timed (`[usec]`, `[usecs]`)."""
 
     counts: Dict[str, int]
     sums: Dict[str, int]
     times: Times
     unknown: int
     unknown_example: str
+    busy_us: Dict[str, int]
+
+    def sum_busy_ns(self, names: Iterable[str]) -> Optional[int]:
+        """Time of all requests with these names, ns; None where one of them was counted and not timed, or nothing in
+        the text is timed."""
+        counted = [name for name in names if self.counts.get(name)]
+        if not self.busy_us or any(name not in self.busy_us for name in counted):
+            return None
+        return add_stats_counters(self.busy_us[name] * 1000 for name in counted)
 
 
 def add_stats_counters(counts: Iterable[int]) -> int:
@@ -47,16 +59,19 @@ def parse_stats_lines(text: bytes) -> Stats:
     """The counters of a stats text. Names written twice (two layers of one server) add up."""
     counts: Dict[str, int] = {}
     sums: Dict[str, int] = {}
+    busy: Dict[str, int] = {}
     read = 0
-    for name, samples, _unit, _low, _high, total in _LINE.findall(text):
+    for name, samples, unit, _low, _high, total in _LINE.findall(text):
         read += 1
         word = name.decode("utf-8", "replace")
         counts[word] = min(MOST, counts.get(word, 0) + int(samples[:40]))
         if total:
             sums[word] = min(MOST, sums.get(word, 0) + int(total[:40]))
+            if unit in USEC:
+                busy[word] = min(MOST, busy.get(word, 0) + int(total[:40]))
     times = parse_stats_times(text)
     unknown, example = _count_unread(text, read + times.lines, (_LINE, _TIME))
-    return Stats(counts, sums, times, unknown, example)
+    return Stats(counts, sums, times, unknown, example, busy)
 
 
 def parse_stats_times(text: bytes) -> Times:
