@@ -4,7 +4,9 @@ each node an agent and a mount of the same tree at the same path.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import io
 import json
 import os
 import shutil
@@ -18,10 +20,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from cluster_machines import Machine, open_folder_for_all
+from fairlead.cli.main import main
 from serving import Up
 from slurm_cluster import SlurmCluster, slurm_cluster
 from waiting import PATIENCE_S, wait_until
 
+NS = 1_000_000_000
 ROOT = Path(__file__).resolve().parents[2]
 NODES = ("n1", "n2", "n3", "n4")
 SETTINGS = """
@@ -68,6 +72,15 @@ class Figures:
         return cls(sums["read_bytes"], sums["write_bytes"], sums["metadata_ops"])
 
 
+@dataclass(frozen=True)
+class Run:
+    """A run of a job as the scheduler tells of it."""
+
+    state: str
+    start_ns: int
+    end_ns: int
+
+
 def interpreters() -> dict[str, str]:
     """Interpreters an agent may meet on a node, by their version: the oldest and the newest, where they are here."""
     found = {}
@@ -108,6 +121,13 @@ class Site:
     def _cluster(self, name: str) -> SlurmCluster:
         return self.clusters[name] if name else next(iter(self.clusters.values()))
 
+    def runs(self, job_id: str, *, cluster: str = "") -> list[Run]:
+        """The runs of a job number that have ended, as the lake has them from Slurm, the first first."""
+        name = cluster or next(iter(self.clusters))
+        found = self.up.query("SELECT * FROM jobs WHERE end_ns IS NOT NULL ORDER BY start_ns")
+        mine = [row for row in found if row["job_id"] == job_id and row["cluster"] == name]
+        return [Run(row["state"], row["start_ns"], row["end_ns"]) for row in mine]
+
     def asked(self, path: str) -> Any:
         """What the pages are told: the API's answer; None for what it does not know."""
         address = json.loads((self.up.state / "addresses.json").read_text())["api"][0].partition(":")[2]
@@ -122,34 +142,39 @@ class Site:
 
     def told(self, *words: str) -> Any:
         """What a command says of the lake, with --json; None for what it does not know."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLEAD_", "SLURM_"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "fairlead", *words, "--lake", str(self.up.lake), "--json"],
-            capture_output=True,
-            text=True,
-            env=kept,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return json.loads(done.stdout) if done.returncode == 0 else None
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            code = main([*words, "--lake", str(self.up.lake), "--json"])
+        return json.loads(out.getvalue()) if code == 0 else None
 
-    def said_everywhere(self, job_id: str, *, cluster: str = "") -> dict[str, Figures | None]:
-        """What every place says that this job moved: the list and the page of a job, from the shell and the API, and
-        the stored summary. Of a list with other than one row for the job: None."""
+    def said_everywhere(
+        self, *jobs: str, cluster: str = "", runs: Sequence[Run | None] = ()
+    ) -> list[dict[str, Figures | None]]:
+        """What every place says that each of these jobs moved: the list and the page of a job, from the shell and from
+        the API (which the pages show), and the stored summary. Of a list with other than one row for the job: None.
+        `runs`: of several runs of one number, which each is about."""
         name = cluster or next(iter(self.clusters))
         lists = {
-            "job list": self.told("job", "list", "--last", "1h", "--limit", "1000"),
-            "api list": self.asked("/api/v1/jobs?last=1h&limit=1000"),
+            "job list": self.told("job", "list", "--last", "2h", "--limit", "1000")["jobs"],
+            "api list": self.asked("/api/v1/jobs?last=2h&limit=1000")["jobs"],
         }
+        whose = list(runs) or [None] * len(jobs)
+        return [self._said_of(job, name, lists, run) for job, run in zip(jobs, whose, strict=True)]
+
+    def _said_of(self, job: str, cluster: str, lists: Mapping[str, Any], run: Run | None) -> dict[str, Figures | None]:
+        when, query = list[str](), ""
+        if run is not None:
+            begin, end = run.start_ns // NS, run.end_ns // NS
+            when, query = ["--from", str(begin), "--to", str(end)], f"&from={begin}&to={end}"
         pages = {
-            "job show": self.told("job", "show", job_id, "--cluster", name),
-            "api job": self.asked(f"/api/v1/jobs/{job_id}?cluster={name}"),
+            "job show": self.told("job", "show", job, "--cluster", cluster, *when),
+            "api job": self.asked(f"/api/v1/jobs/{job}?cluster={cluster}{query}"),
         }
         said: dict[str, Figures | None] = {}
-        for place, answer in lists.items():
-            rows = [row for row in (answer or {"jobs": []})["jobs"] if row["job_id"] == job_id]
-            mine = [row for row in rows if row["cluster"] in (name, None)]
-            said[place] = Figures.of(mine[0]["sums"]) if len(mine) == 1 and mine[0]["cluster"] == name else None
+        for place, listed in lists.items():
+            rows = [row for row in listed if row["job_id"] == job and row["cluster"] in (cluster, None)]
+            rows = [row for row in rows if run is None or row["start_ns"] in (run.start_ns, None)]
+            said[place] = Figures.of(rows[0]["sums"]) if len(rows) == 1 and rows[0]["cluster"] == cluster else None
         for place, answer in pages.items():
             said[place] = Figures.of(answer["job"]["sums"]) if answer else None
         summary = (pages["job show"] or {}).get("summary")
