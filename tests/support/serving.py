@@ -127,8 +127,10 @@ class Answer:
 class Up:
     """`fairlead up` in a folder: lake, state and settings are below it."""
 
-    def __init__(self, folder: Path, settings: str = "", *, tls: bool = False) -> None:
+    def __init__(self, folder: Path, settings: str = "", *, tls: bool = False, source: Path | None = None) -> None:
         self.folder = folder
+        self.source = source
+        """Where its fairlead is; None: the one under test."""
         self.lake = folder / "lake"
         self.state = folder / "state"
         self.unix = folder / "s.sock"
@@ -169,6 +171,7 @@ class Up:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                env=os.environ if self.source is None else {**os.environ, "PYTHONPATH": str(self.source)},
             )
         self._from = self.log.stat().st_size
         if wait:
