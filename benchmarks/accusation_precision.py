@@ -2,7 +2,8 @@
 
 `python benchmarks/accusation_precision.py --keep FOLDER --play MACHINE:SEED:NUMBER` plays and keeps one play as every
 view shows it (play them in any order, in as many processes as there are cores).
-`python benchmarks/accusation_precision.py --keep FOLDER [--write]` judges all plays kept and prints, by view and
+`python benchmarks/accusation_precision.py --keep FOLDER --season MACHINE:SEED` judges the plays kept of one season.
+`python benchmarks/accusation_precision.py --keep FOLDER [--write]` takes all seasons judged and prints, by view and
 confidence, how many accusations there were and how many were right; `--write` makes the table of the package of it
 (`explain/analysis/interference/accusation_precision.toml`). Seeds below 100 are for tuning, the others held out.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,27 @@ def judge_season(machine: str, one: Plays) -> tuple[list[Accusation], int]:
     return made, int((states == 1).sum())
 
 
+def keep_judged(keep: Path, machine: str, seed: int) -> None:
+    """Judges the plays kept of one season, by every view, and keeps what came of it."""
+    season = build_season(machine, seed)
+    found: list[Accusation] = []
+    count = 0
+    for name, view in VIEWS[machine].items():
+        one = read_plays(keep, season, view)
+        if one is None:
+            continue
+        made, incidents = judge_season(machine, one)
+        found += made
+        count = len(one.plays)
+        accused = sum(a.accused is not None for a in made)
+        console.print(
+            f"{machine} {seed} {name}: {count} plays, {incidents} abnormal phases, {len(made)} reported, "
+            f"{accused} accused of, {sum(a.right for a in made)} rightly"
+        )
+    judged = {"plays": f"{machine} {seed}: {count}", "accusations": [asdict(one) for one in found]}
+    (keep / f"judged-{machine}-{seed}.json").write_text(json.dumps(judged))
+
+
 def find_causes(label: dict[str, Any]) -> set[tuple[bool, str]]:
     """Right answers, (is a job, name): the best cause and those as good."""
     causes, back = label["causes"] or [], label["recovered_s"] or []
@@ -219,31 +241,22 @@ def main() -> None:
     options.add_argument("--keep", type=Path, required=True)
     options.add_argument("--play")
     options.add_argument("--write", action="store_true")
-    options.add_argument("--seeds", default="1,2,101,102,103")
+    options.add_argument("--season")
     chosen = options.parse_args()
     if chosen.play:
         machine, seed, number = chosen.play.split(":")
         keep_play(chosen.keep, machine, int(seed), int(number))
         return
+    if chosen.season:
+        machine, seed = chosen.season.split(":")
+        keep_judged(chosen.keep, machine, int(seed))
+        return
     found: list[Accusation] = []
     plays: list[str] = []
-    for machine, views in VIEWS.items():
-        for seed in map(int, chosen.seeds.split(",")):
-            season = build_season(machine, seed)
-            for name, view in views.items():
-                one = read_plays(chosen.keep, season, view)
-                if one is None:
-                    continue
-                made, incidents = judge_season(machine, one)
-                found += made
-                hit = sum(a.right for a in made)
-                count = sum(a.accused is not None for a in made)
-                console.print(
-                    f"{machine} {seed} {name}: {len(one.plays)} plays, {incidents} abnormal phases, "
-                    f"{len(made)} reported, {count} accused of, {hit} rightly"
-                )
-                if name == "full":
-                    plays.append(f"{machine} {seed}: {len(one.plays)}")
+    for path in sorted(chosen.keep.glob("judged-*.json")):
+        judged = json.loads(path.read_text())
+        plays.append(judged["plays"])
+        found += [Accusation(**row) for row in judged["accusations"]]
     lines = tabulate(found)
     if chosen.write:
         write_table(lines, ", ".join(plays))

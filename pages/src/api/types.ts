@@ -694,6 +694,11 @@ export interface JobsAsked {
   offset?: number;
 }
 
+export interface JudgedAgain {
+  at_ns: number;
+  incident: string;
+}
+
 export interface KindUsually {
   kind: string;
   phases: number;
@@ -1336,6 +1341,7 @@ export interface StoredFinding {
   components: Subject[];
   active: Subject[];
   precision: ShownPrecision | null;
+  judged_again: JudgedAgain | null;
 }
 
 export interface Subject {

@@ -68,6 +68,7 @@ class Lake:
         between: tuple[int, int] | None = None,
         began: tuple[int, int] | None = None,
         numbers: Collection[str] | None = None,
+        waiting: bool = True,
         tables: Mapping[str, pa.Table] | None = None,
         timeout_s: float | None = None,
     ) -> pa.Table:
@@ -77,11 +78,12 @@ class Lake:
         (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in
         that time: files that hold none are not opened; the query still has to say so itself. `began` and `numbers`
         promise the like of tables of jobs (`tables.OF_JOBS`): only rows dated in that time, only of these job numbers.
+        `waiting` False: rows of the log that are not in the tables yet are left out: nothing is derived of them.
         `tables`: more tables, known to this query alone. A query that takes longer than `timeout_s` is ended. Raises
         UsageError for wrong SQL, LakeError.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        wanted = WantedRows(between, began, numbers)
+        wanted = WantedRows(between, began, numbers, waiting)
         for attempt in range(_NO_COMMON_SIGHT):
             views = self._snapshots.take_snapshot(query.find_query_tables(sql), wanted)
             try:

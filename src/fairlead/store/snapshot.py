@@ -48,11 +48,13 @@ class View:
 @dataclass(frozen=True)
 class WantedRows:
     """What a query promises to want no rows beside. `between`: of a series (`tables.SERIES`), dated in [from, to).
-    `began`, `numbers`: of a table of jobs (`tables.OF_JOBS`), dated in [from, to), and of these job numbers."""
+    `began`, `numbers`: of a table of jobs (`tables.OF_JOBS`), dated in [from, to), and of these job numbers. `waiting`:
+    False where rows that are not in the tables yet, and of which nothing is derived yet, do not count."""
 
     between: Span | None = None
     began: Span | None = None
     numbers: Collection[str] | None = None
+    waiting: bool = True
 
 
 _File = tuple[Part, str, tuple[str, str]]
@@ -120,7 +122,8 @@ class Snapshots:
                     files = self._of_jobs(files, wanted)
                 self._fill(view, folder, files)
                 reach = None if span is None else (span[0] - REACH_NS.get(name, 0), span[1])
-                view.waiting += tail.read_rows(name, listed.carried, reach)
+                if wanted.waiting:
+                    view.waiting += tail.read_rows(name, listed.carried, reach)
         return views
 
     def _of_jobs(self, files: list[_File], wanted: WantedRows) -> list[_File]:

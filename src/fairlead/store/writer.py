@@ -21,7 +21,7 @@ from fairlead.core.batches import bulk
 from fairlead.core.batches.bulk import Small
 from fairlead.core.batches.rows import DecodedBatch
 from fairlead.core.errors import LakeError, TooOldError, UnfitError
-from fairlead.core.model.tables import TableSpec
+from fairlead.core.model.tables import JOBS, MAPPING, TableSpec
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
@@ -48,6 +48,8 @@ REMEMBER_NS = 30 * DAY_NS
 AHEAD_NS = DAY_NS
 """Rows of the wire may be dated this much ahead of the writer's clock."""
 _MAX_SPAN_NS = 400 * DAY_NS
+JOB_TABLES = frozenset((JOBS.name, MAPPING.name))
+"""Tables whose rows tell that a job began or ended."""
 _TOO_FULL = 2
 
 
@@ -84,6 +86,8 @@ class Writer:
         self.remember_ns = remember_ns
         self.damaged: list[Path] = []
         """Segments set aside while opening because a frame in them failed its checksum."""
+        self.heard_jobs = threading.Event()
+        """Set when rows of jobs (begun, ended, on which nodes) were taken; whoever waits for it clears it."""
         self.trouble: LakeError | None = None
         """Why the last carrying over in the background failed; None when it did not. It is tried again."""
         self._turn = threading.Lock()
@@ -290,6 +294,8 @@ class Writer:
     def _note(self, load: hot.Load) -> None:
         for note in load.notes:
             self._taken.add(note.key, note.seq)
+        if not JOB_TABLES.isdisjoint(load.pieces):
+            self.heard_jobs.set()
         number = self._segment.number
         self._loads.setdefault(number, []).append(load)
         self._bytes[number] = self._bytes.get(number, 0) + load.nbytes

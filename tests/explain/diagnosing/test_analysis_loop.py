@@ -471,9 +471,9 @@ class Counting:
         self.lake = lake
         self.questions = 0
 
-    def query(self, sql: str, parameters: object = None) -> pa.Table:
+    def query(self, sql: str, parameters: object = None, *, waiting: bool = True) -> pa.Table:
         self.questions += 1
-        return self.lake.query(sql, parameters)  # type: ignore[arg-type]
+        return self.lake.query(sql, parameters, waiting=waiting)  # type: ignore[arg-type]
 
 
 def test_a_site_file_without_mappings_is_no_fault(lake: Lake, tmp_path: Path) -> None:

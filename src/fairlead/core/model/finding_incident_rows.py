@@ -25,9 +25,17 @@ class ShownPrecision(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class JudgedAgain(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a finding was made again: an incident that touches the job became known after the first time."""
+
+    at_ns: int
+    incident: str
+
+
 class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding as it is kept: with whose job it concerns (None: nobody's) and the components that play a part.
-    `active`: jobs at the same components at the time, listed where nobody is accused. `precision`: of an accusation."""
+    `active`: jobs at the same components at the time, listed where nobody is accused. `precision`: of an accusation.
+    `judged_again`: when it was made a second time."""
 
     schema: str = FINDING_SCHEMA
     finding: Finding
@@ -37,6 +45,7 @@ class StoredFinding(msgspec.Struct, frozen=True, kw_only=True):
     components: list[Subject] = []
     active: list[Subject] = []
     precision: ShownPrecision | None = None
+    judged_again: JudgedAgain | None = None
 
 
 def build_finding_rows(told: Sequence[StoredFinding], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:

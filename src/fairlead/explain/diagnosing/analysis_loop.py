@@ -17,6 +17,7 @@ from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.diagnosing.ended_jobs import Step, summarise_ended_jobs
 from fairlead.explain.diagnosing.rounds import Rounds
 from fairlead.explain.diagnosing.site_file import read_system_site_file, write_site_file_mappings
+from fairlead.explain.diagnosing.touched_jobs import Touched
 
 QUICK_S = 1.0
 """Jobs that just ended and whose records are here are looked for this often."""
@@ -35,6 +36,7 @@ def run_analysis_loop(config: Any, stop: threading.Event) -> None:
             return
     lake = Lake.open(root, memory=config.server.memory)
     every_ns, running_ns = (int(s * NS_PER_S) for s in (config.analysis.every_s, config.analysis.running_s))
+    touched = Touched()
     rounds = Rounds(config.diagnosis, read_system_site_file(config.server.site))
     with lake.open_writer(config.analysis.shard, wait_s=30.0) as writer:
         write_site_file_mappings(writer, config.server.site)
@@ -53,6 +55,7 @@ def run_analysis_loop(config: Any, stop: threading.Event) -> None:
                     quick=not whole,
                     diagnosis=config.diagnosis,
                     peaks=rounds.site.peaks,
+                    touched=touched,
                 )
                 if whole or now_ns - flushed_ns >= FLUSH_NS:
                     writer.flush()

@@ -34,6 +34,7 @@ from fairlead.explain.diagnosing.job_advice import Advising
 from fairlead.explain.diagnosing.lake_phases import detect_lake_phases
 from fairlead.explain.diagnosing.phase_scenes import build_phase_scenes, build_scene_victims
 from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
+from fairlead.explain.diagnosing.touched_jobs import mark_judged_again
 from fairlead.explain.questions.past_phases import History
 from fairlead.explain.rules.advice_set import load_advice_set
 from fairlead.store.stored_tables import conform_stored_table
@@ -93,6 +94,7 @@ def diagnose_phases(
         phases = add_judgement_columns(phases, said)
         advise = Advising(lake, phases, history, load_advice_set())
         told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
+        told = mark_judged_again(told, jobs, now_ns)
     withdrawn = _find_obsolete_findings(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [build_finding_rows(told, now_ns)] if told else []

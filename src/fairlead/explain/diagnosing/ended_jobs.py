@@ -27,8 +27,9 @@ from fairlead.explain.diagnosing.diagnosis_step import StepResult, run_diagnosis
 from fairlead.explain.diagnosing.program_profiles import update_program_profiles
 from fairlead.explain.diagnosing.recorded_io import read_recorded_io
 from fairlead.explain.diagnosing.running_jobs import EVERY_NS, build_running_summaries, select_due_running_jobs
-from fairlead.explain.diagnosing.serving_components import Tables, build_day_condition
+from fairlead.explain.diagnosing.serving_components import CarriedTables, Tables, build_day_condition
 from fairlead.explain.diagnosing.site_file import Output
+from fairlead.explain.diagnosing.touched_jobs import Touched
 
 _BARE = "{0}.state IS NULL AND {0}.submit_ns IS NULL AND {0}.nodes_count IS NULL AND {0}.processes IS NULL"
 STAND_IN = f"""({_BARE.format("jobs")} AND EXISTS (SELECT 1 FROM jobs told
@@ -41,7 +42,9 @@ _SERVERS = ("forwarder", "target", "mds")
 _BEFORE_NS = 60 * NS_PER_S
 
 
-def select_complete_ended_jobs(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Mapping[str, Any]]:
+def select_complete_ended_jobs(
+    lake: CarriedTables, now_ns: int, *, within_ns: int, most: int
+) -> list[Mapping[str, Any]]:
     """Rows of `jobs` that ended less than `within_ns` ago, have no summary of that end, and whose nodes and servers
     have all told of a time after it. The earliest end first. `again`: it has a summary of another end. Raises
     LakeError."""
@@ -59,7 +62,7 @@ def select_complete_ended_jobs(lake: Tables, now_ns: int, *, within_ns: int, mos
         return []
     return [
         {**job, "recorded": True}
-        for job in _filter_complete_jobs(ended, *_last_words(lake, ended, first - _BEFORE_NS, now_ns))
+        for job in _filter_complete_jobs(ended, *_last_words(lake, ended, first - _BEFORE_NS, now_ns), now_ns)
     ]
 
 
@@ -68,27 +71,35 @@ def _filter_complete_jobs(
     nodes: Mapping[str, int],
     servers: Mapping[str, Sequence[tuple[str, str]]],
     told: Mapping[tuple[str, str], int],
+    now_ns: int,
 ) -> list[Mapping[str, Any]]:
     """Those of `jobs` whose sources have all been heard of a time at or after their end. `nodes`: the last word of each
-    node that is watched; `servers`: components that counted a job; `told`: the last word of each of these."""
+    node that is watched; `servers`: components that counted a job; `told`: the last word of each of these. A server
+    that has nothing more to count says nothing: after `SERVERS_NS` it is not waited for. What comes later has the job
+    looked at again."""
     found = []
     for job in jobs:
+        end = int(job["end_ns"])
         words = [nodes[name] for name in job["nodes"] or () if name in nodes]
-        words += [told.get(server, 0) for server in servers.get(str(job["job_id"]), ())]
-        if words and min(words) >= int(job["end_ns"]):
+        served = [told.get(server, 0) for server in servers.get(str(job["job_id"]), ())]
+        if not (words or served) or min(words, default=end) < end:
+            continue
+        if min(served, default=end) >= end or now_ns - end >= SERVERS_NS:
             found.append(job)
     return found
 
 
 def _last_words(
-    lake: Tables, jobs: Sequence[Mapping[str, Any]], first: int, now_ns: int
+    lake: CarriedTables, jobs: Sequence[Mapping[str, Any]], first: int, now_ns: int
 ) -> tuple[dict[str, int], dict[str, list[tuple[str, str]]], dict[tuple[str, str], int]]:
-    """What `_filter_complete_jobs` wants to know, of the times from `first` to now."""
+    """What `_filter_complete_jobs` wants to know, of the times from `first` to now. Of what is in the tables only: a
+    source was heard when its rows count in sums."""
     when = f"ts_ns > {first} AND ts_ns <= {now_ns} AND {build_day_condition(first, now_ns)}"
     counted = lake.query(
         f"SELECT kind, id, list(DISTINCT job_id) AS jobs, max(ts_ns) AS ts_ns FROM rollup WHERE {when}"
         f" AND interval_ns = {NS_PER_S} AND kind IN (SELECT unnest($kinds)) GROUP BY kind, id",
         {"kinds": list(_SERVERS)},
+        waiting=False,
     ).to_pylist()
     names = sorted({str(name) for job in jobs for name in job["nodes"] or ()} | {row["id"] for row in counted})
     found = lake.query(
@@ -97,6 +108,7 @@ def _last_words(
         f" SELECT id AS name, ts_ns FROM rollup WHERE {when} AND interval_ns = {NS_PER_S} AND kind = $k_node"
         " AND id IN (SELECT unnest($names))) GROUP BY name",
         {"names": names, "k_node": "node"},
+        waiting=False,
     )
     nodes = {row["name"]: row["ts_ns"] for row in found.to_pylist()}
     wanted = {str(job["job_id"]) for job in jobs}
@@ -108,6 +120,10 @@ def _last_words(
         for job in wanted.intersection(row["jobs"] or ()):
             servers.setdefault(job, []).append((row["kind"], row["id"]))
     return nodes, servers, told
+
+
+SERVERS_NS = 6 * NS_PER_S
+"""Servers tell what they counted by job within 2 s, and it is in the tables within 2 s more."""
 
 
 LAG_NS = 120 * NS_PER_S
@@ -138,7 +154,7 @@ class Step:
 
 
 def summarise_ended_jobs(
-    lake: Tables,
+    lake: CarriedTables,
     writer: Output,
     now_ns: int,
     *,
@@ -148,15 +164,21 @@ def summarise_ended_jobs(
     quick: bool = False,
     diagnosis: Diagnosis | None = None,
     peaks: Mapping[str, float] | None = None,
+    touched: Touched | None = None,
 ) -> Step:
     """Summarises jobs that ended: those whose records are all here, and, unless `quick`, those that ended before
     `now_ns - lag_ns` and have no summary yet, or one that later records made untrue, the longest waiting first; and
     jobs that run, each again after `running_ns`. Findings go with the summaries of ended jobs in one batch, as
-    `diagnosis` says (None: as by default). Raises LakeError."""
+    `diagnosis` says (None: as by default). With `touched`, jobs that incidents touch that became known since they
+    were judged are judged again. Raises LakeError."""
     diagnosis = diagnosis or Diagnosis()
     jobs = select_complete_ended_jobs(lake, now_ns, within_ns=lag_ns, most=most)
     if not quick:
         jobs += select_due_ended_jobs(lake, now_ns, lag_ns=lag_ns, most=most - len(jobs)) if len(jobs) < most else []
+    if touched is not None and diagnosis.on and len(jobs) < most:
+        there = {(job["cluster"], job["job_id"], job["start_ns"]) for job in jobs}
+        late = touched.select_jobs(lake, now_ns, most=most - len(jobs))
+        jobs += [job for job in late if (job["cluster"], job["job_id"], job["start_ns"]) not in there]
     looked = read_recorded_io(lake, jobs)
     rows = [build_job_summary(data, now_ns) for data in looked]
     running = (

@@ -31,6 +31,13 @@ class Tables(Protocol):
         """The result of one SELECT."""
 
 
+class CarriedTables(Tables, Protocol):
+    """Tables that can leave out rows of which nothing is derived yet."""
+
+    def query(self, sql: str, parameters: Any = None, *, waiting: bool = True) -> pa.Table:
+        """The result of one SELECT. `waiting` False: without rows that are not in the tables yet."""
+
+
 def build_day_condition(begin_ns: int, end_ns: int) -> str:
     """A span in words of partitions, so that other days' files are not opened."""
     low, high = ((at // DAY_NS + shift) for at, shift in ((begin_ns, -1), (end_ns, 1)))

@@ -72,6 +72,9 @@ class Carry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     every_s: float = 30.0
     """Acknowledged rows are carried to the tables this often."""
+    soon_s: float = 2.0
+    """... and this often for some seconds after a job began or ended: its sums are then there when it is judged. Not if
+    carrying takes more than a quarter of this time."""
     maintain_every_s: float = 60.0
     """What is due of merging small files and expiring old days is looked for this often; put off for up to ten minutes
     while rows arrive faster than they are carried."""

@@ -31,6 +31,10 @@ HEALTH_S = 60.0
 BUSY_BYTES = 64 << 20
 """With more than this waiting right after a carrying over, merging is put off, for `PUT_OFF_S` at most."""
 PUT_OFF_S = 600.0
+JOBS_S = 10.0
+"""After news of a job rows of it keep coming for so long: agents send at its end, servers within seconds."""
+BUSY_SHARE = 4.0
+"""Carrying for jobs pauses at least this many times as long as it took."""
 
 log = logging.getLogger("fairlead.see.collector")
 
@@ -121,7 +125,20 @@ class Upkeep:
     def _carrying(self) -> None:
         carry = self._carry
         next_s = clock.monotonic_s() + carry.maintain_every_s
-        while not self._stop.wait(carry.every_s):
+        tick_s = min(carry.soon_s, carry.every_s)
+        carried_s, jobs_until_s = clock.monotonic_s(), 0.0
+        while not self._stop.wait(tick_s):
+            now_s = clock.monotonic_s()
+            if self._writer.heard_jobs.is_set():
+                self._writer.heard_jobs.clear()
+                jobs_until_s = now_s + JOBS_S
+            pause_s = carry.every_s
+            if now_s < jobs_until_s:
+                pause_s = min(pause_s, BUSY_SHARE * (self.carried.took_s or 0.0))
+            # A tick may come a little early.
+            if now_s - carried_s < pause_s - tick_s / 4:
+                continue
+            carried_s = now_s
             if not self._try("carrying", self._flush):
                 continue
             # Merging files can wait while rows arrive faster than they are carried, but not for ever.
