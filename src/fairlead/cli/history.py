@@ -316,10 +316,10 @@ def _span(from_: str, to: str, now_ns: int) -> Span:
 
 
 @contextmanager
-def show_history_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal, nothing in a pipe."""
+def show_history_progress(what: str, *, lines: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal; in a pipe nothing, or with `lines` one line for each tenth."""
     if is_printing_quiet() or not sys.stderr.isatty():
-        yield None
+        yield _build_line_progress(what) if lines and not is_printing_quiet() else None
         return
     from rich.console import Console
     from rich.progress import Progress
@@ -327,6 +327,18 @@ def show_history_progress(what: str) -> Iterator[Callable[[int, int], None] | No
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _build_line_progress(what: str) -> Callable[[int, int], None]:
+    tenths = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal tenths
+        if total and 10 * done // total > tenths:
+            tenths = 10 * done // total
+            print_message(f"{what}: {10 * tenths} %")
+
+    return tell
 
 
 def _shown(found: Population, width: int) -> list[RenderableType]:

@@ -37,9 +37,20 @@ SCHEMA = "fairlead.ingest/1"
     is_flag=True,
     help="Keep the times of every operation, not only first, last and busy time of a run. Takes more space.",
 )
+@click.option(
+    "--time-zone",
+    metavar="ZONE",
+    help="Time zone of times without an offset (sacct, mmpmon, LMT), such as Europe/Berlin. Default: UTC, with a note.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result for every file as JSON.")
 def ingest(
-    paths: tuple[Path, ...], root: Path | None, shard: str, wait_s: float, exact_times: bool, as_json: bool
+    paths: tuple[Path, ...],
+    root: Path | None,
+    shard: str,
+    wait_s: float,
+    exact_times: bool,
+    time_zone: str | None,
+    as_json: bool,
 ) -> None:
     """Read traces, counters and accounting into a lake.
 
@@ -51,7 +62,7 @@ def ingest(
     from fairlead.store.lake import Lake
     from fairlead.store.rollups import derive_rollups
 
-    jobs, failed = find_ingest_traces(paths)
+    jobs, failed = find_ingest_traces(paths, time_zone=time_zone)
     if not jobs:
         _finish(failed)
     lake = Lake.open(root or find_default_lake_folder(), create=True)

@@ -65,7 +65,7 @@ def up(
     """
     from fairlead.run.config import Config, Origins, format_config, load_config, resolve_config
     from fairlead.run.up import bring_up_server as serve
-    from fairlead.run.up import check_up_config
+    from fairlead.run.up import check_up_addresses, check_up_config
 
     given = [*flags]
     if lake is not None:
@@ -113,7 +113,8 @@ def up(
     from fairlead.core import clock
     from fairlead.kit.sample.site import keep_sample_site_alive, prepare_sample_site
 
-    with show_history_progress("sample site") as done:
+    check_up_addresses(config)  # filling takes minutes: a port in use is said first
+    with show_history_progress("sample site", lines=True) as done:
         sample = prepare_sample_site(folder, clock.now_ns(), done=done, say=print_message)
     with keep_sample_site_alive(folder, sample):
         serve(config, print_message, reload)

@@ -22,7 +22,12 @@ from fairlead.run.config import Config
 from fairlead.run.first_sign_in import prepare_first_sign_in
 from fairlead.run.supervisor import Supervisor
 from fairlead.run.systemd_notify import Notifier
-from fairlead.see.collector.listen_address import bind_listen_address, format_listen_address, parse_listen_address
+from fairlead.see.collector.listen_address import (
+    bind_listen_address,
+    check_listen_address,
+    format_listen_address,
+    parse_listen_address,
+)
 from fairlead.see.collector.serving import Bound
 
 OPERATOR_TOKEN = "operator.token"  # noqa: S105  (names of files)
@@ -54,6 +59,21 @@ def check_up_config(config: Config) -> None:
         read_token_key(key)
     if config.collector.tls_certificate:
         build_tls_server_context(Path(config.collector.tls_certificate), Path(config.collector.tls_key))
+
+
+def check_up_addresses(config: Config) -> None:
+    """What is done before long work: whether the addresses can be listened on. `config` is resolved. Raises
+    ServerError, which says how to take another one."""
+    parts = {"collector": config.collector.listen, "api": config.api.listen if config.api.on else []}
+    for part, wanted in parts.items():
+        for text in wanted:
+            try:
+                check_listen_address(parse_listen_address(text))
+            except ServerError as error:
+                free = f"stop what listens there, or take any free port: --set {part}.listen=tcp:127.0.0.1:0"
+                raise ServerError(
+                    error.what, where=error.where, remedy=error.remedy if text.startswith("unix:") else free
+                ) from error
 
 
 def bring_up_server(config: Config, say: Callable[[str], None], reload: Callable[[], Config | None]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,8 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import EVENTS, JOBS, OPS, build_table_batch, find_table_spec
 from fairlead.see.sources import inputs
 from fairlead.see.sources.base import Source
+from fairlead.see.sources.inputs import set_source_time_zone
+from fairlead.see.sources.local_time import check_local_time_zone
 from fairlead.store.batch_writer import BatchWriter
 from fairlead.store.writer import Writer
 
@@ -45,10 +47,16 @@ class Outcome:
     error: FairleadError | None = None
 
 
-def find_ingest_traces(paths: Sequence[Path]) -> tuple[list[inputs.JobInput], list[Outcome]]:
-    """The traces under `paths`, gathered by job, and those that could not be used."""
+def find_ingest_traces(
+    paths: Sequence[Path], *, time_zone: str | None = None
+) -> tuple[list[inputs.JobInput], list[Outcome]]:
+    """The traces under `paths`, gathered by job, and those that could not be used. `time_zone`: of times without an
+    offset. Raises UsageError for an unknown one."""
+    if time_zone is not None:
+        check_local_time_zone(time_zone)
     files, failures = inputs.discover_input_files(paths)
-    return inputs.group_input_files(files), [Outcome(f.path, None, "failed", error=f.error) for f in failures]
+    jobs = [replace(job, source=set_source_time_zone(job.source, time_zone)) for job in inputs.group_input_files(files)]
+    return jobs, [Outcome(f.path, None, "failed", error=f.error) for f in failures]
 
 
 def ingest_jobs(

@@ -106,3 +106,18 @@ def test_it_is_not_for_users(lake: Lake) -> None:
         answer_question(
             Asking(lake), "own_health", "", parse_question_parameters("own_health", {}), Sight(user="alice"), NOW
         )
+
+
+def test_home_health_and_the_machine_count_the_same_silent_sources(lake: Lake) -> None:
+    """A source silent for hours, without a gap that anybody wrote down, is silent on every page."""
+    asking = Asking(lake)
+
+    def ask(question: str, now_ns: int) -> object:
+        return answer_question(asking, question, "", parse_question_parameters(question, {}), Sight(), now_ns)
+
+    for later in (0, 5 * 3600 * S, 30 * 3600 * S):
+        own = told(lake, now_ns=NOW + later)
+        silent = {one.node for one in own.sources if one.state == "silent"}
+        now, system = ask("now", NOW + later), ask("system", NOW + later)
+        assert (now.sources, {gap.source for gap in now.silent}) == (len(own.sources), silent)  # type: ignore[attr-defined]
+        assert (system.sources, {gap.source for gap in system.silent}) == (len(own.sources), silent)  # type: ignore[attr-defined]

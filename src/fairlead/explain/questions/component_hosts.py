@@ -16,9 +16,9 @@ SERVED = ("target", "mds")
 
 
 def find_component_hosts(lake: Tables, kind: str, names: Sequence[str], span: Span) -> dict[str, str]:
-    """Component → machine, of those of which it is known: a forwarder is its own, devices are named by theirs, targets
-    are mapped to their servers. A port's switch has no agent."""
-    if kind == "forwarder":
+    """Component → machine, of those of which it is known: forwarders and nodes are their own, devices are named by
+    theirs, targets are mapped to their servers. A port's switch has no agent."""
+    if kind in ("forwarder", "node"):
         return {name: name for name in names}
     if kind == "device":
         return {name: name.partition("/")[0] for name in names}

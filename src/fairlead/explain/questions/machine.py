@@ -40,6 +40,7 @@ from fairlead.explain.questions.lake_queries import (
     list_query_rows,
     query_lake,
 )
+from fairlead.explain.questions.own_health import count_silent_sources
 from fairlead.explain.questions.rollup_sums import (
     VALUES,
     WHOLE_LAYERS,
@@ -82,8 +83,7 @@ def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, poi
     totals_ = {name: add_rollup_sums([one.sums for one in by_day if one.layer == name]) for name in layers}
     steps, series = sum_timeline_by_layer(lake, span, _WHOLE, WHOLE_WORDS, now_ns, points, many=True)
     running, ended = count_machine_jobs(lake, span, now_ns)
-    told = list_probe_health(lake, sight, min(span.to_ns, now_ns))
-    silent = [gap for gap in told.gaps if gap.to_ns is None]
+    sources, silent = count_silent_sources(lake, min(span.to_ns, now_ns))
     return System(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
@@ -93,7 +93,7 @@ def describe_machine(lake: Tables, span: Span, sight: Sight, now_ns: int, *, poi
         totals=totals_,
         amplification=_compute_amplification(totals_),
         timeline=build_timeline(steps, series, _anyone(lake, steps)),
-        sources=told.nodes,
+        sources=sources,
         silent=silent[:_MOST_SILENT],
         events=_list_events(lake, span, sight),
     )

@@ -27,7 +27,7 @@ from fairlead.explain.questions.answers_own_health import (
     TableHeld,
     Tier,
 )
-from fairlead.explain.questions.coverage import find_coverage_gaps
+from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.load_distributions import DistributionCache
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -44,7 +44,6 @@ LATE_NS = 10 * MINUTE_NS
 BEGAN_NS = 8 * DAY_NS
 """Jobs that began longer ago are not looked at for the lag of the analysis."""
 MOST = 300
-_PERIODS = 3
 _COLLECTOR, _FEED = "collector", "feed:"
 _TROUBLE = ("failing", "late", "lost")
 _LITTLE_ROOM = 0.05
@@ -79,6 +78,21 @@ def describe_own_health(lake: Tables, now_ns: int, *, kept: DistributionCache, k
         analysis=analysis,
         missing=missing,
     )
+
+
+def count_silent_sources(lake: Tables, now_ns: int) -> tuple[int, list[Gap]]:
+    """How many sources report, and a gap for each that is silent now, the latest first: the one definition of it, of
+    Home, Health and `fairlead system show`. Raises LakeError."""
+    sources, _ = _sources(lake, now_ns)
+    open_ = {
+        gap.source: gap for gap in find_coverage_gaps(lake, None, Span(now_ns - HEARD_NS, now_ns)) if gap.to_ns is None
+    }
+    silent = [
+        open_.get(one.node) or Gap(source=one.node, from_ns=one.last_ns, to_ns=None, why="its agent no longer reports")
+        for one in sources
+        if one.state == "silent"
+    ]
+    return len(sources), sorted(silent, key=lambda gap: (-gap.from_ns, gap.source))
 
 
 def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecting]]:
@@ -117,7 +131,7 @@ def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecti
 def _source(row: Mapping[str, Any], gap: Gap | None, now_ns: int) -> SourceSeen:
     every = max(row["every_ns"] or 0, MINUTE_NS)
     quiet = now_ns - row["ts_ns"]
-    silent, troubled = quiet > _PERIODS * every, row["troubled"] or []
+    silent, troubled = quiet > PERIODS * every, row["troubled"] or []
     why = row["why"] or ""
     if silent:
         why = f"it reports every {format_duration(every / 1e9)}; no report for "
@@ -141,7 +155,7 @@ def _collector(row: Mapping[str, Any], now_ns: int) -> Collecting:
         node=row["node"],
         ts_ns=row["ts_ns"],
         state="failing" if row["troubled"] else "ok",
-        silent=now_ns - row["ts_ns"] > _PERIODS * every,
+        silent=now_ns - row["ts_ns"] > PERIODS * every,
         memory_bytes=row["memory"],
         text=row["why"],
     )

@@ -69,6 +69,10 @@ def prepare_sample_site(
             say(f"the sample site in {folder} is used again")
             return held
         say("the sample site is too old: it is filled again")
+    say(
+        f"filling the sample site in {folder}: {days} days, about a minute on two free cores, longer the first time"
+        " on a machine; then it is served"
+    )
     for part in (folder / LAKE, folder / TRUTH):
         shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)

@@ -68,6 +68,19 @@ def bind_listen_address(place: Place) -> socket.socket:
     return sock
 
 
+def check_listen_address(place: Place) -> None:
+    """Raises ServerError when somebody listens there, or nobody may: asked before long work. Nothing is made."""
+    if not place.path:
+        bind_listen_address(place).close()
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(place.path)
+        except OSError:
+            return
+    raise ServerError("another server listens there", where=place.text, remedy="stop it, or use its pages")
+
+
 def _bind_unix(path: Path) -> socket.socket:
     """Takes the place of a socket nobody listens on; whoever may reach the folder may connect (tokens decide)."""
     path.parent.mkdir(parents=True, exist_ok=True)

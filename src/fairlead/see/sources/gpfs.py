@@ -143,6 +143,6 @@ def _gaps(parser: Parser, rows: _Rows, zone: str | None, where: str) -> Iterator
             kind="time_zone_assumed",
             what="the time zone of the times",
             why="mmperfmon prints local times without an offset; they are read as UTC",
-            remedy="give the time zone of the node that was asked",
+            remedy="give the time zone of that node: fairlead ingest --time-zone ZONE, time_zone of a feed",
             where=where,
         )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -28,6 +29,7 @@ from fairlead.core.errors import (
     SourceDefectError,
     UnknownFormatError,
 )
+from fairlead.core.extensions import Guarded
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import HEAD_BYTES, Item, JoinableSource, Origin, SeriesSource, Source
@@ -61,6 +63,11 @@ class JobInput:
 
     source: Source
     files: list[Path] = field(default_factory=list)
+
+
+def set_source_time_zone(source: Source, zone: str | None) -> Source:
+    """Return the source, with local times taken as of `zone` where it has any."""
+    return cast("Source", source.replace_fields(time_zone=zone)) if zone and isinstance(source, Guarded) else source
 
 
 def read_input_head(path: Path) -> bytes:

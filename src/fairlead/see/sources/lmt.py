@@ -66,7 +66,7 @@ class LmtSource:
                 kind="time_zone_assumed",
                 what="the time zone of the times",
                 why="LMT keeps local times without an offset; they are read as UTC",
-                remedy="give the time zone of the LMT server",
+                remedy="give the time zone of the LMT server: fairlead ingest --time-zone ZONE, time_zone of a feed",
                 where=where,
             )
         yield Missing(

@@ -30,6 +30,8 @@ from fairlead.core.model.tables import (
 from fairlead.explain.analysis.switch_ports import LINKED
 from fairlead.explain.questions.answers_pages import JobTimeline, Lane
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.explain.questions.pages.component_states import Trouble
+from fairlead.explain.questions.pages.machine_now import _clients, _merge_rates, _Rates
 from fairlead.explain.questions.question_catalog import Asking, answer_question, parse_question_parameters
 from fairlead.store.lake import Lake
 from questions_site import ALICE, DAY, MIB, MINUTE, NOW, T0, S, accounts, build, put, stored
@@ -461,6 +463,18 @@ def test_the_machine_now(site: Site) -> None:
     assert {gap.source for gap in answer.silent} == {"n3", "n4"}
     again = site.ask("now")
     assert again == answer
+
+
+def test_every_node_is_a_client_though_another_layer_counts_one_of_them_better() -> None:
+    """One mount beside many nodes with counters of the file system: all of them are shown, each once."""
+    counters = _Rates(["n1", "n2", "n3"], np.array([10.0, 20.0, 30.0]), np.array([1.0, np.nan, 3.0]))
+    merged = _merge_rates([_Rates(["n2"], np.array([25.0]), np.array([2.0])), counters])
+    assert merged.ids == ["n2", "n1", "n3"]
+    assert merged.bytes_per_s.tolist() == [25.0, 10.0, 30.0]
+    assert merged.ops_per_s.tolist() == [2.0, 1.0, 3.0]
+    found = _clients({("node", "mount"): merged}, {}, {("node", "pfs_client"): ["n4"]}, Trouble(well=frozenset({"n4"})), [])
+    assert (found.total, found.states) == (4, {"healthy": 3, "idle": 1})
+    assert all(one.load is None for one in found.components)
 
 
 @pytest.mark.parametrize("layer", ["forwarder", "target", "mds", "network", "device"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from fairlead.core.model.incident import Incident
 from fairlead.explain.analysis.table_columns import read_float_column, read_integer_column
 from fairlead.explain.questions.answers import Gap, TopRow
 from fairlead.explain.questions.answers_pages import ComponentNow, LayerNow, Now
-from fairlead.explain.questions.coverage import PERIODS, find_coverage_gaps
 from fairlead.explain.questions.job_lists import rank_job_consumers
-from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, list_query_rows, query_lake
+from fairlead.explain.questions.lake_queries import Sight, Tables, build_day_filter, query_lake
 from fairlead.explain.questions.machine import count_machine_jobs
+from fairlead.explain.questions.own_health import count_silent_sources
 from fairlead.explain.questions.pages.component_states import (
     WORST_FIRST,
     Trouble,
@@ -47,7 +47,6 @@ _CLIENTS = ("mount", "client", "pfs_client")
 _TOP, _TOP_NS = 10, 10 * MINUTE_NS
 _FRESH_NS = 15 * SECOND_NS
 """So long it is remembered which jobs moved most."""
-_HEARD_NS = 2 * HOUR_NS
 _MOST_SILENT = 100
 _MOVED = "sum(coalesce(read_bytes + write_bytes, read_bytes, write_bytes))"
 _COUNTED = (
@@ -83,13 +82,15 @@ def describe_machine_now(asking: Asking, name: str, asked: Any, sight: Sight, no
     rates, recent = _rates(lake, span), _recent(asking, end)
     known = _known(asking, at)
     names = {kind.kind: _names(kind, rates, known, incidents) for kind in LAYERS.values()}
-    trouble = find_component_troubles(lake, names, at, incidents)
-    layers = [_clients(rates, recent, incidents)]
+    clients = {name for counted in _CLIENTS for name in known.get(("node", counted), ())}
+    trouble = find_component_troubles(lake, names | {"node": sorted(clients)}, at, incidents)
+    sources, silent = _sources(asking, at)
+    heard = replace(trouble["node"], silent={gap.source: gap.why for gap in silent})
+    layers = [_clients(rates, recent, known, heard, incidents)]
     for kind in LAYERS.values():
         peak = find_layer_full_load(asking, kind, Span(at - HOUR_NS, at), at)[0] if names[kind.kind] else None
         layers.append(_layer(kind, names[kind.kind], rates, recent, trouble[kind.kind], peak))
     running, busy = _jobs(asking, Span(end - _TOP_NS, end), sight, at)
-    sources, silent = _sources(asking, at)
     missing = [f"{one.layer}: no data in the last day" for one in layers if not one.total]
     return Now(
         now_ns=at,
@@ -150,15 +151,19 @@ def _layer(
 
 
 def _clients(
-    every: Mapping[Counted, _Rates], recent: Mapping[Counted, Lines], incidents: Sequence[Incident]
+    every: Mapping[Counted, _Rates],
+    recent: Mapping[Counted, Lines],
+    known: Mapping[Counted, Sequence[str]],
+    heard: Trouble,
+    incidents: Sequence[Incident],
 ) -> LayerNow:
-    """Compute nodes: the layer as a whole, and the busiest of them."""
-    told = [of for of in (("node", counted) for counted in _CLIENTS) if of in every or of in recent]
-    of = told[0] if told else ("node", _CLIENTS[0])
-    rates = every.get(of, _NO_RATES)
-    trouble = Trouble({one.component: one for one in reversed(incidents) if one.layer == "client"})
-    names = sorted({*rates.ids, *trouble.incidents})
+    """Compute nodes, each as the best layer that counts it does; the last hour is of the layer that counts most."""
+    layers = [("node", counted) for counted in _CLIENTS]
+    rates = _merge_rates([every[of] for of in layers if of in every])
+    trouble = replace(heard, incidents={one.component: one for one in reversed(incidents) if one.layer == "client"})
+    names = sorted({*rates.ids, *trouble.incidents, *(name for of in layers for name in known.get(of, ()))})
     rows = _components(names, rates, rates.bytes_per_s, trouble, None)
+    widest = max(layers, key=lambda of: (len({*every.get(of, _NO_RATES).ids, *known.get(of, ())}), of in recent))
     return LayerNow(
         layer="client",
         kind="node",
@@ -168,7 +173,20 @@ def _clients(
         bytes_per_s=_sum(rates.bytes_per_s),
         ops_per_s=_sum(rates.ops_per_s),
         load=None,
-        recent=round_rollup_line(recent.get(of, _NO_LINES)[0]),
+        recent=round_rollup_line(recent.get(widest, _NO_LINES)[0]),
+    )
+
+
+def _merge_rates(layers: Sequence[_Rates]) -> _Rates:
+    """Each component once, as the first of the layers that names it tells."""
+    if not layers:
+        return _NO_RATES
+    ids = np.array([name for one in layers for name in one.ids], dtype=object)
+    first = np.sort(np.unique(ids, return_index=True)[1])
+    return _Rates(
+        ids[first].tolist(),
+        np.concatenate([one.bytes_per_s for one in layers])[first],
+        np.concatenate([one.ops_per_s for one in layers])[first],
     )
 
 
@@ -246,13 +264,12 @@ def _known(asking: Asking, at: int) -> dict[Counted, list[str]]:
     key = ("known", hours)
     found = asking.kept.get(key, at)
     if found is None:
-        shared = [kind.kind for kind in LAYERS.values()]
         rows = query_lake(
             asking.lake,
-            f"SELECT DISTINCT kind, layer, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN"
-            f" (SELECT unnest($kinds)) AND job_id IS NULL AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns}"
+            f"SELECT DISTINCT kind, layer, id FROM rollup WHERE interval_ns = {HOUR_NS} AND {_COUNTED}"
+            f" AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns}"
             f" AND {build_day_filter(hours)} ORDER BY kind, layer, id",
-            {"kinds": shared},
+            _WORDS,
             within=hours,
         )
         found = {of: rows.column("id").slice(first, last - first).to_pylist() for of, first, last in _parts(rows)}
@@ -323,32 +340,10 @@ def _jobs(asking: Asking, span: Span, sight: Sight, at: int) -> tuple[int | None
 
 
 def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
-    """How many machines have reported in the last hours, and which of them are silent."""
+    """How many sources report, and which of them are silent."""
     key = ("sources", at // (MINUTE_NS // 2))
     found = asking.kept.get(key, at)
     if found is None:
-        back = Span(at - _HEARD_NS, at + MINUTE_NS)
-        rows = query_lake(
-            asking.lake,
-            f"SELECT node, max(ts_ns) AS last, max(coalesce(interval_ns, {MINUTE_NS})) AS period FROM health"
-            f" WHERE probe = 'agent' AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {build_day_filter(back)}"
-            " GROUP BY node",
-            within=back,
-        )
-        quiet = at - read_integer_column(rows, "last") > PERIODS * np.maximum(
-            read_integer_column(rows, "period"), MINUTE_NS
-        )
-        gaps = {
-            gap.source: gap for gap in find_coverage_gaps(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None
-        }
-        for row in _taken(rows, quiet):
-            gaps.setdefault(
-                row["node"], Gap(source=row["node"], from_ns=row["last"], to_ns=None, why="its agent no longer reports")
-            )
-        found = (rows.num_rows, sorted(gaps.values(), key=lambda gap: (-gap.from_ns, gap.source)))
+        found = count_silent_sources(asking.lake, at)
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]
-
-
-def _taken(rows: Any, chosen: NDArray[np.bool_]) -> list[Mapping[str, Any]]:
-    return list(list_query_rows(rows.filter(pa.array(chosen))))

@@ -18,9 +18,9 @@ from fairlead.core.errors import ConfigError, FairleadError, InputError, LakeErr
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
-from fairlead.see.collector.feeds.file_import import CollectorStop, ImportedFile, import_file, set_import_time_zone
+from fairlead.see.collector.feeds.file_import import CollectorStop, ImportedFile, import_file
 from fairlead.see.collector.feeds.settings import Drop
-from fairlead.see.sources.inputs import detect_input_source
+from fairlead.see.sources.inputs import detect_input_source, set_source_time_zone
 
 TAKEN, REFUSED, WHY = "taken", "refused", ".why"
 _UNFINISHED = (".part", ".tmp", ".partial", ".filepart", WHY)
@@ -96,7 +96,7 @@ class DropFeed:
     def _take(self, sink: Sink, path: Path, stop: threading.Event) -> ImportedFile | None:
         """Reads one file and puts it away; None when it could not be taken."""
         try:
-            source = set_import_time_zone(detect_input_source(path), self.settings.time_zone)
+            source = set_source_time_zone(detect_input_source(path), self.settings.time_zone)
             found = import_file(sink, source, path, stop)
         except InputError as fault:
             if isinstance(fault.__cause__, OSError) or "changed while" in fault.what:

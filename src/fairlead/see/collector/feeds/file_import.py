@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,6 @@ from fairlead.core.batches.decoding import decode_stream_batches
 from fairlead.core.batches.rows import build_batch_rows
 from fairlead.core.compression.merger import Merger
 from fairlead.core.errors import CorruptInputError, InputError
-from fairlead.core.extensions import Guarded
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import EVENTS, JOBS, OPS, build_table_batch, find_table_spec
@@ -45,11 +43,6 @@ class ImportedFile:
 
 class CollectorStop(Exception):  # noqa: N818
     """The collector ends: what is being read is left for the next time."""
-
-
-def set_import_time_zone(source: Source, zone: str | None) -> Source:
-    """The source, with local times taken as of `zone` where it has any."""
-    return cast("Source", source.replace_fields(time_zone=zone)) if zone and isinstance(source, Guarded) else source
 
 
 def read_import_stamp(path: Path) -> tuple[int, int, int]:

@@ -225,7 +225,7 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
             kind="time_zone_assumed",
             what="the time zone of the times",
             why="Slurm writes local times without an offset; they are read as UTC",
-            remedy="give the time zone of the cluster",
+            remedy="give the time zone of the cluster: fairlead ingest --time-zone ZONE, time_zone of a feed",
         )
     if reading.unreadable_times:
         yield Missing(
