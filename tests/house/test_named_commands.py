@@ -15,20 +15,6 @@ from fairlead.cli.main import COMMANDS, NOUNS, cli
 ROOT = Path(__file__).resolve().parents[2]
 CALL = re.compile(r"\bfairlead((?: +(?:-q )?[\w./:@$~<>{}\[\]=,%*+|'-]+)+)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-    "exec",
-    "python",
-    "pip",
-    "setfattr",
-    "sinfo",
-    "sacct",
-    "squeue",
-    "srun",
-    "sbatch",
-    "git",
-    "curl",
-    "apt",
-    "dnf",
-)
 FOREIGN = {"--me"}
 """Options of other programs that remedies name: squeue."""
 

@@ -472,7 +472,8 @@ def test_every_node_is_a_client_though_another_layer_counts_one_of_them_better()
     assert merged.ids == ["n2", "n1", "n3"]
     assert merged.bytes_per_s.tolist() == [25.0, 10.0, 30.0]
     assert merged.ops_per_s.tolist() == [2.0, 1.0, 3.0]
-    found = _clients({("node", "mount"): merged}, {}, {("node", "pfs_client"): ["n4"]}, Trouble(well=frozenset({"n4"})), [])
+    heard = Trouble(well=frozenset({"n4"}))
+    found = _clients({("node", "mount"): merged}, {}, {("node", "pfs_client"): ["n4"]}, heard, [])
     assert (found.total, found.states) == (4, {"healthy": 3, "idle": 1})
     assert all(one.load is None for one in found.components)
 
