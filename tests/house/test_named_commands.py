@@ -15,8 +15,8 @@ from fairlead.cli.main import COMMANDS, NOUNS, cli
 ROOT = Path(__file__).resolve().parents[2]
 CALL = re.compile(r"\bfairlead((?: +(?:-q )?[\w./:@$~<>{}\[\]=,%*+|'-]+)+)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-FOREIGN = {"--me"}
-"""Options of other programs that remedies name: squeue."""
+FOREIGN = {"--me", "--upgrade"}
+"""Options of other programs that remedies name: squeue, pip."""
 
 
 @cache

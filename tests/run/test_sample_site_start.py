@@ -16,9 +16,9 @@ from fairlead.cli.history import show_history_progress
 def test_a_port_in_use_is_said_before_anything_is_filled(part: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"tcp:127.0.0.1:{taken.getsockname()[1]}"
+        words = ["up", "--sample-site", "--state", str(tmp_path / "site"), "--set", f"{part}.listen={address}"]
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", "up", "--sample-site", "--state", str(tmp_path / "site")]
-            + ["--set", f"{part}.listen={address}"],
+            [sys.executable, "-m", "fairlead", *words],
             capture_output=True,
             text=True,
             check=False,
