@@ -235,6 +235,7 @@ def test_a_body_is_decoded_as_a_file_is() -> None:
             "service_ns_histogram": None,
             "queue_len_mean": 0.5,
             "queue_len_max": None,
+            "cluster": None,
         },
         {
             "ts_ns": DAY_ONE + 1,
@@ -248,6 +249,7 @@ def test_a_body_is_decoded_as_a_file_is() -> None:
             "service_ns_histogram": None,
             "queue_len_mean": 0.5,
             "queue_len_max": None,
+            "cluster": None,
         },
     ]
     assert decode_batch_rows(b"") == []

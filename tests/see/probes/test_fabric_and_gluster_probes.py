@@ -153,7 +153,16 @@ def test_gluster_bricks_become_targets(shared_data: Path) -> None:
     assert (row["read_sizes"][0], row["read_sizes"][5], sum(row["read_sizes"])) == (15982, 6144, 22126)
     assert (row["capacity_bytes"], row["used_bytes"]) == (2040373248, 2040373248 - 2038284288)
     assert (row["inodes"], row["inodes_used"]) == (131072, 131072 - 130557)
-    assert calls.rows["10.77.0.1", BRICK, "create", "gluster"] == [235]
+    assert calls.rows["10.77.0.1", BRICK, "create", "gluster"] == [235, None]
+    assert row["read_busy_ns"] is None, "the XML names no unit"
+    unit_ns = gluster.find_gluster_latency_unit((folder / "gluster_profile_info.txt").read_text())
+    assert unit_ns == 1
+    targets, calls = gluster.build_gluster_readings(
+        gluster.parse_gluster_profile_xml((folder / "gluster_profile_info.xml").read_bytes()), [], unit_ns
+    )
+    row = dict(zip(targets.counters + targets.gauges, targets.rows["10.77.0.1", BRICK, "gluster"], strict=True))
+    assert row["read_busy_ns"] == int(22126 * 125830.343562)
+    assert calls.rows["10.77.0.1", BRICK, "create", "gluster"][1] == pytest.approx(235 * 130981.73, rel=1e-6)
     assert not any(key[2] == "forget" for key in calls.rows)
 
 
@@ -212,3 +221,52 @@ def test_every_public_file_is_covered(shared_data: Path) -> None:
         "gluster_brick0_statsdump.json",
         "gluster_client_statsdump.json",
     }
+
+
+def _dump(volume: str, read: int, written: int) -> str:
+    """A dump of io-stats as a client writes it, two figures of it."""
+    return "".join(
+        f'{{\n"gluster.{volume}.{part}.fop.write.count": 1,\n"gluster.{volume}.{part}.bytes_read": {read},\n'
+        f'"gluster.{volume}.{part}.bytes_written": {written}\n}}\n'
+        for part in ("aggr", "inter")
+    )
+
+
+def test_two_mounts_of_a_volume_do_not_overwrite_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both write one file in turns: it is not read. Each mount is asked for its own, and each is a row."""
+    (tmp_path / "var/run/gluster").mkdir(parents=True)
+    (tmp_path / "var/lib/glusterd/stats").mkdir(parents=True)
+    for pid, place in ((11, "/a"), (12, "/b")):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        words = ["/usr/sbin/glusterfs", "--volfile-server=s", "--volfile-id=/v0", place]
+        (tmp_path / f"proc/{pid}/cmdline").write_bytes("\0".join(words).encode() + b"\0")
+    mounts = "s:/v0 /a fuse.glusterfs rw 0 0\ns:/v0 /b fuse.glusterfs rw 0 0\ns:/v1 /c fuse.glusterfs rw 0 0\n"
+    (tmp_path / "proc/mounts").write_text(mounts)
+    stats = tmp_path / "var/lib/glusterd/stats"
+    for volume in ("v0", "v1", "unmounted"):
+        (stats / f"glusterfs_{volume}.dump").write_text(_dump(volume, 1, 2))
+    figures = {"/a": (100, 200), "/b": (7, 9)}
+
+    def setxattr(path: str, key: str, value: bytes) -> None:
+        place = path[len(str(tmp_path)) :]
+        assert key == f"trusted.io-stats-{11 if place == '/a' else 12}_json_dump"
+        (tmp_path / f"var/run/gluster/{value.decode()}.v0").write_text(_dump("v0", *figures[place]))
+
+    monkeypatch.setattr(gluster.os, "setxattr", setxattr)
+    probe = gluster.Clients(str(tmp_path), "n1")
+    (reading,) = probe.read(0).readings
+    assert {key[1:]: row[3:] for key, row in reading.rows.items()} == {
+        ("v0", "gluster", "/a"): [100, 200],
+        ("v0", "gluster", "/b"): [7, 9],
+        ("v1", "gluster", "/c"): [1, 2],
+    }
+    assert not list((tmp_path / "var/run/gluster").iterdir()), "and leaves no file behind"
+
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(gluster.os, "setxattr", refused)
+    (reading,) = probe.read(0).readings
+    assert [key[1] for key in reading.rows] == ["v1"], "unknown rather than the figures of one for both"
+    assert reading.unknown == 2
+    assert "v0 is mounted 2 times" in reading.unknown_example

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fairlead.see.probes.gluster import Volumes
+from fairlead.see.probes.gluster import Clients, Volumes
 from gluster_volume import Volume, volume
 
 pytestmark = pytest.mark.gluster
@@ -51,3 +53,34 @@ def test_bytes_on_the_mount_are_bytes_of_the_bricks(v0: Volume) -> None:
     assert all(after[brick]["capacity_bytes"] > after[brick]["used_bytes"] > 0 for brick in v0.bricks)
     held = {brick: sum(f.stat().st_size for f in Path(brick.partition(":")[2]).glob("f*")) for brick in v0.bricks}
     assert written == held, "and each brick counts what lies on it"
+
+
+def test_two_mounts_of_the_volume_are_told_apart(v0: Volume, tmp_path: Path) -> None:
+    """Each mount's bytes are those written through it, whichever was asked first; times of bricks are known."""
+    other = tmp_path / "other"
+    other.mkdir()
+    subprocess.run(["mount", "-t", "glusterfs", f"{socket.gethostname()}:/v0", other], check=True, timeout=60)
+    try:
+        probe = Clients("/", "here")
+
+        def read_bytes() -> dict[str, int]:
+            (reading,) = probe.read(0).readings
+            assert reading.unknown == 0, reading.unknown_example
+            at = reading.counters.index("write_bytes")
+            return {str(key[3]): row[at] for key, row in reading.rows.items() if key[1] == "v0"}
+
+        before = read_bytes()
+        assert set(before) == {str(v0.mount), str(other)}
+        for place, size in ((v0.mount, 3 * MIB), (other, 5 * MIB)):
+            with (place / f"by-{size}").open("wb") as out:
+                out.write(os.urandom(size))
+                out.flush()
+                os.fsync(out.fileno())
+        after = read_bytes()
+        assert {place: after[place] - before[place] for place in after} == {
+            str(v0.mount): 3 * MIB,
+            str(other): 5 * MIB,
+        }
+    finally:
+        subprocess.run(["umount", other], check=False, timeout=60)
+    assert sum(row["write_busy_ns"] for row in _totals().values()) > 0

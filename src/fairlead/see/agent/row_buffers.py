@@ -10,9 +10,9 @@ from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words
 from fairlead.see.probes.base import Event, Key, Reading, Service
 
 VERSIONS = {
-    "ops": 1,
+    "ops": 2,
     "files": 1,
-    "forwarder": 1,
+    "forwarder": 2,
     "pfs_client": 4,
     "target": 4,
     "metadata": 4,

@@ -19,6 +19,9 @@ TARGET_COUNTERS = (
     "metadata_ops",
     "read_sizes",
     "write_sizes",
+    "read_busy_ns",
+    "write_busy_ns",
+    "metadata_busy_ns",
 )
 SPACE = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
 DATA_CALLS = ("READ", "WRITE")
@@ -41,6 +44,8 @@ class Brick(NamedTuple):
     read_bytes: int
     write_bytes: int
     duration_s: int
+    means: Dict[str, float]
+    """Mean time of each call, in the unit of the version: `find_gluster_latency_unit`."""
 
 
 class Space(NamedTuple):
@@ -80,6 +85,7 @@ def parse_gluster_profile_xml(data: bytes) -> List[Brick]:
             tuple(int(block.findtext(n, "0")) for n in ("size", "reads", "writes")) for block in stats.iter("block")
         ]
         calls = {fop.findtext("name", ""): int(fop.findtext("hits", "0")) for fop in stats.iter("fop")}
+        means = {fop.findtext("name", ""): float(fop.findtext("avgLatency") or 0) for fop in stats.iter("fop")}
         bricks.append(
             Brick(
                 brick.findtext("brickName", ""),
@@ -89,6 +95,7 @@ def parse_gluster_profile_xml(data: bytes) -> List[Brick]:
                 int(stats.findtext("totalRead", "0")),
                 int(stats.findtext("totalWrite", "0")),
                 int(stats.findtext("duration", "0")),
+                means,
             )
         )
     return bricks
@@ -131,7 +138,7 @@ def _count(text: Optional[str]) -> Optional[int]:
     return int(text) if text is not None and text.isdigit() else None
 
 
-_CALL = re.compile(r"\s*[\d.]+\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+(\d+)\s+(\w+)\Z")
+_CALL = re.compile(r"\s*[\d.]+\s+([\d.]+) ([nu]s)\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+(\d+)\s+(\w+)\Z")
 
 
 def parse_gluster_profile_text(text: str) -> Tuple[List[Brick], int, str]:
@@ -145,13 +152,14 @@ def parse_gluster_profile_text(text: str) -> Tuple[List[Brick], int, str]:
         name, colon, value = line.strip().partition(":")
         call = _CALL.match(line.rstrip())
         if name == "Brick" and colon:
-            bricks.append(Brick(value.strip(), {}, {}, {}, 0, 0, 0))
+            bricks.append(Brick(value.strip(), {}, {}, {}, 0, 0, 0, {}))
         elif name.endswith(" Stats") and colon:
             cumulative = name == "Cumulative Stats"
         elif not bricks or not cumulative:
             continue
         elif call:
-            bricks[-1].calls[call.group(2)] = int(call.group(1))
+            bricks[-1].calls[call.group(4)] = int(call.group(3))
+            bricks[-1].means[call.group(4)] = float(call.group(1))
         elif name == "Block Size":
             sizes = [int(word) for word in re.findall(r"(\d+)b\+", value)]
         elif name in ("No. of Reads", "No. of Writes"):
@@ -163,6 +171,16 @@ def parse_gluster_profile_text(text: str) -> Tuple[List[Brick], int, str]:
             unknown += 1
             example = example or line.strip()[:80]
     return bricks, unknown, example
+
+
+def find_gluster_latency_unit(text: str) -> Optional[int]:
+    """Nanoseconds of one unit of latency, as `gluster volume profile VOLUME info` prints it (its XML has the same
+    numbers and no unit: microseconds before GlusterFS 9, nanoseconds since); None when there is no call in it."""
+    for line in text.splitlines():
+        call = _CALL.match(line.rstrip())
+        if call:
+            return 1000 if call.group(2) == "us" else 1
+    return None
 
 
 def _with_total(brick: Brick, name: str, number: int) -> Brick:
@@ -220,8 +238,11 @@ def _bin_sizes(by_size: Dict[int, int]) -> List[int]:
     return bins
 
 
-def build_gluster_readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
-    """Rows of `target` and of `metadata` for bricks; a brick of which only one is known has null in the other."""
+def build_gluster_readings(
+    bricks: Sequence[Brick], spaces: Sequence[Space], unit_ns: Optional[int] = None
+) -> List[Reading]:
+    """Rows of `target` and of `metadata` for bricks; a brick of which only one is known has null in the other. Times
+    are known where the unit of latencies is given."""
     room = {space.brick: space for space in spaces}
     targets: Dict[Key, Sequence[Any]] = {}
     calls: Dict[Key, Sequence[Any]] = {}
@@ -237,16 +258,24 @@ def build_gluster_readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> 
             sum(asked.values()),
             _bin_sizes(brick.reads),
             _bin_sizes(brick.writes),
+            *(_time(brick, ops, unit_ns) for ops in (("READ",), ("WRITE",), tuple(asked))),
             *_room(space),
         ]
         for op, count in asked.items():
-            calls[(server, brick.name, op.lower(), "gluster")] = [count]
+            calls[(server, brick.name, op.lower(), "gluster")] = [count, _time(brick, (op,), unit_ns)]
     for name, space in room.items():
         targets[(name.partition(":")[0], name, "gluster")] = [None] * len(TARGET_COUNTERS) + _room(space)
     return [
         Reading("target", ("server", "target", "source"), TARGET_COUNTERS, SPACE, targets),
-        Reading("metadata", ("server", "target", "op", "source"), ("count",), (), calls),
+        Reading("metadata", ("server", "target", "op", "source"), ("count", "busy_ns"), (), calls),
     ]
+
+
+def _time(brick: Brick, ops: Sequence[str], unit_ns: Optional[int]) -> Optional[int]:
+    """Time of all these calls, ns: calls times their mean."""
+    if unit_ns is None:
+        return None
+    return sum(int(brick.calls.get(op, 0) * brick.means.get(op, 0.0) * unit_ns) for op in ops)
 
 
 def _room(space: Optional[Space]) -> List[Optional[int]]:
@@ -264,6 +293,10 @@ class Volumes(Probe):
     name = "gluster"
     period_s = 10.0
     timeout_s = 20.0
+
+    def __init__(self, root: str = "/", node: str = "") -> None:
+        super().__init__(root, node)
+        self._unit_ns: Optional[int] = None
 
     def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
@@ -284,23 +317,33 @@ class Volumes(Probe):
             bricks += parse_gluster_profile_xml(
                 read_probe_command_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s)
             )
+            if self._unit_ns is None and bricks:
+                asked = ["gluster", "--mode=script", "volume", "profile", volume, "info"]
+                text = read_probe_command_output(asked, self.timeout_s).decode("utf-8", "replace")
+                self._unit_ns = find_gluster_latency_unit(text)
             spaces += parse_gluster_status_xml(
                 read_probe_command_output([*ask, "status", volume, "detail"], self.timeout_s)
             )
-        return ProbeResult(build_gluster_readings(bricks, spaces))
+        return ProbeResult(build_gluster_readings(bricks, spaces, self._unit_ns))
 
 
 class Clients(Probe):
     """`pfs_client` rows of GlusterFS mounts, from dumps of io-stats in /var/run/gluster (set
-    `diagnostics.stats-dump-interval`, `diagnostics.stats-dump-format json`)."""
+    `diagnostics.stats-dump-interval`, `diagnostics.stats-dump-format json`).
+
+    All mounts of one volume on a node write their dump to one file, each over the others'. So a volume that is mounted
+    more than once is not read from there: each of its mounts is asked for a dump of its own (as root). Times are not
+    known: dumps call nanoseconds microseconds, or not, by version.
+    """
 
     name = "gluster-client"
     period_s = 10.0
-    keys = ("node", "fs", "source")
+    keys = ("node", "fs", "source", "mount")
     counters = ("read_ops", "write_ops", "metadata_ops", "read_bytes", "write_bytes")
 
     def read(self, now_ns: int) -> ProbeResult:  # noqa: ARG002
         """Raises AbsentError where no dump lies, OSError."""
+        mounts = self._list_mounts()
         folder = next(
             (
                 one
@@ -310,18 +353,86 @@ class Clients(Probe):
             None,
         )
         names = [name for name in sorted(os.listdir(folder)) if "stats" in name or "dump" in name] if folder else []
-        if not folder or not names:
+        several = {volume: places for volume, places in (mounts or {}).items() if len(places) > 1}
+        if not names and not several:
             raise AbsentError("no dump of GlusterFS io-stats: set diagnostics.stats-dump-interval of the volume")
         rows: Dict[Key, Sequence[Any]] = {}
         unknown, example = 0, ""
         for name in names:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            if name.startswith(_OWN_DUMP):
+                continue
+            with open(os.path.join(folder or "", name), encoding="utf-8", errors="replace") as file:
                 found, strange, one = parse_gluster_iostats(file.read())
             unknown, example = unknown + strange, example or one
             for stats in found:
-                if not stats.name.startswith("brick."):
-                    rows[(self.node, stats.name, "gluster")] = build_gluster_client_row(stats)
+                # A dump stays when its mount has gone.
+                gone = mounts is not None and stats.name not in mounts
+                if not stats.name.startswith("brick.") and stats.name not in several and not gone:
+                    place = mounts[stats.name][0] if mounts else None
+                    rows[(self.node, stats.name, "gluster", place)] = build_gluster_client_row(stats)
+        for volume, places in several.items():
+            for place in places:
+                try:
+                    own = self._ask_mount(volume, place)
+                except OSError as fault:
+                    unknown += 1
+                    example = example or "{} is mounted {} times, {} gives no dump of its own: {}".format(
+                        volume, len(places), place, fault.strerror or fault
+                    )
+                    continue
+                rows[(self.node, volume, "gluster", place)] = build_gluster_client_row(own)
         return ProbeResult([Reading("pfs_client", self.keys, self.counters, (), rows, None, unknown, example)])
+
+    def _list_mounts(self) -> Optional[Dict[str, List[str]]]:
+        """Folders by volume in /proc/mounts; None where that cannot be read."""
+        found: Dict[str, List[str]] = {}
+        try:
+            with open(os.path.join(self.root, "proc/mounts"), encoding="utf-8", errors="surrogateescape") as file:
+                for line in file:
+                    words = line.split(" ")
+                    if len(words) > 2 and words[2] == "fuse.glusterfs":
+                        volume = words[0].partition(":")[2].strip("/").partition("/")[0]
+                        found.setdefault(volume, []).append(words[1])
+        except OSError:
+            return None
+        return found
+
+    def _ask_mount(self, volume: str, place: str) -> IoStats:
+        """A dump of this mount alone, written by its client process. Raises OSError."""
+        pid = self._find_client(place)
+        name = "{}{}".format(_OWN_DUMP, pid)
+        folder = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal.group(1), 8)), place)
+        os.setxattr(
+            os.path.join(self.root, folder.lstrip("/")), "trusted.io-stats-{}_json_dump".format(pid), name.encode()
+        )
+        for one in ("var/run/gluster", "run/gluster"):
+            path = os.path.join(self.root, one, "{}.{}".format(name, volume))
+            if os.path.exists(path):
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    found, _, _ = parse_gluster_iostats(file.read())
+                os.unlink(path)
+                for stats in found:
+                    if stats.name == volume:
+                        return stats
+        raise OSError("the dump was not written to /var/run/gluster")
+
+    def _find_client(self, place: str) -> int:
+        """The process of a mount. Raises OSError."""
+        proc = os.path.join(self.root, "proc")
+        for name in os.listdir(proc):
+            if not name.isdigit():
+                continue
+            try:
+                with open(os.path.join(proc, name, "cmdline"), "rb") as file:
+                    words = file.read().rstrip(b"\0").split(b"\0")
+            except OSError:
+                continue
+            if os.path.basename(words[0]) == b"glusterfs" and words[-1] == place.encode("utf-8", "surrogateescape"):
+                return int(name)
+        raise OSError("its process was not found")
+
+
+_OWN_DUMP = "fairlead-stats-"
 
 
 def build_gluster_client_row(stats: IoStats) -> List[int]:
