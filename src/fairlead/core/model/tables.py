@@ -333,7 +333,7 @@ METADATA = _spec(
 """`target`: the metadata target (MDT) where the server has several. `source` as in `target`. `busy_ns`: the sum of the
 times of these `count` operations, null where it is not counted."""
 
-PART_SOURCES = ("job_stats", "exports", "brw_stats", "canary")
+PART_SOURCES = ("job_stats", "exports", "brw_stats", "mountstats", "canary")
 """Sources whose rows of `target` and `metadata` tell once more of what rows of other sources (or of none) count whole:
 by job, by client, by size; or one timed try, whose `interval_ns` is the time it took (`canary`). A sum over a component
 leaves them out; a sum over a job takes `job_stats`."""
