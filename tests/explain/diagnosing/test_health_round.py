@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from fairlead.core.model.finding_incident_rows import build_finding_rows, build_incident_rows
+from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import ROLLUP, build_table_batch
 from fairlead.explain.analysis.health.class_peaks import Peak
+from fairlead.explain.analysis.health.health_findings import build_health_findings
 from fairlead.explain.diagnosing.component_peaks import read_past_peaks
 from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis
 from fairlead.explain.diagnosing.health_round import compute_health_learning_end, run_health_round
@@ -98,3 +102,74 @@ def test_who_looks_for_the_first_time_hours_later_still_knows_the_peak(tmp_path:
         with one.open_writer("analysis") as writer:
             run_health_round(one, writer, now, Diagnosis())
         assert one.query("SELECT component FROM incident")["component"].to_pylist() == [SICK]
+
+
+Piece = tuple[int, int, bool]
+"""From and to, in minutes after NOON, and whether the component is slow."""
+
+
+def lake_of_pieces(root: Path, pieces: list[Piece], names: int = 6) -> Lake:
+    """Forwarders that are all well but for SICK in the slow pieces."""
+    lake = Lake.open(root, create=True)
+    well = {f"fwd{n}": 1e9 for n in range(names)}
+    parts = [
+        loads(NOON + begin * MINUTE, NOON + end * MINUTE, {**well, SICK: 1e8} if slow else well, {SICK: 6.0 * slow})
+        for begin, end, slow in pieces
+    ]
+    put(lake, *(build_table_batch(ROLLUP, part) for part in parts))
+    return lake
+
+
+def incidents_of(lake: Lake) -> list[tuple[str, float, float | None]]:
+    """Id, start and end in minutes after NOON of every incident that counts."""
+    rows = lake.query(
+        "SELECT id, from_ns, to_ns FROM incident WHERE NOT coalesce(withdrawn, false) ORDER BY from_ns"
+    ).to_pylist()
+    return [
+        (row["id"], (row["from_ns"] - NOON) / MINUTE, None if row["to_ns"] is None else (row["to_ns"] - NOON) / MINUTE)
+        for row in rows
+    ]
+
+
+def look_every(lake: Lake, minutes: range) -> list[int]:
+    """Open incidents after each round."""
+    found = []
+    with lake.open_writer("analysis") as writer:
+        for minute in minutes:
+            run_health_round(lake, writer, NOON + minute * MINUTE, Diagnosis())
+            found.append(sum(end is None for _, _, end in incidents_of(lake)))
+    return found
+
+
+def test_a_component_that_was_sick_before_has_one_open_incident(tmp_path: Path) -> None:
+    """As the sample site's target: an earlier incident hid the open one, and each round began another."""
+    lake = lake_of_pieces(tmp_path / "lake", [(-600, -500, True), (-500, 0, False), (0, 300, True)])
+    opened = look_every(lake, range(-530, -480, 10))
+    assert opened == [1, 1, 1, 1, 0]
+    opened = look_every(lake, range(30, 300, 5))
+    assert set(opened) == {0, 1}
+    first, second = incidents_of(lake)
+    assert first[2] == pytest.approx(-500, abs=2)
+    assert second[1:] == (pytest.approx(0, abs=2), None)
+    assert lake.query("SELECT count(*) AS n FROM finding")["n"][0].as_py() == 2
+
+
+def test_a_lake_with_copies_of_an_incident_is_mended(tmp_path: Path) -> None:
+    """As an earlier version left it: a copy each round, each open, each with a finding."""
+    lake = lake_of_pieces(tmp_path / "lake", [(-120, 0, False), (0, 200, True), (200, 300, False)])
+    assert look_every(lake, range(90, 96, 5)) == [1, 1]
+    [row] = lake.query("SELECT detail FROM incident").to_pylist()
+    first = msgspec.json.decode(row["detail"], type=Incident)
+    copies = [msgspec.structs.replace(first, id=f"copy{n}", from_ns=NOON + n * MINUTE) for n in (10, 20, 30)]
+    with lake.open_writer("earlier") as writer:
+        batch = writer.open_batch("copies", source="analysis")
+        batch.add(build_incident_rows(copies, NOON))
+        batch.add(build_finding_rows(build_health_findings(copies, NOON), NOON))
+        batch.commit()
+    assert len(incidents_of(lake)) == 4
+    assert look_every(lake, range(100, 106, 5)) == [1, 1]
+    assert incidents_of(lake) == [(first.id, pytest.approx(0, abs=2), None)]
+    current = lake.query("SELECT count(*) AS n FROM finding WHERE NOT coalesce(withdrawn, false)")
+    assert current["n"][0].as_py() == 1
+    look_every(lake, range(210, 216, 5))
+    assert incidents_of(lake) == [(first.id, pytest.approx(0, abs=2), pytest.approx(200, abs=2))]

@@ -162,7 +162,7 @@ def test_shapes_and_events_hint_at_causes() -> None:
     assert find_cause_hint(Course(share=flat, over=False, used=0.97))[0] == "full_target"
     assert find_cause_hint(Course(share=flat, over=False, siblings=1.0))[0] == "network"
     assert find_cause_hint(Course(share=flat, over=False, missed=0.9, missed_before=0.2))[0] == "cache_thrashing"
-    assert find_cause_hint(Course(share=flat, over=False, job_share=0.99))[0] == "one_client"
+    assert find_cause_hint(Course(share=flat, over=False, follows_job=True))[0] == "one_client"
     assert find_cause_hint(Course(share=flat, over=False, used=0.99, dead=True))[0] == "dead"
 
 

@@ -257,3 +257,51 @@ def test_a_beginning_that_is_not_borne_out_later_is_withdrawn() -> None:
     health = look(fleet(slow=()), 3600, [incident])
     assert [one.id for one in health.withdrawn] == [incident.id]
     assert not health.incidents
+
+
+def test_a_job_that_is_alone_on_a_sick_target_is_not_its_cause() -> None:
+    assert one_of(look(fleet(), 3600)).hint == "unknown", "job 1 makes all requests there, sick or not"
+    assert one_of(look(fleet(), 1700)).hint == "unknown"
+
+
+def test_a_target_that_is_slow_with_one_job_and_only_with_it_follows_that_job() -> None:
+    bad = IN_FAULT & ~((HOUR >= 1440) & (HOUR < 1500))
+    rate = np.where(bad, 0.1, 0.9) * PEAK
+    by = {job: rows for job in ("1", "2") for rows in (bad if job == "2" else ~bad,)}
+    tables = fleet(slow=(), many=5)
+    for name, table in (("whole", None), *by.items()):
+        seconds = HOUR if table is None else HOUR[table]
+        mine = target("t7", seconds, rate if table is None else rate[table], 1.0, job=name)
+        tables += [mine[0], mine[2]] if table is None else [mine[1]]
+    assert {one.hint for one in look(tables, 3600).incidents} == {"one_client"}
+
+
+def test_what_is_sick_again_after_a_short_pause_is_the_same_incident() -> None:
+    """A pause of more than two windows, once shorter and once longer than a quarter of the least duration."""
+    limits = HealthLimits(minimum_s=120, window_s=5)
+    for pause_s, count in ((25, 1), (60, 2)):
+        bad = IN_FAULT & ~((HOUR >= 1440) & (1440 + pause_s > HOUR))
+        tables = fleet(slow=(), many=5) + target("t7", HOUR, np.where(bad, 0.1, 0.9) * PEAK, 1.0)
+        found = look(tables, 3600, limits=limits).incidents
+        assert len(found) == count
+        assert abs(at_s(found[0].from_ns) - SICK_FROM) <= 2
+        assert abs(at_s(found[-1].to_ns) - SICK_TO) <= 2
+        # The end is known for a while before it goes on.
+        ended = one_of(look(tables, 1440 + 20, limits=limits))
+        assert abs(at_s(ended.to_ns) - 1440) <= 2
+        again = look(tables, 1700, [ended], limits=limits)
+        assert [one.id for one in again.incidents][:1] == ([ended.id] if count == 1 else [found[1].id])
+
+
+def test_silence_does_not_split_an_incident() -> None:
+    """Nobody used it for an hour; it was sick before and is sick after, and nothing shows that it was well."""
+    asked = ~((HOUR >= 1400) & (HOUR < 3200))
+    bad = HOUR >= SICK_FROM
+    tables = fleet(slow=(), many=5)
+    tables += target("t7", HOUR[asked], (np.where(bad, 0.1, 0.9) * PEAK)[asked], 1.0)
+    lapsed = one_of(look(tables, 2600))
+    assert lapsed.to_ns is not None
+    assert abs(at_s(lapsed.to_ns) - 1400) <= 2
+    (same,) = look(tables, 3600, [lapsed]).incidents
+    assert (same.id, same.to_ns) == (lapsed.id, None)
+    assert one_of(look(tables, 3600)).id == lapsed.id

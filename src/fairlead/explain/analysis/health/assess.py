@@ -27,7 +27,12 @@ from fairlead.explain.analysis.health.health_states import (
     build_health_states_table,
     judge_health_states,
 )
-from fairlead.explain.analysis.health.incidents import IncidentContext, build_health_incident, get_incident_end_ns
+from fairlead.explain.analysis.health.incidents import (
+    LAPSED,
+    IncidentContext,
+    build_health_incident,
+    get_incident_end_ns,
+)
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.analysis.health.load_cells import LAYERS, build_load_cell_axis, build_load_cells
 from fairlead.explain.analysis.health.peers import compare_peers
@@ -165,7 +170,9 @@ def _of_component(
     """Files the incidents of one component into `health`; ids of the known ones that were looked at."""
     name, axis, limits = windows.asked.cells.names[place], around.axis, around.limits
     mine = [one for one in known if one.layer == LAYERS[kind] and one.component == name]
-    earlier = [KnownIncidents(one.id, one.from_ns, one.to_ns, get_incident_end_ns(one)) for one in mine]
+    earlier = [
+        KnownIncidents(one.id, one.from_ns, one.to_ns, get_incident_end_ns(one), LAPSED in one.missing) for one in mine
+    ]
     by_id = {one.id: one for one in mine}
     told: set[str] = set()
     before = len([one for one in mine if one.to_ns is not None and one.to_ns <= axis.start_ns])
@@ -176,8 +183,8 @@ def _of_component(
             if not spell.sick and old.from_ns >= axis.start_ns:
                 health.withdrawn.append(old)
                 continue
-            if old.to_ns is not None and spell.to_ns is not None and spell.to_ns <= old.to_ns:
-                continue  # It is over, and was told when more of it could be seen.
+            if old.to_ns is not None and spell.last_ns <= old.to_ns:
+                continue  # It is over, and was reported when more of it could be seen.
         elif not is_lasting_spell(spell, around.per, axis, limits):
             continue
         one = build_health_incident(around, kind, windows, place, spell, old)
@@ -197,8 +204,7 @@ def _unheard(known: Sequence[Incident], limits: HealthLimits, now_ns: int) -> He
             continue
         seen = get_incident_end_ns(one)
         if now_ns - seen > limits.silent_s * 1e9:
-            text = "no more data: it ends where it was last seen"
-            health.ended.append(msgspec.structs.replace(one, to_ns=seen, missing=[*one.missing, text]))
+            health.ended.append(msgspec.structs.replace(one, to_ns=seen, missing=[*one.missing, LAPSED]))
         else:
             health.continued.append(one)
     return health

@@ -21,7 +21,8 @@ class Course:
     `over`: it has ended; `events`: kinds of events of the component and around it meanwhile; `used`: share of its room;
     `missed`: of what was asked, the share the cache did not have (NaN: not known), `missed_before` the same earlier;
     `siblings`: share of the other targets of its server that were sick in the same windows (NaN: it has none, or none
-    were asked); `job_share`: of the largest job there, of its operations; `dead`: it moved nothing."""
+    were asked); `begins`: its beginning was seen; `follows_job`: it was slow with one job and only then; `dead`: it
+    moved nothing."""
 
     share: Floats
     over: bool
@@ -30,7 +31,8 @@ class Course:
     missed: float = float("nan")
     missed_before: float = float("nan")
     siblings: float = float("nan")
-    job_share: float = float("nan")
+    begins: bool = True
+    follows_job: bool = False
     dead: bool = False
     full: float = 0.95
 
@@ -49,15 +51,15 @@ def find_cause_hint(course: Course) -> tuple[str, str]:
         return "network", "All other targets of its server with requests were as slow: the server or its link."
     if course.missed >= 0.5 and course.missed - course.missed_before >= 0.25:
         return "cache_thrashing", f"Its cache missed {course.missed:.0%} of the requests, far more than before."
-    shape = _shape(course.share, over=course.over)
+    shape = _shape(course.share, begins=course.begins, over=course.over)
     if shape is not None:
         return shape
-    if course.job_share >= 0.95:
-        return "one_client", "One job made nearly all requests at that time."
+    if course.follows_job:
+        return "one_client", "One job made nearly all requests while it was slow, and without that job it was not slow."
     return "unknown", "The cause is not known."
 
 
-def _shape(share: Floats, *, over: bool) -> tuple[str, str] | None:
+def _shape(share: Floats, *, begins: bool, over: bool) -> tuple[str, str] | None:
     """Beginnings that sink by steps, and ends that recover by steps."""
     known = share[np.isfinite(share)]
     if len(known) < 6:
@@ -67,7 +69,7 @@ def _shape(share: Floats, *, over: bool) -> tuple[str, str] | None:
     low = float(np.median(middle)) if len(middle) else float(np.median(known))
     if over and float(last[-1]) >= 1.3 * low and _rises(last):
         return "rebuild", "It recovered in steps towards its end, as an array under rebuild does."
-    if float(first[0]) >= 1.3 * low and _rises(-first):
+    if begins and float(first[0]) >= 1.3 * low and _rises(-first):
         return "fail_slow", "It degraded in steps, as failing hardware does."
     return None
 

@@ -29,8 +29,13 @@ SEEN = "seen_last_ns"
 """Metric of the evidence that says until when an incident was seen."""
 MAINTENANCE = "maintenance"
 UNHEARD = "no requests or no data since it was last seen: whether it continues is not known"
+LAPSED = "no more data: it ends where it was last seen"
 MOST_JOBS = 50
 _EVENTS_SHOWN = 8
+_NEARLY_ALL = 0.95
+"""Share of the requests from which one job made nearly all."""
+_SHOWN_WINDOWS = 3
+"""Least windows with a job, and without it, that show whether a component follows it."""
 _THROUGHOUT = 0.9
 """Share of the time it was asked in which a component that is simply degraded is below the limit, at least."""
 
@@ -88,7 +93,7 @@ def build_health_incident(
     if not spell.sick and old is not None:
         return _gone_on(old, spell)
     parts = build_load_cells(around.loads, kind, around.axis, parts=True)
-    jobs, job_share = _jobs_at(parts, name, spell, around.per)
+    jobs = _jobs_at(parts, name, spell, around.per)
     share = windows.share[place, spell.sick]
     measured, mean = _median(windows.measured[place, spell.sick]), _median(share)
     if old is None and mean is not None and mean >= limits.share:
@@ -102,7 +107,8 @@ def build_health_incident(
         events=frozenset(kind_ for kind_, _, _ in events),
         used=_used(windows, place),
         siblings=_siblings(around, name, spell),
-        job_share=job_share,
+        begins=not spell.begun_before and bool(spell.sick) and spell.sick[0] > 0,
+        follows_job=_follows_one_job(parts, windows, place, spell, around.per),
         dead=dead,
         full=limits.full,
         **_missed(windows, place, spell, around.per),
@@ -194,15 +200,41 @@ def _inside(cells: Cells, spell: Spell, per: int) -> Bools:
     return np.isin(cells.at // per, spell.sick)
 
 
-def _jobs_at(parts: Cells | None, name: str, spell: Spell, per: int) -> tuple[list[str], float]:
-    """Jobs it served in its sick windows, those with most operations first, and the share of the first."""
+def _jobs_at(parts: Cells | None, name: str, spell: Spell, per: int) -> list[str]:
+    """Jobs it served in its sick windows, those with most operations first."""
     if parts is None or name not in parts.names:
-        return [], float("nan")
+        return []
     rows = (parts.component == parts.names.index(name)) & _inside(parts, spell, per)
     ops = np.bincount(parts.job[rows], np.nan_to_num(parts.ops[rows]), len(parts.jobs))
     order = [job for job in np.argsort(-ops, kind="stable").tolist() if ops[job] > 0]
-    share = float(ops.max() / ops.sum()) if len(order) else float("nan")
-    return [parts.jobs[job] for job in order[:MOST_JOBS]], share
+    return [parts.jobs[job] for job in order[:MOST_JOBS]]
+
+
+def _follows_one_job(parts: Cells | None, windows: Windows, place: int, spell: Spell, per: int) -> bool:
+    """Whether it was slow while one job made nearly all requests, never without that job, and delivered its share for
+    others before and after. That a job was alone there shows nothing: it may be the only one that found it slow."""
+    name = windows.asked.cells.names[place]
+    if parts is None or name not in parts.names or len(spell.sick) < _SHOWN_WINDOWS:
+        return False
+    mine = parts.component == parts.names.index(name)
+    count = windows.state.shape[1]
+    at = parts.at[mine] // per
+    inside = at < count
+    ops = np.zeros((len(parts.jobs), count))
+    np.add.at(ops, (parts.job[mine][inside], at[inside]), np.nan_to_num(parts.ops[mine][inside]))
+    sick = np.zeros(count, np.bool_)
+    sick[spell.sick] = True
+    job = int(np.argmax(ops[:, sick].sum(axis=1)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = ops[job] / ops.sum(axis=0)
+    others_fine = np.flatnonzero((windows.state[place] == OK) & (share < 1 - _NEARLY_ALL))
+    return bool(
+        (share[sick] >= _NEARLY_ALL).all()
+        and not ((windows.state[place] == OK) & (share >= _NEARLY_ALL)).any()
+        and len(others_fine) >= _SHOWN_WINDOWS
+        and others_fine[0] < spell.sick[-1]
+        and others_fine[-1] > spell.sick[0]
+    )
 
 
 def _used(windows: Windows, place: int) -> float:
@@ -278,7 +310,7 @@ def _confidence(
 def _missing(spell: Spell, around: IncidentContext) -> list[str]:
     out = []
     if spell.lapsed:
-        out.append("no more reports from it: it ends where it was last seen")
+        out.append(LAPSED)
     elif spell.to_ns is None and around.now_ns - spell.last_ns > 2 * around.per * around.axis.window_ns:
         out.append(UNHEARD)
     if spell.begun_before or (spell.sick and spell.sick[0] == 0 and spell.id is None):

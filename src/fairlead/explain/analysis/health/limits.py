@@ -74,6 +74,11 @@ class HealthLimits:
     """So does this duration."""
 
     @property
+    def reopen_s(self) -> float:
+        """Seconds of good health after which what is slow again is a new incident: a quarter of `minimum_s`."""
+        return self.minimum_s / 4
+
+    @property
     def silent_s(self) -> float:
         """Seconds without word after which an incident ends where it was seen last."""
         return 4 * self.minimum_s if self.lapse_s is None else self.lapse_s
