@@ -124,7 +124,10 @@ def _look_at_span(
     if past is None:
         past = read_past_peaks(lake, span.from_ns // HOUR_NS * HOUR_NS)
     told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
-    known_peaks = {**{at: one for at, one in past.items() if (at[0], "") not in told_peaks}, **told_peaks}
+    known_peaks: dict[tuple[str, str], Peak | float] = {
+        **{at: one for at, one in past.items() if (at[0], "") not in told_peaks},
+        **told_peaks,
+    }
     stored = _read_known_incidents(lake, span.from_ns, end)
     known, copies = merge_incident_copies(stored)
 
