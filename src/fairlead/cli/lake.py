@@ -12,6 +12,7 @@ import click
 from fairlead.cli.noun import Noun
 from fairlead.cli.options import PATH, add_wait_option, json_option, lake_option
 from fairlead.cli.printing import print_json, print_message
+from fairlead.cli.quantities import Size
 from fairlead.core.errors import UsageError
 from fairlead.core.model.unit_formats import format_bytes, format_count
 from fairlead.store.lake_folder import find_default_lake_folder
@@ -34,7 +35,7 @@ _wait_option = add_wait_option("How long to wait for another writer of a shard t
 
 @click.group(cls=Noun)
 def lake() -> None:
-    """Maintain a lake: info, compact, expire, query, backup, restore."""
+    """Maintain a lake: info, compact, expire, query, scrub, backup, restore."""
 
 
 @lake.command("info")
@@ -232,6 +233,43 @@ def restore_lake(folder: Path, root: Path | None, as_json: bool) -> None:
     click.echo(
         f"{format_count(done.files)} files with {format_bytes(done.bytes)} checked and restored to {done.folder}"
     )
+
+
+@lake.command("scrub")
+@lake_option
+@_shard_option
+@_wait_option
+@click.option(
+    "--rate",
+    type=Size("1T"),
+    default="200MiB",
+    show_default=True,
+    help="Read at most this much a second; 0: no limit.",
+)
+@click.option(
+    "--from", "copy", type=PATH, metavar="COPY", help="Repair damaged files from this backup, or from another lake."
+)
+@click.option("--accept-loss", is_flag=True, help="Give up rows that cannot be repaired; events record what is lost.")
+@json_option
+def scrub_lake(
+    root: Path | None,
+    shards: tuple[str, ...],
+    wait_s: float,
+    rate: int,
+    copy: Path | None,
+    accept_loss: bool,
+    as_json: bool,
+) -> None:
+    """Check every file of the lake against its checksum.
+
+    Can run beside a server. If stopped, the next run goes on where it was. The server runs the same check by itself,
+    slowly. Exit code 7 if something is damaged and not repaired.
+    """
+    from fairlead.cli.lake_scrub import run_scrub_command
+
+    opened = _open(root)
+    chosen = _shards(opened, shards)
+    run_scrub_command(opened, chosen, rate=rate, copy=copy, accept_loss=accept_loss, wait_s=wait_s, as_json=as_json)
 
 
 def _open(root: Path | None) -> Lake:

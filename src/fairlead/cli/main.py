@@ -50,7 +50,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "alert": ("fairlead.cli.alert:alert", "Who is notified of what: list, test, silence, ack, subscribe, ..."),
     "rule": ("fairlead.cli.rule:rule", "Diagnosis rules: list, show, check, advice, metrics."),
     "tree": ("fairlead.cli.tree:tree", "Striped trees: show, check, export, set-layout, serve-metadata."),
-    "lake": ("fairlead.cli.lake:lake", "The lake: info, query, compact, expire, backup, restore."),
+    "lake": ("fairlead.cli.lake:lake", "The lake: info, query, compact, expire, scrub, backup, restore."),
     "agent": ("fairlead.cli.agent:agent", "The node agent, which reads counters and sends them: run."),
     "probe": ("fairlead.cli.probe:probe", "Probes of the agents, and which fail: list."),
     "server": ("fairlead.cli.server:server", "A running server and its sources: status."),

@@ -98,6 +98,10 @@ class LakeBusyError(LakeError):
     retryable = True
 
 
+class DamagedLakeError(LakeError):
+    """A file of the lake is not what was written: its checksum is wrong, or it is gone."""
+
+
 class TooOldError(LakeError):
     """Older than the lake remembers what it took in: whether it has it cannot be told any more."""
 

@@ -22,7 +22,10 @@ from fairlead.core.model.tables import OP_GROUPS, OPS
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
+from fairlead.store.checksums import explain_damaged_file, parse_checksum_name
 from fairlead.store.lake_folder import Place, open_lake_folder, sync_lake_folder, write_lake_folder_file
+from fairlead.store.log_checksums import NAME as LOG_SUMS
+from fairlead.store.log_checksums import read_log_checksums
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -140,6 +143,15 @@ def _restore_one(folder: Path, root: Path, name: str, stored: StoredFile) -> Non
         )
 
 
+def find_backup_file(folder: Path, name: str) -> Path | None:
+    """Where file `name` of a lake lies in `folder`: a backup, or the folder of a lake. Raises LakeError."""
+    manifest = _read_manifest(folder)
+    if manifest is None:
+        return folder / name
+    stored = manifest.files.get(name)
+    return None if stored is None else folder / stored.path
+
+
 class _Copy:
     """A backup being filled."""
 
@@ -207,6 +219,10 @@ class _Copy:
                 size, checksum = _summed(target)
         else:
             size, checksum = _copied(path, target)
+        named = parse_checksum_name(name)
+        if named is not None and named[0] != checksum:
+            target.unlink(missing_ok=True)
+            raise explain_damaged_file(path)
         self._count(name, StoredFile(name, size, checksum))
 
     def _place_for(self, stored: str) -> Path:
@@ -259,6 +275,10 @@ def _look(place: Place, shard: str) -> _Sight:
         carried[name] = delta.find_delta_segment(table)
         lasting += [below / part.path for part in delta.list_delta_parts(table)]
         lasting += _log_of(below, table)
+        sums = read_log_checksums(below)
+        held = [f"{entry} {sums[entry]}\n" for entry in sums if int(entry[:20]) <= table.version()]
+        if held:
+            passing[below / LOG_SUMS] = "".join(held).encode()
         pointer = _checkpoint_of(below, table)
         if pointer is not None:
             passing[below / "_delta_log" / "_last_checkpoint"] = pointer

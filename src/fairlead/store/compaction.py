@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from fairlead.core.errors import DamagedLakeError
 from fairlead.core.model.tables import TableSpec
 from fairlead.store import delta_table as delta
 from fairlead.store import query
 from fairlead.store import received_batches as taken
+from fairlead.store.checksums import open_checked_files
 from fairlead.store.lake import Lake
 from fairlead.store.part_files import (
     ROW_GROUP,
@@ -76,8 +78,9 @@ def compact_due_files(
     most: int | None = None,
 ) -> list[MergeResult]:
     """Merges what is due among the files of each table of the writer's shard, at most `most` groups of each; removes
-    nothing. Raises LakeError."""
+    nothing. Raises LakeError; DamagedLakeError after all that is not damaged is merged."""
     done = []
+    damaged: DamagedLakeError | None = None
     for name in writer.place.list_tables(writer.shard):
         spec = SPECS.get(name)
         if spec is None or (tables is not None and name not in tables):
@@ -85,9 +88,14 @@ def compact_due_files(
         with writer.open_table(spec) as table:
             before = delta.list_delta_parts(table, spec)
         for group in find_compaction_groups(before, thorough=thorough)[:most]:
-            _merge_group(writer, lake.engine, spec, group)
+            try:
+                _merge_group(writer, lake.engine, spec, group)
+            except DamagedLakeError as error:
+                damaged = damaged or error
         with writer.open_table(spec) as table:
             done.append(MergeResult(name, len(before), len(delta.list_delta_parts(table)), 0))
+    if damaged is not None:
+        raise damaged
     return done
 
 
@@ -133,6 +141,8 @@ def _merge_group(writer: Writer, engine: query.Engine, spec: TableSpec, group: S
     """Replaces the files of `group` by sorted ones in one commit. Of rows about the same thing, the one that counts
     remains."""
     folder = writer.place.build_table_path(writer.shard, spec.name)
+    # Merged, what is damaged would get a checksum of its own.
+    open_checked_files(writer.place.root).check(str(folder / part.path) for part in group)
     newest = max((parse_part_version(part.path) for part in group), key=lambda version: int(version[1:] or 0))
     version = "-".join(filter(None, (newest or f"v{spec.version}", parse_part_tier(group[0].path))))
     if spec.name == BATCHES.name:

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead.core.errors import LakeError
+from fairlead.core.errors import DamagedLakeError, LakeError
 from fairlead.core.model.tables import TableSpec
+from fairlead.store.checksums import REPAIR
 from fairlead.store.lake_folder import sync_lake_folder
+from fairlead.store.log_checksums import add_log_checksums, check_log_to_open, complete_log_checksums
 from fairlead.store.part_files import Part
 from fairlead.store.stored_tables import DAY, build_stored_schema
 
@@ -30,10 +32,12 @@ RESTORE = "restore it: fairlead lake restore BACKUP --lake NEW-FOLDER"
 
 
 def open_delta(folder: Path) -> DeltaTable | None:
-    """The table in `folder` at its newest version; None when there is none yet. Raises LakeError when it is broken."""
+    """The table in `folder` at its newest version, the entries of its log checked; None when there is none yet. Raises
+    LakeError when it is broken."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
+    check_log_to_open(folder)
     try:
         return DeltaTable(str(folder))
     except TableNotFoundError:
@@ -195,6 +199,7 @@ def _make_durable(folder: Path, table: DeltaTable) -> None:
     finally:
         os.close(handle)
     sync_lake_folder(log)
+    add_log_checksums(folder, table.version())
 
 
 def list_delta_parts(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
@@ -229,8 +234,8 @@ def list_delta_parts(table: DeltaTable, spec: TableSpec | None = None) -> list[P
 def explain_damaged_delta(path: Path | str, error: Exception) -> LakeError:
     """The error for a file of a table that is not what the table's log says."""
     what = "is gone" if isinstance(error, FileNotFoundError) else "is damaged"
-    return LakeError(
-        f"a file of the lake {what}: {(str(error).splitlines() or [''])[0][:200]}", where=str(path), remedy=RESTORE
+    return DamagedLakeError(
+        f"a file of the lake {what}: {(str(error).splitlines() or [''])[0][:200]}", where=str(path), remedy=REPAIR
     )
 
 
@@ -250,6 +255,7 @@ def vacuum_delta_files(table: DeltaTable, keep_hours: int) -> int:
             table.update_incremental()
         table.create_checkpoint()
         table.cleanup_metadata()
+        complete_log_checksums(Path(table.table_uri.removeprefix("file://")))
     except (DeltaError, OSError) as error:
         raise _broken(Path(table.table_uri), error) from error
     return len(gone)

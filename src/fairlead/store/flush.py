@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fairlead.core.errors import LakeError
+from fairlead.core.errors import DamagedLakeError, LakeError
 from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec
 from fairlead.store import delta_table as delta
 from fairlead.store import received_batches as taken
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
+from fairlead.store.checksums import DIGEST_BYTES, open_checked_files
 from fairlead.store.days_and_tiers import compute_days
 from fairlead.store.lake_folder import Place, write_lake_folder_file
 from fairlead.store.part_files import Part, measure_part_file, write_part_files
@@ -89,7 +91,7 @@ class Carrier:
         plan = self._planned(number)
         if plan is None:
             plan = self._written(number, loads)
-            write_lake_folder_file(wal.build_wal_plan_path(self._folder, number), msgspec.json.encode(plan))
+            write_lake_folder_file(wal.build_wal_plan_path(self._folder, number), pack_flush_plan(plan))
         for spec in hot.sort_wal_specs(plan):
             with self.open_table(spec) as table:
                 if delta.find_delta_segment(table) < number:
@@ -111,11 +113,13 @@ class Carrier:
     def _planned(self, number: int) -> Plan | None:
         path = wal.build_wal_plan_path(self._folder, number)
         try:
-            plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+            plan = check_flush_plan(path)
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
-            raise LakeError("the plan of a segment cannot be read", where=str(path)) from error
+        except DamagedLakeError:
+            if any(self._has(SPECS[name], number) for name in self.place.list_tables(self.shard) if name in SPECS):
+                raise  # a part of it is carried out, and what the rest is cannot be told
+            return None  # nothing names its files yet: they are written again
         unknown = sorted(plan.keys() - SPECS.keys())
         if unknown:
             raise explain_newer_flush(unknown[0], path)
@@ -194,6 +198,7 @@ class Carrier:
 
         folder = self.place.build_table_path(self.shard, spec.name)
         for part in parts:
+            open_checked_files(self.place.root).check([str(folder / part.path)])
             with parquet.ParquetFile(folder / part.path) as file:
                 for batch in file.iter_batches(_STRETCH):
                     yield conform_stored_table(pa.Table.from_batches([batch]), spec, strict=True)
@@ -248,6 +253,23 @@ def _or_none(derive: Derive, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.
         return derive(tables)
     except (ArithmeticError, ValueError):  # pyarrow's refusals of numbers are ValueErrors
         return None
+
+
+def pack_flush_plan(plan: Plan) -> bytes:
+    """A plan as it is written: one line of JSON, and its checksum."""
+    text = msgspec.json.encode(plan)
+    return b"%s\n%s\n" % (text, blake2b(text, digest_size=DIGEST_BYTES).hexdigest().encode())
+
+
+def check_flush_plan(path: Path) -> Plan:
+    """The plan at `path`; those of before checksums have one line. Raises DamagedLakeError, FileNotFoundError."""
+    text, _, checksum = path.read_bytes().partition(b"\n")
+    if checksum and checksum.strip() != blake2b(text, digest_size=DIGEST_BYTES).hexdigest().encode():
+        raise DamagedLakeError("the plan of a segment is damaged", where=str(path), remedy=delta.RESTORE)
+    try:
+        return msgspec.json.decode(text, type=Plan)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise DamagedLakeError("the plan of a segment is damaged", where=str(path), remedy=delta.RESTORE) from error
 
 
 def explain_newer_flush(table: str, where: Path) -> LakeError:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.store.checksums import CheckedFiles
+
 _COLUMN = "job_id"
 _FORGET_ABOVE = 20_000
 """With so many files known, those that are no longer asked for are forgotten."""
@@ -20,11 +22,12 @@ Numbers = NDArray[np.bytes_]
 class JobFiles:
     """The job numbers of files, sorted; some bytes a number. Not safe to share among threads without a lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, checked: CheckedFiles) -> None:
+        self._checked = checked
         self._known: dict[str, Numbers | None] = {}
 
     def select_holding(self, paths: Iterable[str], numbers: Collection[str]) -> set[str]:
-        """Those of the paths that may hold a row of one of these jobs."""
+        """Those of the paths that may hold a row of one of these jobs. Raises DamagedLakeError."""
         wanted = np.unique(np.array([number.encode(errors="surrogateescape") for number in numbers] or [b""]))
         paths = list(paths)
         if len(self._known) > _FORGET_ABOVE:
@@ -32,6 +35,7 @@ class JobFiles:
         found = set()
         for path in paths:
             if path not in self._known:
+                self._checked.check([path])
                 self._known[path] = _read(path)
             held = self._known[path]
             if held is None or (numbers and np.isin(wanted, held, assume_unique=True).any()):

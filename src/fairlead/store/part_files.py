@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fairlead.core import clock
 from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import TableSpec
+from fairlead.store.checksums import SummingFile, add_checksum_name
 from fairlead.store.days_and_tiers import format_day, sort_by_day, split_by_day, split_by_tier
 from fairlead.store.lake_folder import sync_lake_folder
 from fairlead.store.stored_tables import DAY, flatten_stored_table_type
@@ -106,17 +107,19 @@ def write_part_file(
     """One durable file of one day from sorted batches (without the column `day`). Raises LakeError."""
     below = folder / f"{DAY}={day or _NO_DAY_FOLDER}"
     # Names grow with time: rows with equal sort keys keep the order of their arrival when files are merged.
-    path = below / f"{version}-{clock.now_ns():016x}-{uuid4().hex[:12]}.parquet"
+    draft = below / f"{version}-{clock.now_ns():016x}-{uuid4().hex[:12]}.parquet"
+    path = draft
     try:
         new = not below.exists()
         below.mkdir(parents=True, exist_ok=True)
-        bounds = _write(path, schema, batches, spec.time_column)
-        size = path.stat().st_size
+        bounds, size, checksum = _write(draft, schema, batches, spec.time_column)
+        path = draft.rename(add_checksum_name(draft, checksum))
         sync_lake_folder(below)
         if new:
             sync_lake_folder(folder)
     except OSError as error:
-        path.unlink(missing_ok=True)
+        for left in (draft, path):
+            left.unlink(missing_ok=True)
         raise LakeError(
             f"the Parquet file cannot be written: {error.strerror or error}",
             where=str(path),
@@ -127,22 +130,25 @@ def write_part_file(
 
 def _write(
     path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], time_column: str | None
-) -> tuple[int, int | None, int | None]:
+) -> tuple[tuple[int, int | None, int | None], int, str]:
+    """Rows and bounds, bytes, checksum."""
     from pyarrow import parquet
 
     rows, first, last = 0, None, None
-    with path.open("xb") as out, parquet.ParquetWriter(out, schema, **_layout(schema)) as writer:
-        for group in _row_groups(batches, schema):
-            writer.write_table(group, row_group_size=ROW_GROUP)
-            rows += group.num_rows
-            if time_column is not None:
-                bounds = pc.min_max(group.column(time_column)).as_py()
-                if bounds["min"] is not None:
-                    first = bounds["min"] if first is None else min(first, bounds["min"])
-                    last = bounds["max"] if last is None else max(last, bounds["max"])
-    with path.open("rb") as written:
-        os.fsync(written.fileno())
-    return rows, first, last
+    with path.open("xb") as out:
+        summed = SummingFile(out)
+        with parquet.ParquetWriter(pa.PythonFile(summed, "w"), schema, **_layout(schema)) as writer:
+            for group in _row_groups(batches, schema):
+                writer.write_table(group, row_group_size=ROW_GROUP)
+                rows += group.num_rows
+                if time_column is not None:
+                    bounds = pc.min_max(group.column(time_column)).as_py()
+                    if bounds["min"] is not None:
+                        first = bounds["min"] if first is None else min(first, bounds["min"])
+                        last = bounds["max"] if last is None else max(last, bounds["max"])
+        out.flush()
+        os.fsync(out.fileno())
+    return (rows, first, last), summed.size, summed.checksum
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -179,6 +185,7 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
         "store_schema": False,
         "write_page_index": False,
+        "write_page_checksum": True,  # what of a damaged file is whole can be told (`scrub_loss`)
     }
 
 

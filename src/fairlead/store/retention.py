@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import TABLES
 from fairlead.store import delta_table as delta
+from fairlead.store.checksums import open_checked_files
 from fairlead.store.days_and_tiers import format_day, format_tier
 from fairlead.store.part_files import (
     Part,
@@ -130,6 +131,7 @@ def expire_batch_numbers(writer: Writer, looked_at: set[str] | None = None) -> i
         for part in old:
             if part.path in looked_at:
                 continue
+            open_checked_files(writer.place.root).check([str(folder / part.path)])
             kept = _without_wire(folder, part)
             if kept.num_rows == part.rows:
                 looked_at.add(part.path)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec
 from fairlead.store import delta_table as delta
 from fairlead.store import wal
+from fairlead.store.checksums import open_checked_files
 from fairlead.store.job_files import JobFiles
 from fairlead.store.lake_folder import Place
 from fairlead.store.part_files import Part, parse_part_tier, parse_part_version
@@ -81,11 +82,18 @@ class Snapshots:
         self._listed: dict[Path, _TableVersion] = {}
         self._columns: dict[tuple[Path, str], frozenset[str]] = {}
         self._tails: dict[str, Tail] = {}
-        self._job_files = JobFiles()
+        self._checked = open_checked_files(place.root)
+        self._job_files = JobFiles(self._checked)
 
     def take_snapshot(self, names: Iterable[str], wanted: WantedRows | None = None) -> dict[str, View]:
-        """The tables `names` as of now. A batch is in all of them or in none. Files and batches that hold
-        nothing of what is wanted are left out. Raises LakeError."""
+        """The tables `names` as of now, their files checked. A batch is in all of them or in none. Files and batches
+        that hold nothing of what is wanted are left out. Raises LakeError."""
+        views = self._take(names, wanted)
+        # After the turn: to check a large file takes a moment, and is needed once.
+        self._checked.check(path for view in views.values() for group in view.groups for path in group.paths)
+        return views
+
+    def _take(self, names: Iterable[str], wanted: WantedRows | None) -> dict[str, View]:
         specs, wanted = [SPECS[name] for name in names], wanted or WantedRows()
         with self._turn:
             while True:
@@ -176,6 +184,7 @@ class Snapshots:
         if key not in self._columns:
             from pyarrow import ArrowException, parquet
 
+            self._checked.check([path])
             try:
                 self._columns[key] = frozenset(parquet.read_schema(path).names)
             except (OSError, ArrowException) as error:

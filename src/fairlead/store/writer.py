@@ -26,6 +26,7 @@ from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
 from fairlead.store.batch_writer import BatchWriter
+from fairlead.store.checksums import open_checked_files
 from fairlead.store.flush import Carrier, Derive, Regroup, explain_newer_flush, release_flushed_memory
 from fairlead.store.lake_folder import Place, ShardLock
 from fairlead.store.received_batches import (
@@ -358,8 +359,10 @@ class Writer:
         table = delta.open_delta(folder)
         parts = delta.list_delta_parts(table) if table is not None else []
         read = []
+        checked = open_checked_files(self.place.root)
         for part in parts:
             path = folder / part.path
+            checked.check([str(path)])
             try:
                 names = set(parquet.read_schema(path).names) & {"key", "seq", "first_seq"}
                 read.append(parquet.read_table(path, columns=sorted(names), partitioning=None))
