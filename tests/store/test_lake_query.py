@@ -77,9 +77,11 @@ def test_a_day_that_is_not_asked_for_is_not_opened(lake: Lake) -> None:
     for path in lake.place.build_table_path("main", "ops").glob("day=2024-10-05/*.parquet"):
         path.write_bytes(b"not parquet")
     fresh = Lake.open(lake.place.root)
-    assert fresh.query("SELECT count(*) AS n FROM ops WHERE day = '2024-10-04'").to_pylist() == [{"n": OPS_ROWS}]
+    assert fresh.query("SELECT sum(count)::BIGINT AS n FROM ops WHERE day = '2024-10-04'").to_pylist() == [
+        {"n": OPS_ROWS}
+    ]
     assert fresh.read("ops", to_ns=DAY_ONE + DAY_NS - 1).num_rows == OPS_ROWS
-    with pytest.raises(LakeError, match="cannot be read"):
+    with pytest.raises(LakeError, match="is damaged"):
         fresh.query("SELECT count(size) FROM ops WHERE day = '2024-10-05'")
 
 

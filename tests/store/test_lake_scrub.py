@@ -74,10 +74,9 @@ def test_every_file_has_its_checksum_in_its_name_after_writing_and_after_merging
     lake = filled(tmp_path / "lake")
     assert all(parse_checksum_name(one.name) for one in scrub.list_shard_files(lake.place, "main"))
     with lake.open_writer() as writer:
-        fill(writer.open_batch("test", 99), 99).commit()
+        fill(writer.open_batch("again", 99), 99).commit()
         compact_tables(lake, writer)
     files = scrub.list_shard_files(lake.place, "main")
-    assert len(files) == len({one.table for one in files})
     for one in files:
         named = parse_checksum_name(one.name)
         assert named is not None

@@ -123,5 +123,5 @@ def test_a_damaged_file_of_a_table_is_an_error_with_a_next_step(tmp_path: Path, 
     }[table]
     with pytest.raises(LakeError) as told:
         ask()
-    assert "restore" in (told.value.remedy or "")
+    assert "fairlead lake scrub --from BACKUP" in (told.value.remedy or "")
     assert path.name in str(told.value)

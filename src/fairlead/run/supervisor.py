@@ -165,7 +165,7 @@ class Supervisor:
         if child.exchanged:
             child.exchanged, child.again_s = False, clock.monotonic_s()
             return
-        pause_s = child.restarts.pause_s(ran_s)
+        pause_s = child.restarts.pause_s(ran_s, code)
         child.again_s = clock.monotonic_s() + pause_s
         log.error("%s", escape_text(f"{child.name} ended after {ran_s:.1f} s ({why}); restarting in {pause_s:.1f} s"))
         self._notifier.tell(escape_text(f"STATUS={child.name} ended ({why}); restarting"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +22,7 @@ REPAIR = (
     "fairlead lake scrub --accept-loss"
 )
 _NAMED = re.compile(r"-(u?)([0-9a-f]{32})\.parquet$")
+_DAY = re.compile(r"/day=(\d{4}-\d\d-\d\d)/[^/]*$")
 _CHUNK = 1 << 20
 _KEPT = 100_000
 
@@ -78,6 +79,12 @@ def parse_checksum_name(path: str) -> tuple[str, bool] | None:
     return None if found is None else (found[2], bool(found[1]))
 
 
+def parse_file_day(path: str) -> str:
+    """The day of a file's folder (`2026-11-21`); empty when it has none."""
+    found = _DAY.search(path)
+    return found[1] if found else ""
+
+
 def compute_file_checksum(path: Path | str, pace: Callable[[int], None] = lambda _: None) -> str:
     """Hexadecimal blake2b-16 of a file. `pace` is called with the bytes of each piece read. Raises OSError."""
     digest = blake2b(digest_size=DIGEST_BYTES)
@@ -100,7 +107,20 @@ class CheckedFiles:
 
     def check(self, paths: Iterable[str]) -> None:
         """Checks those of the files that were not checked before. Raises DamagedLakeError for the first whose content
-        is not what its name says; FileNotFoundError, OSError are left to the reader."""
+        is not what its name says. A file that is gone is left to the reader."""
+        for path, checksum, seen in list(self._list(paths)):
+            if self._trusted(path) != seen and compute_file_checksum(path) != checksum:
+                raise explain_damaged_file(path)
+            with self._turn:
+                if len(self._known) >= _KEPT:
+                    self._known.clear()
+                self._known[path] = seen
+
+    def list_unchecked(self, paths: Iterable[str]) -> list[str]:
+        """Those of the files that `check` would look at."""
+        return [path for path, _, _ in self._list(paths)]
+
+    def _list(self, paths: Iterable[str]) -> Iterator[tuple[str, str, Seen]]:
         for path in paths:
             named = parse_checksum_name(path)
             if named is None:
@@ -110,14 +130,8 @@ class CheckedFiles:
             except OSError:  # the reader says what is wrong
                 continue
             seen = (found.st_size, found.st_mtime_ns)
-            if self._known.get(path) == seen:
-                continue
-            if self._trusted(path) != seen and compute_file_checksum(path) != named[0]:
-                raise explain_damaged_file(path)
-            with self._turn:
-                if len(self._known) >= _KEPT:
-                    self._known.clear()
-                self._known[path] = seen
+            if self._known.get(path) != seen:
+                yield path, named[0], seen
 
 
 def explain_damaged_file(path: Path | str) -> DamagedLakeError:

@@ -6,17 +6,18 @@ Not here: reading traces (`ingest`), looking after files (`compaction`, `retenti
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from fairlead.core.errors import LakeError, UsageError
 from fairlead.store import query
+from fairlead.store.checksums import open_checked_files, parse_file_day
 from fairlead.store.days_and_tiers import format_day
 from fairlead.store.flush import Derive, Regroup
 from fairlead.store.lake_folder import Place, create_lake_folder, open_lake_folder
-from fairlead.store.snapshot import Snapshots, WantedRows
+from fairlead.store.snapshot import Snapshots, View, WantedRows
 from fairlead.store.stored_tables import DAY_NS, SPECS, conform_stored_table
 from fairlead.store.writer import REMEMBER_NS, Writer
 
@@ -35,6 +36,7 @@ class Lake:
         self._memory = memory or os.environ.get("FAIRLEAD_LAKE_MEMORY") or query.DEFAULT_MEMORY
         self._timeout_s = timeout_s
         self._snapshots = Snapshots(place)
+        self._checked = open_checked_files(place.root)
 
     @classmethod
     def open(
@@ -51,14 +53,37 @@ class Lake:
         derive: Derive | None = None,
         regroup: Regroup | None = None,
         remember_ns: int = REMEMBER_NS,
+        carry_later: bool = False,
     ) -> Writer:
         """The writer of a shard (see `Writer`). Raises LakeBusyError when another process (or this one) has it."""
-        return Writer(self.place, shard, wait_s=wait_s, derive=derive, regroup=regroup, remember_ns=remember_ns)
+        return Writer(
+            self.place,
+            shard,
+            wait_s=wait_s,
+            derive=derive,
+            regroup=regroup,
+            remember_ns=remember_ns,
+            carry_later=carry_later,
+        )
 
     @property
     def engine(self) -> query.Engine:
         """The query engine this lake shares with everyone in the process."""
         return query.open_query_engine(self.place.root, self._memory)
+
+    def _check_files(
+        self,
+        views: Iterable[View],
+        sql: str,
+        parameters: query.Parameters,
+        tables: Mapping[str, pa.Table] | None,
+    ) -> None:
+        """Checks the files a query reads, if it is their first time in this process. Raises DamagedLakeError."""
+        views = list(views)
+        new = self._checked.list_unchecked(path for view in views for group in view.groups for path in group.paths)
+        if new:
+            days = query.find_query_days(self.engine, views, sql, parameters, tables)
+            self._checked.check(path for path in new if days is None or parse_file_day(path) in days)
 
     def query(
         self,
@@ -87,6 +112,7 @@ class Lake:
         for attempt in range(_NO_COMMON_SIGHT):
             views = self._snapshots.take_snapshot(query.find_query_tables(sql), wanted)
             try:
+                self._check_files(views.values(), sql, parameters, tables)
                 return query.run_query(self.engine, views.values(), sql, parameters, timeout_s=timeout_s, tables=tables)
             except LakeError:
                 # A file may have been vacuumed between the look and the read when vacuum was told not to wait.

@@ -6,11 +6,12 @@ lake's files and nothing else. Not here: what a snapshot is (`snapshot`).
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fairlead.core.errors import LakeError, UsageError
 from fairlead.core.model.tables import JOBS, OP_GROUPS, OPS, TableSpec
 from fairlead.store import op_groups as grouped
 from fairlead.store import spill_folder as spilling
+from fairlead.store.checksums import parse_file_day
 from fairlead.store.delta_table import RESTORE
 from fairlead.store.job_merging import select_merged_jobs
 from fairlead.store.snapshot import Group, View
@@ -171,6 +173,50 @@ def run_query(
             engine.keep(sight, cursor)
         else:
             cursor.close()
+
+
+def find_query_days(
+    engine: Engine,
+    views: Iterable[View],
+    sql: str,
+    parameters: Parameters = None,
+    tables: Mapping[str, pa.Table] | None = None,
+) -> frozenset[str] | None:
+    """The days whose files one reading statement opens, as the engine plans it (`2026-11-21`; "" for none); None: of
+    all days, or it cannot be told. May name more days than are opened, never fewer."""
+    import duckdb
+
+    views = list(views)
+    days = sorted({parse_file_day(path) for view in views for group in view.groups for path in group.paths})
+    cursor = engine.open_cursor()
+    try:
+        _refuse_writing(cursor, sql)
+        _define_all(cursor, views)
+        for name, table in (tables or {}).items():
+            cursor.register(name, table)
+        explain = f"EXPLAIN (FORMAT json) {sql}"
+        found = (cursor.execute(explain, parameters) if parameters else cursor.execute(explain)).fetchall()
+        filters = set(_list_file_filters(json.loads(found[0][1])))
+        if not filters or None in filters:
+            return None
+        wanted = " OR ".join(f"({one})" for one in filters)
+        kept = cursor.execute(
+            f"SELECT day::VARCHAR FROM (SELECT unnest(?::DATE[]) AS {DAY}) WHERE {wanted}",  # noqa: S608 (the engine's)
+            [[day for day in days if day]],
+        ).fetchall()
+    except (duckdb.Error, ValueError, KeyError, IndexError, TypeError, UsageError):
+        return None  # what is wrong the query itself says
+    finally:
+        cursor.close()
+    return frozenset({"", *(str(day) for (day,) in kept)})
+
+
+def _list_file_filters(plan: Any) -> Iterator[str | None]:
+    """What each scan of files in a plan wants of their day; None for one that wants all."""
+    for node in plan if isinstance(plan, list) else [plan]:
+        if "PARQUET" in node["name"]:
+            yield node.get("extra_info", {}).get("File Filters")
+        yield from _list_file_filters(node.get("children", []))
 
 
 def _told(engine: Engine, error: Exception) -> Exception:

@@ -86,14 +86,8 @@ class Snapshots:
         self._job_files = JobFiles(self._checked)
 
     def take_snapshot(self, names: Iterable[str], wanted: WantedRows | None = None) -> dict[str, View]:
-        """The tables `names` as of now, their files checked. A batch is in all of them or in none. Files and batches
-        that hold nothing of what is wanted are left out. Raises LakeError."""
-        views = self._take(names, wanted)
-        # After the turn: to check a large file takes a moment, and is needed once.
-        self._checked.check(path for view in views.values() for group in view.groups for path in group.paths)
-        return views
-
-    def _take(self, names: Iterable[str], wanted: WantedRows | None) -> dict[str, View]:
+        """The tables `names` as of now; their files are not checked. A batch is in all of them or in none. Files and
+        batches that hold nothing of what is wanted are left out. Raises LakeError."""
         specs, wanted = [SPECS[name] for name in names], wanted or WantedRows()
         with self._turn:
             while True:

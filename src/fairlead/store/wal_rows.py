@@ -235,6 +235,24 @@ def count_wal_rows(frame: Frame) -> tuple[dict[str, int], int]:
     return rows, 1
 
 
+def list_wal_batches(frame: Frame) -> tuple[set[str], list[tuple[int, int]]]:
+    """Tables that `frame` has rows of, and its batches as (key, number); nothing is decoded."""
+    if WIRE not in frame.meta:
+        batch = msgspec.convert(frame.meta, Batch)
+        return {held.table for held in batch.held} | batch.parts.keys(), [(batch.key, batch.seq)]
+    names: set[str] = set()
+    batches = []
+    keys: dict[str, int] = {}
+    for header, _, _ in decode_body_headers(frame.body, "the write-ahead log"):
+        names.add(header.table)
+        stream = f"{header.node}/{header.boot_id}/{header.table}"
+        key = keys.get(stream)
+        if key is None:
+            key = keys[stream] = hash_received_stream(stream)
+        batches.append((key, header.seq))
+    return names, batches
+
+
 def _is_wire(frame: Frame) -> bool:
     """Whether a frame holds batches as they were sent."""
     return WIRE in frame.meta

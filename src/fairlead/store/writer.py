@@ -52,6 +52,8 @@ _MAX_SPAN_NS = 400 * DAY_NS
 JOB_TABLES = frozenset((JOBS.name, MAPPING.name))
 """Tables whose rows tell that a job began or ended."""
 _TOO_FULL = 2
+_UNPACKED = 4
+"""Rows in memory take about so many times their bytes in the log."""
 
 
 class Ticket(NamedTuple):
@@ -75,8 +77,10 @@ class Writer:
         derive: Derive | None = None,
         regroup: Regroup | None = None,
         remember_ns: int = REMEMBER_NS,
+        carry_later: bool = False,
     ) -> None:
-        """Takes the shard's lock and carries over what a writer before left behind. Raises LakeBusyError, LakeError.
+        """Takes the shard's lock and carries over what a writer before left behind; with `carry_later` it only notes
+        which batches those are, and the next flush carries them. Raises LakeBusyError, LakeError.
 
         `derive` makes rows of further tables from the rows of a segment; they are committed with it, exactly once.
         `regroup` may put rows of `ops` as groups into `op_groups`, when that pays.
@@ -101,13 +105,17 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._loads: dict[int, list[hot.Load]] = {}
         self._bytes: dict[int, int] = {}
+        self._left: dict[int, list[tuple[int, int]]] = {}
+        """Batches (key, number) of segments a writer before left behind, until they are carried over."""
         self._carrier = Carrier(place, shard, now_ns, derive, regroup)
         try:
             self._folder = place.build_wal_path(shard)
             self._segment = self._next_segment()
-            self._carry_over_older()
+            if not carry_later:
+                self._carry_over_older()
             self._carrier.remove_finished_plans()
             self._taken = ReceivedRanges(self._taken_before())
+            self._note_left()
         except BaseException:
             self._lock.release()
             raise
@@ -125,6 +133,11 @@ class Writer:
         """Memory of rows that are acknowledged and not yet in their tables. What takes rows in refuses more when it
         grows beyond what it may use."""
         return sum(tuple(self._bytes.values()))
+
+    @property
+    def left_segments(self) -> int:
+        """Segments of a writer before that wait to be carried over."""
+        return len(self._left)
 
     @property
     def underived_rows(self) -> int:
@@ -274,6 +287,9 @@ class Writer:
                     for load in loads:
                         for note in load.notes:
                             before.add(note.key, note.seq)
+                for left in self._left.values():
+                    for key, seq in left:
+                        before.add(key, seq)
                 self._taken = before
 
     def _usable(self) -> tuple[wal.Segment, bool]:
@@ -397,6 +413,21 @@ class Writer:
             self._segment = wal.Segment(self._folder, done.number + 1)
             done.close()
 
+    def _note_left(self) -> None:
+        """Notes the batches of segments that wait to be carried over, without decoding their rows. Raises LakeError."""
+        for number, path in wal.list_wal_segments(self._folder):
+            if number >= self._segment.number:
+                continue
+            left = []
+            for frame in wal.read_wal_segment(path).frames:
+                names, batches = hot.list_wal_batches(frame)
+                _all_known(names, path)
+                left += batches
+            for key, seq in left:
+                self._taken.add(key, seq)
+            self._left[number] = left
+            self._bytes[number] = _UNPACKED * path.stat().st_size
+
     def _carry_soon(self) -> None:
         with self._turn:
             if self._thread is None and not self._closed:
@@ -446,6 +477,7 @@ class Writer:
         with self._turn:
             self._loads.pop(number, None)
             self._bytes.pop(number, None)
+            self._left.pop(number, None)
             if self._doubtful is not None and self._doubtful[0] == number:
                 self._doubtful = None
         del loads

@@ -86,10 +86,15 @@ class Running:
         self.crowd = Crowd(settings.limits, self.metrics, self.complaints)
         self.door = Door(self.intake, self.admission, self.metrics, self.complaints, settings.limits, self.build_health)
         self._tell_gauges()
+        self._lake = lake
+
+    def recover(self) -> None:
+        """Reads who sent before this collector began, and takes in what was kept aside. Requests are answered
+        meanwhile: it is no reason to let them wait."""
         try:
-            known = recover_sources(lake, self.sources, self.started_ns)
+            known = recover_sources(self._lake, self.sources, self.started_ns)
             again = self.intake.retry_unknown()
-            log.info("shard %s: %d sources known, %d stored batches ingested", settings.shard, known, again)
+            log.info("shard %s: %d sources known, %d stored batches ingested", self.writer.shard, known, again)
         except FairleadError as error:  # no reason to refuse what arrives
             log.warning("the saved state of sources cannot be read: %s", error)
 
@@ -204,7 +209,10 @@ def run_collector(
     listeners = build_server_listeners(settings, sockets)
     lake = Lake.open(order.lake, create=True, memory=order.memory)
     remember_ns = int(settings.limits.remembered_days * DAY_NS)
-    writer = lake.open_writer(settings.shard, wait_s=LOCK_WAIT_S, remember_ns=remember_ns, **_derived(order.carry))
+    # What a killed collector left in the log is carried over while this one answers.
+    writer = lake.open_writer(
+        settings.shard, wait_s=LOCK_WAIT_S, remember_ns=remember_ns, carry_later=True, **_derived(order.carry)
+    )
     flush = False
     try:
         running = Running(order, lake, writer)
@@ -228,7 +236,7 @@ def run_collector(
             on_hup=renew,
         )
         running.keeper.start()
-        running.upkeep.start()
+        running.upkeep.start(first=running.recover)
         try:
             server.run()
         finally:

@@ -192,13 +192,18 @@ class Sources:
             one.clock_offset_ns = clock_offset_ns
 
     def recall(self, node: str, last_seen_ns: int, *, batches: int, rows: int, gap_since_ns: int | None) -> None:
-        """What the lake knows of a node from before this collector began."""
+        """What the lake knows of a node from before this collector began; it may have sent something since."""
         with self._turn:
             one = self._all.setdefault(node, _Source(node, last_seen_ns))
-            one.last_seen_ns = last_seen_ns
+            back_ns = one.last_seen_ns if one.last_seen_ns > last_seen_ns else None
+            one.last_seen_ns = max(one.last_seen_ns, last_seen_ns)
+            one.first_seen_ns = None  # it was there before
             one.batches += batches
             one.rows += rows
             one.gap_since_ns = gap_since_ns
+            if gap_since_ns is not None and back_ns is not None:
+                self._back.append(_closed(one, back_ns))
+                one.gap_since_ns = None
 
     def find_gaps(self, now_ns: int) -> list[Event]:
         """Gaps that opened or closed since the last call, as rows of `events`. One that opens has no end; when it

@@ -17,7 +17,7 @@ DAYS = 3
 _BATCHES = f"""
 SELECT split_part(stream, '/', 1) AS node, max(taken_ns) AS last_ns, sum(coalesce(batches, 1)) AS batches,
     sum(rows) AS rows
-FROM _batches WHERE day >= CAST($day AS DATE) AND source = '{WIRE}' GROUP BY node"""  # noqa: S608 (our own words)
+FROM _batches WHERE day >= CAST($day AS DATE) AND source = '{WIRE}' AND taken_ns < $began GROUP BY node"""  # noqa: S608 (our own words)
 _HEALTH = """
 SELECT * EXCLUDE (day) FROM health WHERE day >= CAST($day AS DATE) AND node IN (SELECT unnest($nodes))
 QUALIFY row_number() OVER (PARTITION BY node, probe ORDER BY ts_ns DESC) = 1"""
@@ -29,7 +29,7 @@ GROUP BY component, ts_ns HAVING max(end_ns) IS NULL"""  # noqa: S608 (our own w
 def recover_sources(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
     """Tells `sources` who sent within the last days; returns how many there are. Raises LakeError."""
     day = format_day(shard_now_ns // DAY_NS - DAYS)
-    found = lake.query(_BATCHES, {"day": day}).to_pylist()
+    found = lake.query(_BATCHES, {"day": day, "began": shard_now_ns}).to_pylist()
     gaps: dict[str, int] = {}
     for row in lake.query(_GAPS, {"day": day}).to_pylist():
         gaps[row["component"]] = max(row["ts_ns"], gaps.get(row["component"], 0))

@@ -74,13 +74,15 @@ class Upkeep:
         self._keep = keep
         self._now_ns = now_ns
         self._stop = threading.Event()
+        self._first: Callable[[], None] = lambda: None
         self._threads = [
             threading.Thread(target=self._watching, name="watching", daemon=True),
             threading.Thread(target=self._carrying, name="carrying", daemon=True),
         ]
 
-    def start(self) -> None:
-        """Starts both."""
+    def start(self, first: Callable[[], None] = lambda: None) -> None:
+        """Starts them; sources are watched after `first`."""
+        self._first = first
         for thread in self._threads:
             thread.start()
 
@@ -115,6 +117,7 @@ class Upkeep:
         self._own.write_health(rows)
 
     def _watching(self) -> None:
+        self._try("recovering", self._first)
         next_s = clock.monotonic_s()
         while not self._stop.wait(TICK_S):
             everything = clock.monotonic_s() >= next_s
@@ -124,6 +127,8 @@ class Upkeep:
 
     def _carrying(self) -> None:
         carry = self._carry
+        if self._writer.left_segments:
+            self._try("carrying", self._flush)
         next_s = clock.monotonic_s() + carry.maintain_every_s
         tick_s = min(carry.soon_s, carry.every_s)
         carried_s, jobs_until_s = clock.monotonic_s(), 0.0
