@@ -65,7 +65,7 @@ def files_of(lake: Lake, table: str) -> list[Path]:
 
 
 def scrubbed(lake: Lake) -> scrub.Ledger:
-    ledger = scrub.scrub_shard(lake.place, "main", scrub.Pace(None), again=True)
+    ledger = scrub.check_shard(lake.place, "main", scrub.Pace(None), again=True)
     assert ledger is not None
     return ledger
 
@@ -218,14 +218,14 @@ def test_a_scrub_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     while rounds < 20:
         rounds += 1
         try:
-            ledger = scrub.scrub_shard(lake.place, "main", pace, again=rounds == 1)
+            ledger = scrub.check_shard(lake.place, "main", pace, again=rounds == 1)
         except scrub.StoppedError:
             continue
         break
     assert ledger is not None
     assert ledger.finished_ns is not None
     assert len(ledger.checked) == len(files)
-    assert scrub.scrub_shard(lake.place, "main", scrub.Pace(None)) == ledger, "nothing is due for a week"
+    assert scrub.check_shard(lake.place, "main", scrub.Pace(None)) == ledger, "nothing is due for a week"
 
 
 def test_a_file_is_repaired_byte_for_byte_from_a_backup(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def restore_lake(folder: Path, root: Path | None, as_json: bool) -> None:
 )
 @click.option("--accept-loss", is_flag=True, help="Give up rows that cannot be repaired; events record what is lost.")
 @json_option
-def scrub_lake(
+def check_lake(
     root: Path | None,
     shards: tuple[str, ...],
     wait_s: float,

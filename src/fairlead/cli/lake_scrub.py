@@ -47,7 +47,7 @@ def run_scrub_command(
     for shard in shards:
         sealed = _seal(lake, shard, scrub.Pace(bytes_per_s))
         pace = scrub.Pace(bytes_per_s)
-        ledger = scrub.scrub_shard(lake.place, shard, pace, again=True, progress=_progress(as_json=as_json))
+        ledger = scrub.check_shard(lake.place, shard, pace, again=True, progress=_progress(as_json=as_json))
         if ledger is None:
             raise LakeBusyError(
                 f"a scrub of shard {shard!r} is running", where=str(lake.place.root), remedy="try again in a minute"
@@ -59,7 +59,7 @@ def run_scrub_command(
         if accept_loss and rest:
             losses = scrub_repair.accept_losses(lake, shard, rest, wait_s=wait_s)
         if repaired or losses:
-            ledger = scrub.scrub_shard(lake.place, shard, pace, again=True) or ledger
+            ledger = scrub.check_shard(lake.place, shard, pace, again=True) or ledger
         left += len(ledger.damaged)
         told.append(
             {

@@ -85,7 +85,7 @@ class Pace:
             raise StoppedError
 
 
-def scrub_shard(
+def check_shard(
     place: Place,
     shard: str,
     pace: Pace,
