@@ -86,8 +86,8 @@ def metadata_done(said: Path) -> int:
     return int(found.group(1))
 
 
-def tally(file: Path, said: Path, *, mib: int = 4096, pause_s: float = 0.02) -> str:
-    """A shell line: writes MiB after MiB until it is done or killed; `said` holds how many were written."""
+def tally(file: Path, said: Path, *, mib: int = 64, pause_s: float = 0.05) -> str:
+    """A shell line: writes MiB after MiB, at most `mib`, until it is killed; `said` holds how many were written."""
     return f"exec {sys.executable} -S {_TALLY} {file} {said} {mib} {pause_s}"
 
 

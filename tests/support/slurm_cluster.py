@@ -262,7 +262,7 @@ AccountingStoragePort={ports[-3]}
 JobRequeue=1
 PrologSlurmctld={hook}
 EpilogSlurmctld={hook}
-MinJobAge=300
+MinJobAge=36000
 KillWait=2
 SlurmdParameters=config_overrides
 {nodes}

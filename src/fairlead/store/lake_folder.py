@@ -5,6 +5,7 @@ Not here: what the tables hold (`stored_tables`), how rows get in (`writer`) or 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -160,8 +161,10 @@ class ShardLock:
             os.close(self._handle)
             raise
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since_ns": now_ns()}
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, json.dumps(holder).encode(), 0)
+        # On a full disk the lock holds all the same: only its holder's name is not told.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, json.dumps(holder).encode(), 0)
 
     def _take(self, shard: str, place: Place, until_s: float) -> None:
         while True:

@@ -146,7 +146,7 @@ class Segment:
     """A segment being written. `append` may be called by many threads; `settle` shares one fsync among them."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        """Creates segment `number`, durably. Raises LakeError."""
+        """Creates segment `number`, durably. Raises LakeError; then there is none, so that it can be tried again."""
         self.number = number
         self.path = _build_segment_path(folder, number)
         self.frames = 0
@@ -156,10 +156,15 @@ class Segment:
         self._broken: OSError | None = None
         try:
             self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            os.write(self._handle, MAGIC)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        try:
+            self._write([MAGIC])
             os.fsync(self._handle)
             sync_lake_folder(folder)
         except OSError as error:
+            os.close(self._handle)
+            self.path.unlink(missing_ok=True)
             raise _unwritable(self.path, error) from error
         self.size = len(MAGIC)
 

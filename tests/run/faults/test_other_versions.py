@@ -19,6 +19,11 @@ from watched_disk import Disk, agent, is_watched, seen
 
 MIB = 1 << 20
 PYTHONS = list(interpreters().items())
+EACH = [
+    pytest.param(path, id=version, marks=[pytest.mark.slow] if place else [])
+    for place, (version, path) in enumerate(PYTHONS)
+]
+"""The oldest is tried in the short run, too."""
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +42,20 @@ def _watched(up: Up, folder: Path, program: Path, python: str) -> None:
         wait_until(lambda: seen(up, "n7") == 60 * MIB, lambda: f"{seen(up, 'n7')}\n{said.read_text()}")
 
 
-@pytest.mark.parametrize("python", [path for _, path in PYTHONS], ids=[version for version, _ in PYTHONS])
+@pytest.mark.parametrize("python", EACH)
 def test_an_old_agent_with_this_server(old: Path, tmp_path: Path, python: str) -> None:
     with Up(tmp_path) as up:
         _watched(up, tmp_path, build_agent(tmp_path / "agent.pyz", old), python)
         assert not any(source.get("refused") for source in up.health()["sources"]), up.health()
 
 
-@pytest.mark.parametrize("python", [path for _, path in PYTHONS], ids=[version for version, _ in PYTHONS])
+@pytest.mark.parametrize("python", EACH)
 def test_this_agent_with_an_old_server(old: Path, tmp_path: Path, python: str) -> None:
     with Up(tmp_path, source=old) as up:
         _watched(up, tmp_path, build_agent(tmp_path / "agent.pyz"), python)
 
 
+@pytest.mark.slow
 def test_a_lake_of_an_old_server_goes_on(old: Path, tmp_path: Path) -> None:
     with Up(tmp_path, source=old) as up:
         assert all(up.post(ops_batch(seq)).status == 200 for seq in range(1, 6))
@@ -62,6 +68,7 @@ def test_a_lake_of_an_old_server_goes_on(old: Path, tmp_path: Path) -> None:
         assert up.query("SELECT count(*) AS n FROM ops") == [{"n": 24}]
 
 
+@pytest.mark.slow
 @pytest.mark.fuse
 def test_records_of_an_old_mount_arrive(old: Path, tmp_path: Path) -> None:
     with open_folder() as state, Up(tmp_path) as up:
