@@ -71,6 +71,12 @@ def forwarder() -> None:
     help="Clients on a network must present a token made with this key (fairlead token).",
 )
 @click.option(
+    "--job-key",
+    type=FILE,
+    metavar="FILE",
+    help="Believe job ids a prolog has signed with this key (fairlead token issue --role job).",
+)
+@click.option(
     "--allow",
     multiple=True,
     type=click.Choice(["any-user", "root", "job-environment"]),

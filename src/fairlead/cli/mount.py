@@ -40,6 +40,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--spool", type=FOLDER, help="Write records of the requests to this directory.")
 @click.option("--job", default="", metavar="ID", help="Job of processes that do not announce one.")
 @click.option("--cluster", default="", metavar="NAME", help="Cluster of the jobs (default: as Slurm names it).")
+@click.option(
+    "--job-environment",
+    is_flag=True,
+    help="Believe the job ids in the environment of other users' processes too, which they choose themselves. Without "
+    "it, theirs are known by cgroup or by what a prolog has signed.",
+)
 @click.option("--checksum", is_flag=True, help="Verify all traffic to and from forwarders with CRC-32.")
 @click.option("--token", type=_FILE, help="File with the token for the forwarders.")
 @click.option("--ca", type=_FILE, help="CA certificate (PEM) for tls: forwarders.")
@@ -57,6 +63,7 @@ def mount(
     patience: float,
     spool: Path | None,
     job: str,
+    job_environment: bool,
     cluster: str,
     checksum: bool,
     token: Path | None,
@@ -96,6 +103,7 @@ def mount(
         allow_other=True if allow_other else None,
         spool=None if spool is None else spool.absolute(),
         job=job,
+        job_environment=job_environment,
         cluster=cluster,
         cache=cache,
         passthrough=passthrough == "auto" if passthrough else source is not None,

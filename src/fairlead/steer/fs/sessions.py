@@ -47,7 +47,7 @@ class Folder:
 class Handles:
     """Open files and directories of one session."""
 
-    __slots__ = ("ended", "files", "folders", "known", "locked", "number", "placed")
+    __slots__ = ("ended", "files", "folders", "holders", "known", "locked", "number", "placed")
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -56,6 +56,8 @@ class Handles:
         """The session is over: what is added from now on would never be closed."""
         self.files: dict[int, OpenFile] = {}
         self.folders: dict[int, Folder] = {}
+        self.holders: dict[int, int] = {}
+        """Who opened each handle, where that is counted."""
         self.known: dict[int, int] = {}
         """Look-up count of each node the client's kernel has; FORGET takes it back."""
         self.placed: set[int] = set()

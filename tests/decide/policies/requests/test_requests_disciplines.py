@@ -345,3 +345,36 @@ def test_rates_are_read() -> None:
 
 def test_kinds() -> None:
     assert (METADATA, READ, WRITE) == (0, 1, 2)
+
+
+def test_users_share_first_then_the_jobs_of_each() -> None:
+    queue = build_discipline("job-fair", workers=4, seed=1)
+    made_up = [Waiting(READ, f"made-up-{n % 24}", None, 1 << 20, 0, None, user=1001) for n in range(480)]
+    honest = [Waiting(READ, "honest", None, 1 << 20, 0, None, user=1002) for _ in range(200)]
+    for request in (*made_up, *honest):
+        queue.add(request, 0)
+    served = [taken for taken in (queue.take(0, Running()) for _ in range(200)) if taken is not None]
+    assert sum(taken.user == 1002 for taken in served) == 100
+    jobs = Counter(taken.job for taken in served if taken.user == 1001)
+    assert len(jobs) == 24
+    assert max(jobs.values()) - min(jobs.values()) <= 1
+
+
+def test_a_user_leaves_a_worker_to_others() -> None:
+    queue, running = build_discipline("job-fair", workers=4, seed=1), Running()
+    other = Waiting(READ, "other", None, 1 << 20, 0, None, user=2)
+    queue.add(other, 0)
+    assert queue.take(0, running) is other
+    for n in range(20):
+        queue.add(Waiting(READ, f"j{n}", None, 1 << 20, 0, None, user=1), 0)
+    begun = []
+    while (taken := queue.take(0, running)) is not None:
+        running.note_start(taken)
+        begun.append(taken)
+    assert len(begun) == 3
+    other = Waiting(READ, "other", None, 1 << 20, 0, None, user=2)
+    queue.add(other, 0)
+    assert queue.take(0, running) is other
+    running.note_end(begun[0])
+    queue.finish(begun[0], 0)
+    assert queue.take(0, running) is not None

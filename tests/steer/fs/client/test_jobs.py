@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,13 @@ SECOND = 1_000_000_000
     ("environment", "cgroup", "expected"),
     [
         ({}, b"0::/user.slice\n", ("", -1)),
+        ({b"FAIRLEAD_JOB_ID": b"own"}, b"0::/system.slice/n1_slurmstepd.scope/job_34/step_0/user/task_1\n", ("34", -1)),
+        # A user may name a cgroup below his own session as he likes.
+        ({}, b"0::/user.slice/user-7.slice/user@7.service/system.slice/slurmstepd.scope/job_9/step_0\n", ("", -1)),
+        ({}, b"4:memory:/user.slice/slurm/uid_7/job_9/step_0\n", ("", -1)),
         ({b"SLURM_JOB_ID": b"12", b"SLURM_PROCID": b"3"}, b"", ("12", 3)),
         ({b"SLURM_JOB_ID": b"12"}, b"0::/system.slice/slurmstepd.scope/job_34/step_0/user/task_1\n", ("34", -1)),
-        ({b"FAIRLEAD_JOB_ID": b"own", b"FAIRLEAD_RANK": b"1"}, b"1:cpu:/slurm/uid_1/job_34/step_0\n", ("own", 1)),
+        ({b"FAIRLEAD_JOB_ID": b"own", b"FAIRLEAD_RANK": b"1"}, b"1:cpu:/slurm/uid_1/job_34/step_0\n", ("34", 1)),
         ({b"PBS_JOBID": b"99.server", b"OMPI_COMM_WORLD_RANK": b"7"}, b"", ("99.server", 7)),
         ({b"LSB_JOBID": b"5", b"LSB_JOBINDEX": b"2", b"PMIX_RANK": b"0"}, b"", ("5[2]", 0)),
         ({b"LSB_JOBID": b"5", b"LSB_JOBINDEX": b"0"}, b"", ("5", -1)),
@@ -26,7 +31,9 @@ SECOND = 1_000_000_000
     ],
 )
 def test_identify(environment: dict[bytes, bytes], cgroup: bytes, expected: tuple[str, int]) -> None:
-    assert find_job_identity(environment, cgroup) == expected
+    job, rank, source = find_job_identity(environment, cgroup)
+    assert (job, rank) == expected
+    assert (source == "cgroup") == (b"slurm" in cgroup and job == "34")
 
 
 def test_parsing() -> None:
@@ -97,3 +104,36 @@ def test_a_fresh_hit_is_found_without_asking(proc: Proc) -> None:
     jobs.find(10, 0, 100)
     index, until, _, _ = jobs.known[10]
     assert (index, until) == (1, 100 + SECOND)
+
+
+def test_another_user_s_environment_is_not_believed(proc: Proc) -> None:
+    environment = b"FAIRLEAD_JOB_ID=5\0SLURM_CLUSTER_NAME=other\0"
+    proc.put(10, 1, environment)
+    proc.put(11, 1, environment)
+    jobs = Jobs(node="n1", cluster="here", proc=str(proc.folder))
+    assert jobs.find(10, 12345, 0) == 0
+    assert jobs.find(11, os.geteuid(), 0) == 1
+    believing = Jobs(node="n1", cluster="here", proc=str(proc.folder), all_environments=True)
+    assert believing.find(10, 12345, 0) == 1
+    assert believing.identities[1].source == "environment"
+
+
+def test_what_a_prolog_has_signed_goes_along_if_only_root_could_write_it(proc: Proc, tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root is a prolog")
+    claims = tmp_path / "claims"
+    claims.mkdir(mode=0o755)
+    (claims / "5").write_text("signed\n")
+    (claims / "5").chmod(0o644)
+    proc.put(10, 1, b"SLURM_JOB_ID=5\0")
+    assert _proof(proc, claims) == "signed"
+    (claims / "5").chmod(0o666)
+    assert _proof(proc, claims) == ""
+    (claims / "5").chmod(0o644)
+    claims.chmod(0o777)
+    assert _proof(proc, claims) == ""
+
+
+def _proof(proc: Proc, claims: Path) -> str:
+    jobs = Jobs(node="n1", proc=str(proc.folder), claims=str(claims))
+    return jobs.identities[jobs.find(10, 0, 0)].proof

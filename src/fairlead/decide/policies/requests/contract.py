@@ -26,18 +26,21 @@ class Waiting:
     """The forwarder's own request, handed back untouched."""
     turn: int = 0
     """Place in the order of arrival; the discipline sets it."""
+    user: int | None = None
+    """Whose job it is: users share first, then the jobs of each. None where nothing is known of users."""
 
 
 class Running:
-    """How many workers each job and each target holds. The forwarder counts: `note_start` right after a `take`,
-    `note_end` before `finish`."""
+    """How many workers each job, each target and each user holds. The forwarder counts: `note_start` right after a
+    `take`, `note_end` before `finish`."""
 
-    __slots__ = ("jobs", "targets", "total")
+    __slots__ = ("jobs", "targets", "total", "users")
 
     def __init__(self) -> None:
         self.total = 0
         self.jobs: dict[str | int, int] = {}
         self.targets: dict[object, int] = {}
+        self.users: dict[int, int] = {}
 
     def note_start(self, waiting: Waiting) -> None:
         """A worker has begun with it."""
@@ -47,6 +50,9 @@ class Running:
         jobs[job] = jobs.get(job, 0) + 1
         if target is not None:
             self.targets[target] = self.targets.get(target, 0) + 1
+        user = waiting.user
+        if user is not None:
+            self.users[user] = self.users.get(user, 0) + 1
 
     def note_end(self, waiting: Waiting) -> None:
         """Its worker is free again."""
@@ -54,9 +60,11 @@ class Running:
         _less(self.jobs, waiting.job)
         if waiting.target is not None:
             _less(self.targets, waiting.target)
+        if waiting.user is not None:
+            _less(self.users, waiting.user)
 
 
-def _less(counts: dict[object, int] | dict[str | int, int], key: object) -> None:
+def _less(counts: dict[object, int] | dict[str | int, int] | dict[int, int], key: object) -> None:
     left = counts[key] - 1  # type: ignore[index]
     if left:
         counts[key] = left  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Orders among jobs: `job-fair`, `set-10` and `exclusive`. They share by service cost, in virtual time.
+"""Orders among users and jobs: `job-fair`, `set-10` and `exclusive`. They share by service cost, in virtual time.
 
 Start-time fair queueing (Goyal et al., SIGCOMM'96): every group has a tag that grows by cost/weight with each request
 served; the smallest tag is next; a group that was idle starts at the tag served last, so it is next at once and has no
@@ -91,40 +91,69 @@ class _Shares:
             if group.tag > self._largest:
                 self._largest = group.tag
 
+    def is_waiting(self) -> bool:
+        return any(group.lanes for group in self._groups.values())
+
     def emptied(self) -> None:
         # Nobody waits any more: nobody keeps a claim on what was served till now.
         self._now = self._largest
 
 
 class JobFair:
-    """Every job that waits gets an equal share of service; a job that was idle is next at once."""
+    """Every user that waits gets an equal share of service, and every waiting job of a user an equal part of that; who
+    was idle is next at once. Where nothing is known of users, jobs share."""
 
     def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
         refuse_order_argument(argument)
-        self._shares = _Shares()
+        self._users = _Shares()
+        self._jobs: dict[int | None, _Shares] = {}  # of each user
+        self._picked: _Shares | None = None
+        self._served: set[_Shares] = set()  # whose jobs were served since something last waited
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
         """Nothing to know."""
 
     def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
-        """In its job's share, by the arrival of its head."""
-        self._shares.enter(lane.job, 1.0, lane, 0)
+        """In its job's share of its user's share, by the arrival of its head."""
+        # Invariant: a user's group holds one entry for each lane its jobs hold, so both run empty together.
+        self._users.enter(lane.user, 1.0, lane, 0)
+        jobs = self._jobs.get(lane.user)
+        if jobs is None:
+            if len(self._jobs) >= REMEMBERED:
+                self._jobs = {user: shares for user, shares in self._jobs.items() if shares.is_waiting()}
+            jobs = self._jobs[lane.user] = _Shares()
+        jobs.enter(lane.job, 1.0, lane, 0)
 
     def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
-        """The first lane of the job that had the least service."""
-        return self._shares.pick()
+        """The first lane of the job that had the least service, of the user that had the least."""
+        lane = self._users.pick()
+        if lane is None:
+            return None
+        self._picked = self._jobs[lane.user]
+        return self._picked.pick()
 
     def settle(self, served: Waiting | None) -> None:
-        """Charges the job."""
-        self._shares.settle(0 if served is None else _compute_cost(served))
+        """Charges the user and the job."""
+        assert self._picked is not None, "settle follows a pick"  # noqa: S101
+        cost = 0 if served is None else _compute_cost(served)
+        self._users.settle(cost)
+        self._picked.settle(cost)
+        self._served.add(self._picked)
 
     def charge(self, waiting: Waiting, now_ns: int) -> None:  # noqa: ARG002
-        """Charges the job."""
-        self._shares.charge(waiting.job, _compute_cost(waiting))
+        """Charges the user and the job."""
+        cost = _compute_cost(waiting)
+        self._users.charge(waiting.user, cost)
+        if (jobs := self._jobs.get(waiting.user)) is not None:
+            jobs.charge(waiting.job, cost)
+            self._served.add(jobs)
 
     def emptied(self) -> None:
         """Forgets who had more."""
-        self._shares.emptied()
+        self._users.emptied()
+        for jobs in self._served:
+            jobs.emptied()
+        self._served.clear()
 
 
 class _Rhythm:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fairlead.decide.policies.requests.contract import Running, Waiting
 
 NS_PER_S = 1_000_000_000
-FREE, JOB_OVER, TARGET_OVER, JOB_AT_MOST, TARGET_AT_MOST = range(5)
+FREE, JOB_OVER, TARGET_OVER, JOB_AT_MOST, TARGET_AT_MOST, USER_AT_MOST = range(6)
 """What keeps a worker from a request. Over a cap it may run while nothing else can; at the most it may not."""
 BURST_S = 0.05
 """Seconds of a rate that may be used at once after idleness. The request that uses it up may be of any size."""
@@ -60,7 +60,7 @@ class Limits:
     target_cap: int
     """Workers one target may hold while others wait."""
     most: int
-    """Workers one job or one target may ever hold."""
+    """Workers one job, one target or one user may ever hold."""
     every_job: tuple[Rate, ...] = ()
     every_target: tuple[Rate, ...] = ()
     every_pool: tuple[Rate, ...] = ()
@@ -130,8 +130,10 @@ class Limits:
             pooled = self._made(key, self._pools.get((target, pool), self.every_pool))
         return found + more + pooled
 
-    def find_hold(self, job: str | int, target: object | None, running: Running) -> int:
+    def find_hold(self, job: str | int, target: object | None, running: Running, user: int | None = None) -> int:
         """`FREE`, or what keeps a worker from it."""
+        if user is not None and running.users.get(user, 0) >= self.most:
+            return USER_AT_MOST
         of_job = running.jobs.get(job, 0)
         if of_job >= self.most:
             return JOB_AT_MOST

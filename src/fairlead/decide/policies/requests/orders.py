@@ -17,14 +17,15 @@ IDLE, ORDERED, TIMED, CAPPED, YIELDING = range(5)
 
 
 class Lane:
-    """Requests of one job, class and target, in order of arrival. All of them are held back, or none."""
+    """Requests of one job, class, target and user, in order of arrival. All of them are held back, or none."""
 
-    __slots__ = ("job", "op_class", "queue", "state", "target", "yields")
+    __slots__ = ("job", "op_class", "queue", "state", "target", "user", "yields")
 
-    def __init__(self, job: str | int, op_class: int, target: object | None) -> None:
+    def __init__(self, job: str | int, op_class: int, target: object | None, user: int | None = None) -> None:
         self.job = job
         self.op_class = op_class
         self.target = target
+        self.user = user
         self.queue: deque[Waiting] = deque()
         self.state = IDLE
         self.yields = False

@@ -12,7 +12,7 @@ from itertools import islice
 from math import ceil
 
 from fairlead.decide.policies.requests.contract import METADATA, Running, Waiting
-from fairlead.decide.policies.requests.limits import FREE, JOB_AT_MOST, JOB_OVER, TARGET_OVER, Limits
+from fairlead.decide.policies.requests.limits import FREE, JOB_AT_MOST, JOB_OVER, TARGET_OVER, USER_AT_MOST, Limits
 from fairlead.decide.policies.requests.orders import (
     CAPPED,
     IDLE,
@@ -29,6 +29,7 @@ ALONG = 64
 """Requests of a lane that are looked at for going along with another one."""
 LANES = 8192
 """Lanes that are remembered; above it the empty ones are dropped."""
+_JOB, _TARGET, _USER = range(3)
 
 
 class RequestQueue:
@@ -42,10 +43,12 @@ class RequestQueue:
         self._only: Waiting | None = None  # the one that waits, when it waits alone
         self._count = 0
         self._turn = 0
+        self._user: int | None = None  # the first one seen
+        self._shared = False  # whether there is another, whom a worker is kept for
         self._version = limits.version
-        self._lanes: dict[tuple[str | int, int, object | None], Lane] = {}
+        self._lanes: dict[tuple[str | int, int, object | None, int | None], Lane] = {}
         self._by_time: list[tuple[int, int, Lane]] = []  # held back by a rate, until then
-        self._capped: dict[tuple[bool, object], list[Lane]] = {}  # by (is a job, job or target) that must end one
+        self._capped: dict[tuple[int, object], list[Lane]] = {}  # by (kind, job, target or user) that must end one
         self._yielding: list[tuple[int, int, Lane]] = []  # of these, the ones that may run while nothing else can
 
     def __len__(self) -> int:
@@ -55,6 +58,10 @@ class RequestQueue:
         """As `Discipline.add`."""
         self._turn = waiting.turn = self._turn + 1
         self._order.seen(waiting, now_ns)
+        user = waiting.user
+        if user != self._user:
+            self._shared = self._user is not None
+            self._user = self._user if self._shared else user
         self._count += 1
         if self._count == 1:
             self._only = waiting
@@ -66,7 +73,7 @@ class RequestQueue:
         self._queue(waiting, now_ns)
 
     def _queue(self, waiting: Waiting, now_ns: int) -> None:
-        key = (waiting.job, waiting.op_class, waiting.target)
+        key = (waiting.job, waiting.op_class, waiting.target, waiting.user)
         lane = self._lanes.get(key)
         if lane is None:
             if len(self._lanes) >= LANES:
@@ -89,7 +96,10 @@ class RequestQueue:
         if only is not None:
             self._only = None
             limits = self.limits
-            if limits.find_hold(only.job, only.target, running) < JOB_AT_MOST and self._free_ns(only) <= now_ns:
+            if (
+                limits.find_hold(only.job, only.target, running, only.user if self._shared else None) < JOB_AT_MOST
+                and self._free_ns(only) <= now_ns
+            ):
                 self._charge(only, now_ns)
                 self._count = 0
                 return only
@@ -104,7 +114,7 @@ class RequestQueue:
         order, limits = self._order, self.limits
         while (lane := order.pick(now_ns)) is not None:
             if lane.queue:
-                held = limits.find_hold(lane.job, lane.target, running)
+                held = limits.find_hold(lane.job, lane.target, running, lane.user if self._shared else None)
                 if held == FREE:
                     free_ns = self._free_ns(lane)
                     if free_ns <= now_ns:
@@ -128,7 +138,7 @@ class RequestQueue:
             if not lane.queue:
                 lane.state = IDLE
                 continue
-            held = self.limits.find_hold(lane.job, lane.target, running)
+            held = self.limits.find_hold(lane.job, lane.target, running, lane.user if self._shared else None)
             if held >= JOB_AT_MOST:
                 self._cap(lane, held)
                 continue
@@ -156,8 +166,11 @@ class RequestQueue:
         heappush(self._by_time, (free_ns, id(lane), lane))
 
     def _cap(self, lane: Lane, held: int) -> None:
-        of_job = held in (JOB_OVER, JOB_AT_MOST)
-        self._capped.setdefault((of_job, lane.job if of_job else lane.target), []).append(lane)
+        if held == USER_AT_MOST:
+            key: tuple[int, object] = (_USER, lane.user)
+        else:
+            key = (_JOB, lane.job) if held in (JOB_OVER, JOB_AT_MOST) else (_TARGET, lane.target)
+        self._capped.setdefault(key, []).append(lane)
         if held > TARGET_OVER:
             lane.state = CAPPED
             return
@@ -194,7 +207,12 @@ class RequestQueue:
         """As `Discipline.take_along`."""
         only = self._only
         if only is not None:
-            if (only.job, only.op_class, only.target) != (waiting.job, waiting.op_class, waiting.target):
+            if (only.job, only.op_class, only.target, only.user) != (
+                waiting.job,
+                waiting.op_class,
+                waiting.target,
+                waiting.user,
+            ):
                 return ()
             chosen = choose([only])
             if chosen:
@@ -202,7 +220,7 @@ class RequestQueue:
                 self._count = 0
                 self._charge(only, now_ns)
             return chosen
-        lane = self._lanes.get((waiting.job, waiting.op_class, waiting.target))
+        lane = self._lanes.get((waiting.job, waiting.op_class, waiting.target, waiting.user))
         if lane is None or not lane.queue:
             return ()
         chosen = choose(list(islice(lane.queue, ALONG)))
@@ -220,7 +238,7 @@ class RequestQueue:
         if self._ended is not None:
             self._ended(waiting, now_ns)
         if self._capped:
-            for key in ((True, waiting.job), (False, waiting.target)):
+            for key in ((_JOB, waiting.job), (_TARGET, waiting.target), (_USER, waiting.user)):
                 for lane in self._capped.pop(key, ()):
                     if lane.state in (CAPPED, YIELDING):
                         self._enter(lane, now_ns)
@@ -231,7 +249,7 @@ class RequestQueue:
             self._only = None
             self._count = 0
             return True
-        lane = self._lanes.get((waiting.job, waiting.op_class, waiting.target))
+        lane = self._lanes.get((waiting.job, waiting.op_class, waiting.target, waiting.user))
         if lane is None or waiting not in lane.queue:
             return False
         lane.queue.remove(waiting)  # an empty lane leaves the order when it is picked

@@ -19,6 +19,7 @@ from fairlead.steer.fs.wire.stream import Buffer, Stream
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.forwarder.client_sessions import Session
+    from fairlead.steer.forwarding.forwarder.job_proofs import Share
     from fairlead.steer.forwarding.forwarder.request import Request
 
 RECEIVE_BYTES = 128 << 10
@@ -87,13 +88,17 @@ class Connection:
         """Answers to OPEN and the like may carry the file's descriptor."""
         self.leases = False
         """The client keeps what it is told until it is told otherwise."""
+        self.barred = 0
+        """The errno of everything it asks, once its token has ended (`token_watch`)."""
+        self.most_pending, self.most_held, self.most_jobs = MOST_PENDING, MOST_HELD, 4096
+        """Its part of what its user may hold (`user_limits`)."""
         self.farewell = False
         """The client has said that it will not come back."""
         self.pending: dict[int, Request] = {}
         """Requests that are neither answered nor parked, by number."""
         self.parked: dict[int, Request] = {}
         """Requests that wait for a lock."""
-        self.jobs: dict[int, str | int] = {0: session.number}
+        self.jobs: dict[int, Share] = {0: (session.number, session.number)}
         self.held = 0
         """Bytes of the requests that wait or are carried out, and of their answers."""
         self.unread = 0
@@ -196,12 +201,14 @@ class Connection:
 
     def is_crowded(self) -> bool:
         """True when this client has asked enough for now."""
-        return len(self.pending) > MOST_PENDING or self.unread > MOST_UNREAD or self.held > MOST_HELD
+        return len(self.pending) > self.most_pending or self.unread > MOST_UNREAD or self.held > self.most_held
 
     def is_relaxed(self) -> bool:
         """True when a client that was not listened to may go on."""
         return (
-            len(self.pending) <= MOST_PENDING // 2 and self.unread <= MOST_UNREAD // 2 and self.held <= MOST_HELD // 2
+            len(self.pending) <= self.most_pending // 2
+            and self.unread <= MOST_UNREAD // 2
+            and self.held <= self.most_held // 2
         )
 
     def answer_with_descriptor(self, number: int, body: bytes, descriptor: int) -> bool:

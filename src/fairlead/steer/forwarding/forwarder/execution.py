@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fairlead.steer.forwarding.forwarder.lock_waiters import ParkedRequests
+    from fairlead.steer.forwarding.forwarder.user_limits import FileLimits
 
 log = logging.getLogger("fairlead.forwarder")
 _READ, _WRITE, _SETLKW, _RELEASE = int(Op.READ), int(Op.WRITE), int(Op.SETLKW), int(Op.RELEASE)
@@ -93,6 +94,7 @@ class Execution:
         guard: Guard | None,
         aggregation: Aggregation,
         lending: LeaseGrants | None = None,
+        limits: FileLimits | None = None,
         *,
         again: Callable[[Sequence[Request]], None],
         listen: Callable[[Request], None],
@@ -124,6 +126,11 @@ class Execution:
             _PLACE: self._place,
             _REOPEN: self._reopen,
         }
+        if limits is not None:
+            for op in (*OPENING, int(Op.OPENDIR)):
+                self._actions[op] = limits.wrap_opening(self._actions[op])
+            for op in (_RELEASE, int(Op.RELEASEDIR)):
+                self._actions[op] = limits.wrap_closing(self._actions[op])
         self._records = records
 
     def carry_out(self, request: Request) -> None:
@@ -164,7 +171,7 @@ class Execution:
             return
         wait_ns = started_ns - request.arrived_ns
         service_ns = monotonic_ns() - started_ns
-        job, client = request.job, request.session.node
+        job, client = request.label, request.session.node
         records.executed((request.op_class, request.op, job, wait_ns, service_ns, request.moved, client, error))
         self._done = done = self._done + 1
         if not done & 15:
@@ -227,7 +234,7 @@ class Execution:
     def _set_job_of(self, request: Request) -> None:
         """From now on this thread works for the request's job."""
         if self._work_for is not None:
-            self._work_for(_name(request.job))
+            self._work_for(_name(request.label))
         if self._open_for is not None and request.op in OPENING:
             self._open_for(_name(request.job))
 

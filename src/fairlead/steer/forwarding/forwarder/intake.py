@@ -25,16 +25,16 @@ import msgspec
 from fairlead.steer.forwarding.forwarder.client_sessions import ANY_BUT_ROOT, NOBODY
 from fairlead.steer.forwarding.forwarder.connection import Connection, Frame, FrameError
 from fairlead.steer.forwarding.forwarder.request import CLASS_OF, KNOWN, SILENT, Request
+from fairlead.steer.forwarding.forwarder.user_limits import MOST_JOBS
 from fairlead.steer.fs.fuse.abi import IN_HEADER, INTERRUPT_IN, MAX_WRITE, RELEASE_FLOCK_UNLOCK, RELEASE_IN, Op
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, REVOKE, Flag, Own, Refusal
 from fairlead.steer.fs.wire.handshake import Identity
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.forwarder.buffers import BufferPool
+    from fairlead.steer.forwarding.forwarder.job_proofs import JobProofs
     from fairlead.steer.fs.sessions import Handles
 
-MOST_JOBS = 4096
-"""Jobs one connection may announce."""
 _HEADER = IN_HEADER.size
 _header = IN_HEADER.unpack_from
 _size_of = Struct("<16xI").unpack_from
@@ -49,14 +49,29 @@ _ACCEPTED = KNOWN - {
 }
 _RELEASE = int(Op.RELEASE)
 _JOB, _PING, _RELEASE_LEASE = int(Own.JOB), int(Own.PING), int(Own.RELEASE_LEASE)
+_TOKEN = int(Own.TOKEN)
+_CLOSING = frozenset(
+    {
+        _RELEASE,
+        _DESTROY,
+        _INTERRUPT,
+        _JOB,
+        _PING,
+        _RELEASE_LEASE,
+        _TOKEN,
+        *(int(op) for op in (Op.RELEASEDIR, Op.FLUSH, Op.FORGET, Op.BATCH_FORGET)),
+    }
+)
+"""What a connection may do whose token has ended."""
 _MOVING = frozenset({_READ, _WRITE})
-_AT_ONCE = frozenset({_JOB, _PING, _RELEASE_LEASE, _DESTROY})
+_AT_ONCE = frozenset({_JOB, _PING, _RELEASE_LEASE, _DESTROY, _TOKEN})
 """Requests the leader answers itself."""
 
 
 class Intake:
     """Checks frames. `interrupt(request)` gives a request up; `target_of(node, offset)` returns the storage target of
-    some data, in trees that have targets; `released(connection, number)`: the client is done with a revocation."""
+    some data, in trees that have targets; `released(connection, number)`: the client is done with a revocation;
+    `proofs` decides whose share an announced job takes; `answer_token` takes and renews tokens."""
 
     def __init__(
         self,
@@ -64,7 +79,12 @@ class Intake:
         interrupt: Callable[[Request], None],
         target_of: Callable[[int, int], object] | None = None,
         released: Callable[[Connection, int], None] | None = None,
+        *,
+        proofs: JobProofs,
+        answer_token: Callable[[Connection, bytes], tuple[int, bytes]],
     ) -> None:
+        self._proofs = proofs
+        self._answer_token = answer_token
         self._released = released
         self._target_of = target_of
         self._buffers = buffers
@@ -84,19 +104,23 @@ class Intake:
             raise FrameError(f"request {number} is under way already")
         session = connection.session
         only = session.authority.uid
-        name = connection.jobs.get(job)
+        share = connection.jobs.get(job)
+        if share is None and len(connection.jobs) > connection.most_jobs:
+            share = connection.jobs[0]  # more than are kept for it: these have no name
         error = 0
         if size > MAX_WRITE:
             error = -EINVAL
         elif op not in _ACCEPTED:
             error = -ENOSYS
-        elif name is None:
+        elif connection.barred and op not in _CLOSING:
+            error = connection.barred
+        elif share is None:
             error = int(Refusal.UNKNOWN_JOB)
         elif only >= 0 and uid not in (only, 0):
             # Invariant: a session of one user acts as that user. uid 0 is also what the kernel puts into requests
             # that are nobody's; it gains nothing here.
             error = -EACCES
-        if error or name is None:
+        if error or share is None:
             self._refuse(connection, number, op, error, buffer)
             return None
         if op in _AT_ONCE:
@@ -114,7 +138,7 @@ class Intake:
             uid, gid = uid or NOBODY, gid or NOBODY
         cost = size if op in CLASS_OF else 0
         request = Request(
-            connection, session, op, number, node, handle, uid, gid, flags, slot, name, cost, body, data, now_ns
+            connection, session, op, number, node, handle, uid, gid, flags, slot, *share, cost, body, data, now_ns
         )
         request.buffer = buffer
         if op in _MOVING and self._target_of is not None:
@@ -196,29 +220,33 @@ class Intake:
             self._interrupt(request)
 
     def _answer_at_once(self, connection: Connection, op: int, number: int, body: memoryview) -> None:
-        error = 0
+        error, reply = 0, b""
         if op == _JOB:
             if len(body) < JOB_IN.size:
                 raise FrameError("an announcement that is too short")
             index, _ = JOB_IN.unpack_from(body)
             error = self._announce(connection, index, body[JOB_IN.size :])
+        elif op == _TOKEN:
+            error, reply = self._answer_token(connection, bytes(body))
         elif op == _DESTROY:
             connection.farewell = True
         elif op == _RELEASE_LEASE and self._released is not None and len(body) >= REVOKE.size:
             self._released(connection, REVOKE.unpack_from(body)[0])
-        connection.answer(number, error, b"")
+        connection.answer(number, error, reply)
 
     def _announce(self, connection: Connection, index: int, text: memoryview) -> int:
         try:
             identity = msgspec.json.decode(text, type=Identity)
         except msgspec.DecodeError:
             return -EINVAL
-        only = connection.session.authority.job
+        session = connection.session
+        only = session.authority.job
         if only and identity.job_id != only:
             return -EPERM
         if not 0 < index < MOST_JOBS or len(identity.job_id) > os.pathconf("/", "PC_NAME_MAX"):
             return -EINVAL
-        connection.jobs[index] = identity.job_id
+        if len(connection.jobs) <= connection.most_jobs:
+            connection.jobs[index] = self._proofs.decide_share(session.authority, identity, session.number)
         return 0
 
     def _answer_again(self, connection: Connection, number: int) -> bool:

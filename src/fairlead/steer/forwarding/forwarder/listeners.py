@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EMFILE, ENFILE
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +21,7 @@ from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Sessions
 from fairlead.steer.forwarding.forwarder.connection import Connection
 from fairlead.steer.forwarding.forwarder.handshakes import PendingHandshake
+from fairlead.steer.forwarding.forwarder.user_limits import share_among_connections
 from fairlead.steer.fs.wire.address import Address, listen_on_address
 from fairlead.steer.fs.wire.frames import VERSION
 from fairlead.steer.fs.wire.handshake import OLDEST, Feature, Hello, Welcome, pack_handshake_answer
@@ -32,6 +34,7 @@ MOST_ARRIVALS = 1024
 MOST_CONNECTIONS = 8192
 MOST_OF_A_USER = 512
 """Connections of one user that is not root."""
+_FEW_CONNECTIONS = 8
 _SAME_MACHINE = (Feature.SLOTS, Feature.DESCRIPTORS)
 _AT_ONCE = 64
 
@@ -50,6 +53,10 @@ class Settings:
     features: tuple[Feature, ...] = field(default=(Feature.SLOTS, Feature.CHECKSUM))
     allow: frozenset[str] = frozenset()
     """What the site spells out, of `admission.ALLOWED`."""
+    key_file: Path | None = None
+    """Where the key is; beside it are the ids of revoked tokens."""
+    job_key: bytes | None = None
+    """Checks what prologs sign."""
 
 
 class Listeners:
@@ -63,6 +70,7 @@ class Listeners:
         sessions: Sessions,
         buffers: BufferPool,
         welcome: Welcome,
+        admission: Admission,
         *,
         change_mask: Callable[[Connection], None],
         admitted: Callable[[Connection], None],
@@ -80,10 +88,10 @@ class Listeners:
         self._admitted = admitted
         self._replaced = replaced
         self._say = say
-        self._admission = Admission(settings.key, settings.allow)
+        self._admission = admission
         self._listeners: dict[int, tuple[socket.socket, Address]] = {}
         self._arrivals: dict[int, PendingHandshake] = {}
-        self._of_user: dict[int, int] = {}
+        self._of_user: dict[int, list[Connection]] = {}
         self._connected = 0
 
     def listen(self, address: Address) -> Address:
@@ -127,10 +135,10 @@ class Listeners:
         self._connected -= 1
         uid = connection.session.authority.uid
         if uid >= 0:
-            count = self._of_user[uid] - 1
-            if count:
-                self._of_user[uid] = count
-            else:
+            left = self._of_user[uid]
+            left.remove(connection)
+            share_among_connections(left)
+            if not left:
                 del self._of_user[uid]
 
     def look_after_time(self, now_ns: int) -> None:
@@ -206,6 +214,10 @@ class Listeners:
             else:
                 arrival.close()
 
+    def _count_most(self) -> int:
+        """How many connections a user may have: never more than are left free, so that others find some."""
+        return max(_FEW_CONNECTIONS, min(MOST_OF_A_USER, MOST_CONNECTIONS - self._connected))
+
     def _admit(self, arrival: PendingHandshake, hello: Hello) -> None:
         if not arrival.version:
             arrival.refuse(
@@ -214,7 +226,7 @@ class Listeners:
             )
             return
         authority = self._admission.decide_authority(arrival.sock, hello)
-        if authority.uid >= 0 and self._of_user.get(authority.uid, 0) >= MOST_OF_A_USER:
+        if authority.uid >= 0 and len(self._of_user.get(authority.uid, ())) >= self._count_most():
             raise PermissionError(f"uid {authority.uid} has too many connections")
         features = [feature for feature in self._settings.features if feature in hello.features]
         if arrival.sock.family != socket.AF_UNIX:
@@ -241,7 +253,9 @@ class Listeners:
         connection.leases = Feature.LEASES in features
         self._connected += 1
         if authority.uid >= 0:
-            self._of_user[authority.uid] = self._of_user.get(authority.uid, 0) + 1
+            together = self._of_user.setdefault(authority.uid, [])
+            together.append(connection)
+            share_among_connections(together)
         session.connection = connection
         session.lost_ns = 0
         welcome = msgspec.structs.replace(

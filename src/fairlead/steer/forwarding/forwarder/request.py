@@ -46,6 +46,7 @@ REPEATABLE = frozenset(
         Own.PLACE,
         Own.PING,
         Own.RELEASE_LEASE,
+        Own.TOKEN,
     )
 )
 """Requests that may be carried out twice. The answers of all others are kept for a client that asks again."""
@@ -91,6 +92,7 @@ class Request(Waiting):
         "holds",
         "in_slot",
         "interrupted",
+        "label",
         "moved",
         "node",
         "number",
@@ -115,6 +117,7 @@ class Request(Waiting):
         flags: int,
         slot: int,
         job: str | int,
+        label: str | int,
         size: int,
         body: memoryview,
         data: memoryview | None,
@@ -127,6 +130,9 @@ class Request(Waiting):
         self.arrived_ns = arrived_ns
         self.item = None
         self.turn = 0
+        self.user = uid
+        self.label = label
+        """The job it is recorded under; `job` is the one whose share it takes."""
         self.connection = connection
         """Where the answer goes; another one when the client has connected again."""
         self.session = session

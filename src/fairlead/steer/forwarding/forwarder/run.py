@@ -62,6 +62,7 @@ class Options:
     name: str = ""
     grace_s: float = 10.0
     allow: Sequence[str] = ()
+    job_key: Path | None = None
 
 
 def run_forwarder(
@@ -141,6 +142,8 @@ def _settings(options: Options, addresses: Sequence[Address]) -> Settings:
         grace_s=options.grace_s,
         features=tuple(features),
         allow=frozenset(options.allow),
+        key_file=options.token_key,
+        job_key=read_token_key(options.job_key) if options.job_key is not None else None,
     )
 
 

@@ -12,7 +12,9 @@ from collections import deque
 from errno import EINTR
 from typing import TYPE_CHECKING
 
+from fairlead.core.access.token_ledger import RevokedTokens
 from fairlead.core.clock import monotonic_ns
+from fairlead.steer.forwarding.forwarder.admission import Admission
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Session, SessionCloser, Sessions
@@ -20,9 +22,12 @@ from fairlead.steer.forwarding.forwarder.connection import Connection, FrameErro
 from fairlead.steer.forwarding.forwarder.exactly_once import Guard
 from fairlead.steer.forwarding.forwarder.execution import Execution, Records
 from fairlead.steer.forwarding.forwarder.intake import Intake
+from fairlead.steer.forwarding.forwarder.job_proofs import JobProofs
 from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants
 from fairlead.steer.forwarding.forwarder.listeners import Listeners, Settings
 from fairlead.steer.forwarding.forwarder.lock_waiters import ParkedRequests
+from fairlead.steer.forwarding.forwarder.token_watch import TokenWatch
+from fairlead.steer.forwarding.forwarder.user_limits import FileLimits, find_file_capacity
 from fairlead.steer.forwarding.forwarder.workers import WorkerPool
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.base import ROOT
@@ -58,6 +63,7 @@ class Server:
         intents_folder: int | None = None,
     ) -> None:
         """`intents_folder`: a descriptor of the tree's place for intents, this object's from now on; None: none."""
+        revoked = RevokedTokens(settings.key_file)  # raises before anything is open
         self.settings = settings
         self.boot = generate_handshake_id()
         self.operations = operations
@@ -69,7 +75,17 @@ class Server:
         self._parked = ParkedRequests()
         self._buffers = BufferPool()
         target_of = getattr(operations.tree, "find_target_name", None)
-        self._intake = Intake(self._buffers, self._interrupt, target_of, self._released)
+        admission = Admission(settings.key, settings.allow, lambda: revoked.ids)
+        self._tokens = TokenWatch(settings.key, admission, revoked, self._say)
+        self._files = FileLimits(find_file_capacity())
+        self._intake = Intake(
+            self._buffers,
+            self._interrupt,
+            target_of,
+            self._released,
+            proofs=JobProofs(settings.job_key, settings.allow),
+            answer_token=self._tokens.answer_token,
+        )
         self._connections: dict[int, Connection] = {}
         self._resumed: deque[Connection] = deque()
         self._next_end_ns: int | None = None  # when a session next ends
@@ -92,6 +108,7 @@ class Server:
             self._guard,
             aggregation,
             self._lending,
+            self._files,
             again=self._crew.add,
             listen=self._listen_again,
             wait_less=self._crew.wait_less,
@@ -112,6 +129,7 @@ class Server:
             self.sessions,
             self._buffers,
             welcome,
+            admission,
             change_mask=self._change_mask,
             admitted=self._admitted,
             replaced=self._replaced,
@@ -179,6 +197,10 @@ class Server:
             self._take_in_more(requests)
         if self._next_end_ns is not None or len(self._parked) or self._reception.next_deadline_ns is not None:
             self._look_after_time(requests)
+        if self._connections and (look_ns := self._tokens.find_next_ns()) is not None:
+            now = monotonic_ns()
+            if look_ns <= now:
+                self._tokens.look_after_time(self._connections.values(), now)
         if self._leases:
             for connection in self._leases.list_overdue(monotonic_ns()):
                 self._lose(connection, "ended: it has not dropped what it cached in time", warn=True)
@@ -192,9 +214,11 @@ class Server:
         parked = self._parked.find_next_ns()
         hello = self._reception.next_deadline_ns
         leases = self._leases.find_next_ns() if self._leases else None
-        if ends is None and parked is None and hello is None and leases is None:
+        tokens = self._tokens.find_next_ns() if self._connections else None
+        times = [time for time in (ends, parked, hello, leases, tokens) if time is not None]
+        if not times:
             return -1.0 if timeout_ns is None else timeout_ns / 1e9
-        until = min(time for time in (ends, parked, hello, leases) if time is not None)
+        until = min(times)
         wait = max(0, until - monotonic_ns())
         return (wait if timeout_ns is None else min(wait, timeout_ns)) / 1e9
 
@@ -214,6 +238,7 @@ class Server:
             self._records.record_disconnect(session.id)
         try:
             self.operations.end(session.handles)
+            self._files.end(session.handles)
             if self._guard is not None:
                 self._guard.end(session.id, farewell=session.farewell)
         except Exception:  # one session's fault must not keep the others from being ended

@@ -60,7 +60,8 @@ class Dial:
         self.session = generate_handshake_id()
         self.node = node or socket.gethostname()
         self._secret = generate_handshake_id()
-        self._token = token
+        self.token = token
+        """Shown at the next connection."""
         self._tls = tls
         self._mount = mount
         self._slots = slots
@@ -76,7 +77,7 @@ class Dial:
 
     def connect(self, address: Address, *, timeout_s: float = CONNECT_S) -> Connection:
         """One attempt at one address. UnreachableError or RefusedError."""
-        if self._token:
+        if self.token:
             refuse_plain_token(address)
         sock = connect_address(address, timeout_s=timeout_s, tls=self._tls)
         slots = None
@@ -92,7 +93,7 @@ class Dial:
                 user=self._user,
                 uid=self._uid,
                 mount=self._mount,
-                token=self._token,
+                token=self.token,
                 features=tuple(features),
                 slots=0 if slots is None else slots.count,
             )

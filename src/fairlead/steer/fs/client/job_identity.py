@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 
-from fairlead.steer.fs.wire.handshake import Identity
+from fairlead.steer.fs.wire.handshake import Identity, JobSource
 
 JOB_VARIABLES = ("FAIRLEAD_JOB_ID", "SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID")
 """Environment variables that hold a job's id, the first that is set counts."""
@@ -34,22 +34,29 @@ SLURM_CONFIGURATIONS = (
 )
 """Where a node's slurmd has its configuration, kept by the site or fetched from the controller."""
 _CLUSTER_LINE = re.compile(r"^\s*ClusterName\s*=\s*([^\s#]+)", re.I | re.M)
-_SLURM_CGROUP = re.compile(rb"/job_(\d+)(?:/|\s|$)")
+_SLURM_CGROUP = re.compile(
+    rb"^(?:0::(?:/\.\.)*(?:/system\.slice)?/(?:[\w.-]+_)?slurmstepd\.scope/job_(\d+)"
+    rb"|\d+:[^:\n]*:(?:/\.\.)*/slurm(?:_[\w.-]+)?/uid_\d+/job_(\d+))(?:/|$)",
+    re.MULTILINE,
+)
+"""Slurm's own cgroups (v2, v1), from the root: a user may name a cgroup below his own session as he likes."""
+JOB_CLAIMS = "/run/fairlead/jobs"
+"""Where a prolog puts what it has signed, a file for each job; only root may write there."""
+_MAX_CLAIM = 4096
 _MAX_INDEX = 4000
 """A forwarder takes 4096 jobs on a connection."""
 _MAX_PROCESSES = 16_384
 _FRESH_NS = 1_000_000_000
 
 
-def find_job_identity(environment: Mapping[bytes, bytes], cgroup: bytes) -> tuple[str, int]:
-    """Job id ("" for none) and rank (-1 for none). The cgroup, which a user cannot change, goes before the
-    environment for the id."""
-    job = ""
+def find_job_identity(environment: Mapping[bytes, bytes], cgroup: bytes) -> tuple[str, int, JobSource]:
+    """Job id ("" for none), rank (-1 for none), and where the id is from. Invariant: the cgroup, which a user cannot
+    change, goes before anything in the environment."""
+    job, source = "", JobSource.ENVIRONMENT
     found = _SLURM_CGROUP.search(cgroup)
     if found is not None:
-        job = found.group(1).decode()
-    own = environment.get(b"FAIRLEAD_JOB_ID")
-    if own or not job:
+        job, source = (found[1] or found[2]).decode(), JobSource.CGROUP
+    else:
         for name in JOB_VARIABLES:
             value = environment.get(name.encode())
             if value:
@@ -63,7 +70,7 @@ def find_job_identity(environment: Mapping[bytes, bytes], cgroup: bytes) -> tupl
         if value is not None and value.isdigit():
             rank = int(value)
             break
-    return job, rank
+    return job, rank, source
 
 
 def find_job_cluster(environment: Mapping[bytes, bytes]) -> str:
@@ -103,10 +110,31 @@ def parse_job_start_time(stat: bytes) -> int:
     return int(fields[19]) if len(fields) > 19 else 0
 
 
+def _open_claim(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    return status.st_uid != 0 or bool(status.st_mode & 0o022)
+
+
 class Jobs:
     """Index of the job of each process. Index 0: no job is known."""
 
-    def __init__(self, *, job: str = "", node: str = "", cluster: str = "", proc: str = "/proc") -> None:
+    def __init__(
+        self,
+        *,
+        job: str = "",
+        node: str = "",
+        cluster: str = "",
+        proc: str = "/proc",
+        claims: str = JOB_CLAIMS,
+        all_environments: bool = False,
+    ) -> None:
+        """`all_environments`: believe also what processes of other users have in theirs."""
+        self._claims = claims
+        self._all_environments = all_environments
+        self._own_uid = os.geteuid()
         self._fallback = job
         self._node = node or socket.gethostname()
         self._cluster = cluster
@@ -127,21 +155,40 @@ class Jobs:
         if hit is not None and hit[2] == started and hit[3]:
             self.known[pid] = (hit[0], now_ns + _FRESH_NS, started, True)
             return hit[0]
-        job, rank, cluster = "", -1, ""
+        job, rank, source, cluster = "", -1, JobSource.ENVIRONMENT, ""
         if pid > 0:
             environment = parse_job_environment(self._read(pid, "environ"))
-            job, rank = find_job_identity(environment, self._read(pid, "cgroup"))
+            job, rank, source = find_job_identity(environment, self._read(pid, "cgroup"))
             cluster = find_job_cluster(environment)
+        proof = self._read_claim(job) if job else ""
+        if not self._all_environments and uid not in (0, self._own_uid):
+            # Another user's process says what it likes: only what the kernel or a prolog says of it counts.
+            cluster = ""
+            if source == JobSource.ENVIRONMENT and not proof:
+                job = ""
+        if source == JobSource.CGROUP:
+            cluster = self._cluster or cluster
         sure = bool(job)
-        job = job or self._fallback
-        index = self._index(job, cluster or self._cluster, rank, uid) if job else 0
+        if not job:
+            job, source = self._fallback, JobSource.OPTION
+        index = self._index(job, cluster or self._cluster, rank, uid, source, proof) if job else 0
         if len(self.known) >= _MAX_PROCESSES:
             self.known.clear()
         # Without a job the process may still become one: a launcher forks first and sets the environment at exec.
         self.known[pid] = (index, now_ns + _FRESH_NS, started, sure)
         return index
 
-    def _index(self, job: str, cluster: str, rank: int, uid: int) -> int:
+    def _read_claim(self, job: str) -> str:
+        """What a prolog has signed of a job; empty where there is nothing, or not only root could have put it there."""
+        try:
+            if _is_open_to_others(os.stat(self._claims)):
+                return ""
+            with open(f"{self._claims}/{job.replace('/', '_')}", encoding="ascii", opener=_open_claim) as file:
+                return "" if _is_open_to_others(os.fstat(file.fileno())) else file.read(_MAX_CLAIM).strip()
+        except (OSError, ValueError):
+            return ""
+
+    def _index(self, job: str, cluster: str, rank: int, uid: int, source: JobSource, proof: str) -> int:
         key = (job, cluster, rank, uid)
         index = self._indexes.get(key)
         if index is None:
@@ -151,7 +198,14 @@ class Jobs:
             index = len(self._indexes) + 1
             self._indexes[key] = index
             self.identities[index] = Identity(
-                job_id=job, user=self._user(uid), uid=uid, node=self._node, rank=rank, cluster=cluster
+                job_id=job,
+                user=self._user(uid),
+                uid=uid,
+                node=self._node,
+                rank=rank,
+                cluster=cluster,
+                source=source,
+                proof=proof,
             )
             self.unannounced.append(index)
         return index

@@ -60,6 +60,8 @@ class Own(IntEnum):
     """Nothing; answered at once."""
     RELEASE_LEASE = 0x10005
     """The client has dropped what a REVOKE took back: its number (REVOKE)."""
+    TOKEN = 0x10006
+    """A fresh token for this connection; empty: the forwarder is asked for one, and answers with it."""
 
 
 class Notice(IntEnum):

@@ -45,6 +45,14 @@ class Feature(StrEnum):
     """The client keeps what it read until the forwarder revokes it."""
 
 
+class JobSource(StrEnum):
+    """Where a mount has a job's id from."""
+
+    CGROUP = "cgroup"
+    ENVIRONMENT = "environment"
+    OPTION = "option"
+
+
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job as a mount announces it (Own.JOB): whose requests bear its index."""
 
@@ -55,6 +63,10 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     rank: int = -1
     cluster: str = ""
     name: str = ""
+    source: str = ""
+    """One of `JobSource`; empty: an older release, which did not say."""
+    proof: str = ""
+    """A prolog's signature: a token of the role `job` for this job and user."""
 
 
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):

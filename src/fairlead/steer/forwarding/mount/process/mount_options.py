@@ -42,6 +42,7 @@ class MountOptions:
     token: Path | None = None
     ca: Path | None = None
     patience_s: float = 60.0
+    job_environment: bool = False
 
 
 def list_addresses_of_options(options: MountOptions) -> list[str]:
@@ -60,7 +61,7 @@ def build_dial_of_options(options: MountOptions) -> Dial:
         from fairlead.core.access.tls import build_tls_client_context
 
         tls = build_tls_client_context(options.ca)
-    token = _token(options.token) if options.token is not None else ""
+    token = read_token_of_options(options.token) if options.token is not None else ""
     return Dial(
         list_addresses_of_options(options),
         token=token,
@@ -77,7 +78,12 @@ def build_recording_of_options(options: MountOptions) -> tuple[Trace | None, Job
     from fairlead.steer.fs.client.job_identity import Jobs, read_node_cluster
 
     node = os.uname().nodename.partition(".")[0] or "localhost"
-    jobs = Jobs(job=options.job, node=node, cluster=options.cluster or read_node_cluster())
+    jobs = Jobs(
+        job=options.job,
+        node=node,
+        cluster=options.cluster or read_node_cluster(),
+        all_environments=options.job_environment,
+    )
     if options.spool is None:
         return None, jobs
     from fairlead.steer.forwarding.record_spool import open_record_spool
@@ -113,7 +119,8 @@ def check_mount_options(options: MountOptions) -> None:
             raise MountError(what, where=str(path), remedy="choose another place")
 
 
-def _token(path: Path) -> str:
+def read_token_of_options(path: Path) -> str:
+    """The token in a file only its owner can read. `MountError` otherwise."""
     try:
         with path.open(encoding="ascii") as file:
             shared = os.fstat(file.fileno()).st_mode & 0o077

@@ -43,6 +43,7 @@ from fairlead.steer.forwarding.mount.process.mount_options import (
     build_recording_of_options,
     check_mount_options,
     list_addresses_of_options,
+    read_token_of_options,
     resolve_source_option,
 )
 from fairlead.steer.fs.fuse import negotiation, passthrough
@@ -208,6 +209,11 @@ class _MountProcess:
             patience_s=options.patience_s,
             say=self._say,
         )
+        if options.token is not None:
+            from fairlead.steer.forwarding.mount.recovery.token_renewal import TokenRenewal
+
+            renewal = served.failover.token = TokenRenewal(served, options.token, read_token_of_options, self._over)
+            renewal.start()
         if options.cache:
             from fairlead.steer.forwarding.mount.relay.lease_returns import LeaseReturns
 

@@ -44,6 +44,7 @@ from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import Notice, Own
 
 if TYPE_CHECKING:
+    from fairlead.steer.forwarding.mount.recovery.token_renewal import TokenRenewal
     from fairlead.steer.forwarding.mount.relay.lease_returns import LeaseReturns
     from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
 
@@ -67,6 +68,8 @@ class Failover:
         """Whether the last connection had shared slots."""
         self.lease_returns: LeaseReturns | None = None
         """Drops what the kernel keeps, in a mount with a cache."""
+        self.token: TokenRenewal | None = None
+        """Keeps the token in force, in a mount with one."""
         self._since = 0.0
         self._generation = 0
         """Raised when a new search begins: what an older one finds is closed."""
@@ -341,7 +344,7 @@ class Failover:
                 link.put(number, 0, 0, build_own_job_request(index, msgspec.json.encode(jobs.identities[index])))
         jobs.unannounced.clear()
 
-    def settle_reply(self, number: int, entry: Entry, error: int) -> None:
+    def settle_reply(self, number: int, entry: Entry, error: int, body: memoryview) -> None:
         """Takes a refusal, or the answer to a request of fairlead's own."""
         shelved = self._shelf.pop(number, None)
         if shelved is not None:
@@ -359,6 +362,9 @@ class Failover:
             if error and not self._complained:
                 self._complained = True
                 self._mount.log("the forwarder does not accept a job of this mount: its requests go without a name")
+        elif entry.op == Own.TOKEN:
+            if self.token is not None:
+                self.token.settle(entry, error, bytes(body))
         else:
             self._repairs.continue_repair(number, error)
 

@@ -421,7 +421,7 @@ class RelayMount:
     def _take_special(self, number: int, entry: Entry | None, error: int, body: memoryview) -> None:
         """A reply the kernel gets nothing of: a notice, a refusal, the answer to a request of fairlead's own."""
         if entry is not None:
-            self.failover.settle_reply(number, entry, error)
+            self.failover.settle_reply(number, entry, error, body)
         elif number == 0:
             self.failover.handle_notice(error, body)
 
