@@ -87,7 +87,7 @@ def test_an_ordinary_user_with_the_how_to_s_commands_reads_no_root_only_file(pla
         assert shared.returncode != 0
         assert "chmod 600" in shared.stderr
         (home / "token").chmod(0o600)
-        if os.stat("/dev/fuse").st_mode & 0o006 == 0o006:
+        if Path("/dev/fuse").stat().st_mode & 0o006 == 0o006:
             mounted = mount()
             assert mounted.returncode == 0, mounted.stderr
         else:  # only root may mount here: root does it with the user's token, and is the user to the forwarder
