@@ -122,7 +122,7 @@ def _last_words(
     return nodes, servers, told
 
 
-SERVERS_NS = 6 * NS_PER_S
+SERVERS_NS = 5 * NS_PER_S
 """Servers tell what they counted by job within 2 s, and it is in the tables within 2 s more."""
 
 
