@@ -118,6 +118,13 @@ export interface BehaviourAsked {
   limit?: number;
 }
 
+export interface Bound {
+  low: Sums;
+  high: Sums;
+  shared: boolean;
+  share: number | null;
+}
+
 export interface CauseLine {
   cause: string;
   jobs: number;
@@ -622,6 +629,7 @@ export interface JobRow {
   running: boolean;
   layer: string | null;
   sums: Sums;
+  bound: Bound | null;
   accounted: boolean;
 }
 
@@ -644,6 +652,7 @@ export interface JobSummary {
   phases: number | null;
   basis: string | null;
   estimated: string[];
+  bound: Bound | null;
   end_ns: number | null;
   made_ns: number | null;
   so_far: boolean;

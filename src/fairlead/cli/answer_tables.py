@@ -16,7 +16,7 @@ from rich.text import Text
 from fairlead.cli.pictures import META, READ, WRITE, draw_axis_picture, draw_bar_picture, draw_line_picture
 from fairlead.core.model import unit_formats
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
+from fairlead.explain.questions.answers import Bound, ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
 
 T = TypeVar("T")
 _GAP = 2
@@ -128,7 +128,21 @@ def build_answer_job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> R
         Column("partition", lambda r: format_answer_word(r.partition), spare=9, longest=12),
         Column("counted at", lambda r: format_answer_word(r.layer), spare=7),
     ]
+    if any(row.bound is not None for row in rows):
+        columns.append(Column("within", lambda r: format_answer_bound(r.bound), spare=4))
     return fit_answer_table(columns, rows, width)
+
+
+def format_answer_bound(bound: Bound | None) -> str:
+    """How far figures may be off, and why; empty where they were counted by job."""
+    if bound is None:
+        return ""
+    if bound.share is not None and bound.share < 0.0005:
+        return "alone on its nodes"
+    why = "shared node" if bound.shared else "next job at once"
+    if bound.share is None:
+        return f"up to {unit_formats.format_bytes(bound.high.bytes)}, {why}"
+    return f"± {unit_formats.format_percent(bound.share)}, {why}"
 
 
 def shorten_answer_program(program: str | None, name: str | None = None) -> str:

@@ -93,7 +93,7 @@ def _figures(answer: JobPage) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import format_answer_word
+    from fairlead.cli.answer_tables import format_answer_bound, format_answer_word
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
@@ -107,6 +107,8 @@ def _figures(answer: JobPage) -> RenderableType:
         ("metadata ops", unit_formats.format_count(sums.metadata_ops)),
         ("counted at", format_answer_word(answer.job.layer)),
     ]
+    if answer.job.bound is not None:
+        pairs.append(("within", format_answer_bound(answer.job.bound)))
     more: list[tuple[str, str]] = []
     if summary is not None:
         more = [

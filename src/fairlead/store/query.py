@@ -25,7 +25,15 @@ from fairlead.store.checksums import parse_file_day
 from fairlead.store.delta_table import RESTORE
 from fairlead.store.job_merging import select_merged_jobs
 from fairlead.store.snapshot import Group, View
-from fairlead.store.stored_tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, flatten_stored_table_type
+from fairlead.store.stored_tables import (
+    DAY,
+    IDENTITY,
+    OPS_STORED,
+    SPECS,
+    TIERS,
+    WITHDRAWABLE,
+    flatten_stored_table_type,
+)
 
 DEFAULT_MEMORY = "2GB"
 Parameters = Sequence[object] | Mapping[str, object] | None
@@ -288,6 +296,8 @@ def define_query_view(cursor: Any, view: View, called: str) -> None:
         shown = select_merged_jobs(rows, lambda select: _select_once(JOBS, select), [*JOBS.schema.names, DAY])
     else:
         shown = _select_once(view.spec, rows)
+        if view.spec.name in WITHDRAWABLE:
+            shown = f"SELECT * FROM ({shown}) WHERE withdrawn IS NOT TRUE"  # noqa: S608 (our own names)
     cursor.execute(f"CREATE TEMP VIEW {quote_query_name(called)} AS {shown}")
 
 

@@ -71,6 +71,9 @@ IDENTITY = {
 telling wins. `files`: the earliest sight of a path. `jobs`: the account with the latest end. `mapping`: the one that
 knows when it ended."""
 
+WITHDRAWABLE = frozenset(("job_summary", "phase"))
+"""Tables whose rows are not shown once one of their key says that it is withdrawn. (Findings are, to be told of.)"""
+
 
 def find_stored_table_spec(batch: pa.RecordBatch | pa.Table) -> TableSpec:
     """The table a batch says it belongs to. Raises LakeError when it says none or one that is unknown."""

@@ -62,9 +62,9 @@ def test_the_best_layer_counts_and_layers_are_not_added() -> None:
     known = dict(layers)
     for best, basis in (
         ("client", "client"),
+        ("forwarder", "forwarder"),
         ("pfs_client", "client"),
         ("target", "job_stats"),
-        ("forwarder", "forwarder"),
     ):
         row = build_job_summary(JobData(JOB, pa.concat_tables([writes(n, 1, each=v) for n, v in known.items()])), 0)
         assert (row["basis"], row["write_bytes"]) == (basis, layers[best])

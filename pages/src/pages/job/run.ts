@@ -4,7 +4,8 @@ import type { ComputedRef } from "vue";
 import type { LocationQuery, RouteLocationRaw } from "vue-router";
 import { useRoute } from "vue-router";
 import { me } from "@/api/session";
-import type { JobRow, Subject } from "@/api/types";
+import type { Bound, JobRow, Subject } from "@/api/types";
+import { bytes, percent } from "@/words/format";
 
 export interface RunWords {
   name: string;
@@ -90,3 +91,11 @@ export const LAYER_SAID: Record<string, string> = {
   network: "Network", pfs_client: "File system clients of its nodes", port: "Network links of its nodes", device: "Devices",
 };
 export const layerSaid = (layer: string): string => LAYER_SAID[layer] ?? layer.charAt(0).toUpperCase() + layer.slice(1);
+
+/** How far figures of a job may be off, and why; empty where they were counted by job. */
+export function boundOf(bound: Bound | null): string {
+  if (!bound) return "";
+  if (bound.share !== null && bound.share < 0.0005) return "alone on its nodes";
+  const why = bound.shared ? "shared node" : "next job at once";
+  return bound.share === null ? `up to ${bytes(moved(bound.high))}, ${why}` : `± ${percent(bound.share)}, ${why}`;
+}

@@ -561,7 +561,7 @@ null (and in version 1): `stride` is that of every member."""
 
 JOB_SUMMARY = _spec(
     "job_summary",
-    1,
+    2,
     "start_ns",
     ("cluster", "start_ns"),
     [
@@ -601,15 +601,19 @@ JOB_SUMMARY = _spec(
         _optional("basis", pa.string()),
         _required("made_ns", _I64),
         _required("analysis_version", _I64),
+        *(_optional(f"{name}_bytes_{end}", _I64) for name in ("read", "write") for end in ("low", "high")),
+        _optional("shared", pa.bool_()),
+        _optional("withdrawn", pa.bool_()),
     ],
 )
 """A job's I/O in one row (Beacon, TOS 2023, section 5: job summary), written again as more becomes known: the latest
 `made_ns` counts. `basis`: which layer the figures are of (client, job_stats, forwarder, estimate); `estimated` names
-columns that were split by share and not counted."""
+columns that were not counted by job. Of an estimate, `read_bytes_low` to `write_bytes_high` are the bounds of the
+bytes, and `shared` says that other jobs were on its nodes. `withdrawn`: what it tells of is told by another row."""
 
 PHASE = _spec(
     "phase",
-    1,
+    2,
     "start_ns",
     ("program", "user", "start_ns"),
     [
@@ -646,13 +650,14 @@ PHASE = _spec(
         _optional("missing", pa.list_(pa.string())),
         _required("made_ns", _I64),
         _required("analysis_version", _I64),
+        _optional("withdrawn", pa.bool_()),
     ],
 )
 """One phase of I/O of a job. `kind`: read, write or metadata; `number` counts the phases of a kind in a job from 0.
 `rate_per_s`: bytes (metadata: operations) a second while active. `rate_ns[i]` is the time spent at rates in
 [2**(rate_bins[i] / 8), 2**((rate_bins[i] + 1) / 8)) a second, bin -1 is no I/O. `expected_s`: what the job's own
 category takes for as much; `lost_s` beyond that; `abnormal`: how sure it is that this is no chance (0 to 1). Null in
-these three: nothing to compare with."""
+these three: nothing to compare with. `withdrawn`: it was of a job that turned out to be told as another row."""
 
 PROFILE = _spec(
     "profile",

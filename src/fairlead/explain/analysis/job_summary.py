@@ -20,17 +20,18 @@ from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.modes import classify_mode
 from fairlead.explain.analysis.phases import split_phases
 
-ANALYSIS_VERSION = 1
+ANALYSIS_VERSION = 2
 SERIES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 BASES = (
     ("client", ("mount",)),
     ("client", ("client",)),
+    ("forwarder", ("forwarder",)),
     ("client", ("pfs_client",)),
     ("client", ("osc",)),
     ("job_stats", ("target", "metadata")),
-    ("forwarder", ("forwarder",)),
 )
-"""In this order: what figures are taken from, and the layers of the job's rollup they are summed over."""
+"""In this order (`questions.rollup_sums`): what figures are taken from, and the layers of the job's rollup they are
+drawn over time of."""
 ESTIMATE = "estimate"
 MOST_BINS = 2_000_000
 """A series of more seconds (23 days) is not cut into phases."""
@@ -56,6 +57,8 @@ class JobData:
     io_nodes: int | None = None
     forwarders: Sequence[str] | None = None
     targets: Sequence[str] | None = None
+    volume: Mapping[str, object] | None = None
+    """What the job moved (a row of `questions.job_volumes`): SERIES, bounds, `shared`. None: the sums of `series`."""
     estimated: Sequence[str] = field(default=())
     """Columns besides the traffic that were not counted (`forwarders` known from a static table only)."""
 
@@ -95,11 +98,21 @@ def _begun(data: JobData, made_ns: int) -> tuple[Row, str | None, pa.Table, dict
     basis, series = select_summary_layer(data)
     row["basis"] = basis
     sums = {name: _sum(series, name) for name in SERIES}
+    if data.volume is not None:
+        sums = {name: _whole(data.volume[name]) for name in SERIES}
+        row |= {name: data.volume[name] for name in ("shared", *_BOUNDS)}
     row |= sums
     for name in ("forwarders", "targets"):
         known = getattr(data, name)
         row[name] = None if known is None else sorted(set(known))
     return row, basis, series, sums
+
+
+_BOUNDS = tuple(f"{way}_bytes_{end}" for way in ("read", "write") for end in ("low", "high"))
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 _FROM_SERIES = (

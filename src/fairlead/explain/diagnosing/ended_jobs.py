@@ -14,9 +14,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import (
     ANALYSIS_VERSION,
+    SERIES,
     JobData,
     Row,
     build_job_summary,
@@ -26,10 +31,12 @@ from fairlead.explain.diagnosing.diagnosis_settings import Diagnosis, build_diag
 from fairlead.explain.diagnosing.diagnosis_step import StepResult, run_diagnosis_step
 from fairlead.explain.diagnosing.program_profiles import update_program_profiles
 from fairlead.explain.diagnosing.recorded_io import read_recorded_io
+from fairlead.explain.diagnosing.replaced_jobs import withdraw_replaced_jobs
 from fairlead.explain.diagnosing.running_jobs import EVERY_NS, build_running_summaries, select_due_running_jobs
 from fairlead.explain.diagnosing.serving_components import CarriedTables, Tables, build_day_condition
 from fairlead.explain.diagnosing.site_file import Output
 from fairlead.explain.diagnosing.touched_jobs import Touched
+from fairlead.explain.questions.job_volumes import read_job_volumes
 
 _BARE = "{0}.state IS NULL AND {0}.submit_ns IS NULL AND {0}.nodes_count IS NULL AND {0}.processes IS NULL"
 STAND_IN = f"""({_BARE.format("jobs")} AND EXISTS (SELECT 1 FROM jobs told
@@ -190,6 +197,8 @@ def summarise_ended_jobs(
     if rows or running:
         batch = writer.open_batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
         batch.add(build_job_summary_table([*rows, *running]))
+        for table in withdraw_replaced_jobs(lake, {str(row["job_id"]) for row in (*rows, *running)}, now_ns):
+            batch.add(table)
         for table in found.rows if found is not None else ():
             batch.add(table)
         if found is not None:
@@ -229,13 +238,13 @@ def build_ended_job_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], n
     return [build_job_summary(data, now_ns) for data in read_recorded_io(lake, jobs)]
 
 
-_AMOUNT = """coalesce(read_bytes, 0)::HUGEINT + coalesce(write_bytes, 0) + coalesce(read_ops, 0)
-    + coalesce(write_ops, 0) + coalesce(metadata_ops, 0)"""
-"""In 128 bits: one impossible number must not end the loop."""
-
-
-_JOBS_METADATA = "CASE WHEN layer <> 'target' THEN metadata_ops END"
-"""Storage targets count operations that no metadata server saw; they are not metadata operations of a job."""
+LOOKED_AGAIN_NS = (900 * NS_PER_S, 82_800 * NS_PER_S)
+"""So long after its end an estimate is made again: counters of nodes that came late are in it then."""
+_LOOKED_AGAIN = " OR ".join(
+    f"told.made_ns < ended.end_ns + {after} AND $now >= ended.end_ns + {after}" for after in LOOKED_AGAIN_NS
+)
+MOST_COMPARED = 20_000
+"""Summaries compared in one step with what is counted now, the longest not looked at first."""
 
 
 _DUE = f"""
@@ -243,38 +252,16 @@ WITH ended AS (
     SELECT * EXCLUDE (day) FROM jobs WHERE start_ns IS NOT NULL AND end_ns >= start_ns AND end_ns <= $now - $lag
         AND NOT {STAND_IN}
 ), told AS (
-    SELECT cluster, job_id, start_ns, made_ns, end_ns, analysis_version, basis, {_AMOUNT} AS amount FROM job_summary
-), again AS (
-    SELECT job_id, start_ns, end_ns FROM ended WHERE end_ns > $now - $reach
-), counted AS (
-    SELECT id, layer, ts_ns, read_bytes, write_bytes, read_ops, write_ops, {_JOBS_METADATA} AS metadata_ops
-    FROM rollup WHERE kind = 'job' AND interval_ns = 60000000000
-        AND ts_ns > (SELECT coalesce(min(start_ns), $now) FROM again) - 60000000000
-        AND id IN (SELECT job_id FROM again)
-), amounts AS (
-    SELECT again.job_id, again.start_ns, layer, sum({_AMOUNT}) AS amount
-    FROM again JOIN counted ON counted.id = again.job_id AND counted.ts_ns <= again.end_ns
-        AND counted.ts_ns > again.start_ns - 60000000000
-    GROUP BY ALL
-), best AS (
-    SELECT job_id, start_ns,
-        CASE WHEN bool_or(layer = 'mount') THEN sum(amount) FILTER (layer = 'mount')
-             WHEN bool_or(layer = 'client') THEN sum(amount) FILTER (layer = 'client')
-             WHEN bool_or(layer = 'pfs_client') THEN sum(amount) FILTER (layer = 'pfs_client')
-             WHEN bool_or(layer = 'osc') THEN sum(amount) FILTER (layer = 'osc')
-             WHEN bool_or(layer IN ('target', 'metadata')) THEN sum(amount) FILTER (layer IN ('target', 'metadata'))
-             ELSE sum(amount) FILTER (layer = 'forwarder') END AS amount
-    FROM amounts GROUP BY ALL
+    SELECT cluster, job_id, start_ns, made_ns, end_ns, analysis_version, basis FROM job_summary
 )
-SELECT ended.*, best.job_id IS NOT NULL OR ended.end_ns > $now - $reach AS recorded, told.job_id IS NOT NULL AS again
+SELECT ended.*, ended.end_ns > $now - $reach AS recorded, told.job_id IS NOT NULL AS again
 FROM ended
 LEFT JOIN told ON told.job_id = ended.job_id AND told.start_ns = ended.start_ns
     AND told.cluster IS NOT DISTINCT FROM ended.cluster
-LEFT JOIN best ON best.job_id = ended.job_id AND best.start_ns = ended.start_ns
 WHERE told.job_id IS NULL OR told.end_ns IS DISTINCT FROM ended.end_ns
     OR (told.analysis_version < $version AND ended.end_ns > $now - $reach)
-    OR (best.amount IS NOT NULL AND (told.basis IS NULL OR told.basis = 'estimate' OR told.amount <> best.amount)
-        AND told.made_ns < $now - $lag)
+    OR (told.basis = 'estimate' AND ended.end_ns > $now - $reach
+        AND ({_LOOKED_AGAIN}))
 ORDER BY told.made_ns NULLS FIRST, ended.end_ns <= $now - $reach,
     CASE WHEN ended.end_ns > $now - $reach THEN ended.end_ns ELSE -ended.end_ns END,
     ended.cluster, ended.job_id LIMIT $most
@@ -290,7 +277,37 @@ def select_due_ended_jobs(
     found = lake.query(
         _DUE, {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most}
     )
-    return _carried(lake, found.to_pylist(), now_ns)
+    due = found.to_pylist()
+    if len(due) < most:
+        due += _select_changed(lake, now_ns, lag_ns=lag_ns, most=most - len(due))
+    return _carried(lake, due, now_ns)
+
+
+def _select_changed(lake: Tables, now_ns: int, *, lag_ns: int, most: int) -> list[Mapping[str, Any]]:
+    """Jobs that ended lately of which counters say another volume now than their summary does."""
+    reach = now_ns - AGAIN_NS - lag_ns
+    told = lake.query(
+        "SELECT ended.* EXCLUDE (day), told.basis, told.read_bytes AS said_read, told.write_bytes AS said_write,"
+        " told.read_ops AS said_reads, told.write_ops AS said_writes, told.metadata_ops AS said_metadata"
+        " FROM jobs ended JOIN job_summary told ON told.job_id = ended.job_id AND told.start_ns = ended.start_ns"
+        " AND told.cluster IS NOT DISTINCT FROM ended.cluster AND told.end_ns = ended.end_ns"
+        f" WHERE ended.end_ns > {reach} AND ended.end_ns <= {now_ns - lag_ns} AND told.made_ns < {now_ns - lag_ns}"
+        f" AND told.analysis_version >= {ANALYSIS_VERSION} ORDER BY told.made_ns LIMIT {MOST_COMPARED}"
+    )
+    if not told.num_rows:
+        return []
+    now = read_job_volumes(lake, told, now_ns, by_node=False)
+    changed = np.zeros(told.num_rows, np.bool_)
+    for name, said in zip(SERIES, _SAID, strict=True):
+        same = pc.fill_null(pc.equal(now[name], told[said]), False)
+        neither = pc.and_(pc.is_null(now[name]), pc.is_null(told[said]))
+        changed |= ~np.asarray(pc.or_(same, neither))
+    changed &= np.asarray(pc.is_valid(now["layer"]))
+    rows = told.filter(pa.array(changed)).slice(0, most).drop_columns(["basis", *_SAID]).to_pylist()
+    return [{**row, "recorded": True, "again": True} for row in rows]
+
+
+_SAID = ("said_read", "said_write", "said_reads", "said_writes", "said_metadata")
 
 
 def _carried(lake: Tables, jobs: list[Mapping[str, Any]], now_ns: int) -> list[Mapping[str, Any]]:

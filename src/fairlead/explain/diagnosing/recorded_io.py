@@ -26,6 +26,7 @@ from fairlead.explain.diagnosing.serving_components import (
     find_serving_forwarders,
     find_serving_targets,
 )
+from fairlead.explain.questions.job_volumes import build_volume_runs, read_job_volumes
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 
 LONGEST_S = 1_000_000
@@ -154,6 +155,7 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     layers = [set(series[at]["layer"].to_pylist()) if at in series else set() for at in range(len(jobs))]
     counted = find_serving_components(lake, ASKED, asked, low, high)
     operations = _operations(lake, asked, layers, low, high)
+    volumes = read_job_volumes(lake, build_volume_runs(jobs), high).to_pylist()
     found = []
     for at, job in enumerate(jobs):
         nodes = [str(name) for name in job.get("nodes") or []]
@@ -171,6 +173,7 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
                 io_nodes=None,
                 forwarders=forwarders or routed,
                 targets=targets or striped,
+                volume=volumes[at],
                 nodes_traffic=_nodes_traffic(lake, job, nodes, interval) if not layers[at] and nodes else None,
                 estimated=[name for name, known in (("forwarders", routed), ("targets", striped)) if known],
             )

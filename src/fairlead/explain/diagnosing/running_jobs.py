@@ -17,8 +17,7 @@ from fairlead.core.model.unit_formats import NS_PER_S
 from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, build_running_job_summary
 from fairlead.explain.diagnosing.serving_components import DAY_NS, Tables, build_day_condition
 from fairlead.explain.questions.job_accounts import LONGEST_RUN_NS, is_account_running
-from fairlead.explain.questions.node_estimates import BY_JOB, estimate_jobs_by_node
-from fairlead.explain.questions.span import Span
+from fairlead.explain.questions.job_volumes import build_volume_runs, read_job_volumes
 
 EVERY_NS = 600 * NS_PER_S
 """A running job's row is written again after this time, or a tenth of the time it ran, whichever is longer..."""
@@ -76,10 +75,10 @@ def build_running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now
         {"from": first - _HOUR_NS, "now": now_ns, "names": names},
     )
     series = _by_job(counted)
-    by_nodes = _estimated(lake, counted, [job for job in jobs if job["job_id"] not in series], now_ns)
+    volumes = read_job_volumes(lake, build_volume_runs(jobs), now_ns).to_pylist()
     served = _served(lake, names, first, now_ns)
     rows = []
-    for job in jobs:
+    for job, volume in zip(jobs, volumes, strict=True):
         name = str(job["job_id"])
         mine = series.get(name, counted.slice(0, 0))
         mine = mine.filter(pc.greater(mine["ts_ns"], int(job["start_ns"]) - _HOUR_NS))
@@ -88,7 +87,8 @@ def build_running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now
                 JobData(
                     job=job,
                     series=mine,
-                    nodes_traffic=by_nodes.get((name, job["start_ns"])),
+                    nodes_traffic=_one(job, volume) if volume["layer"] == ESTIMATE else None,
+                    volume=volume,
                     forwarders=served.get((name, "forwarder")),
                     targets=served.get((name, "target")),
                 ),
@@ -114,20 +114,9 @@ def _by_job(counted: pa.Table) -> dict[str, pa.Table]:
     }
 
 
-def _estimated(
-    lake: Tables, counted: pa.Table, jobs: Sequence[Mapping[str, Any]], now_ns: int
-) -> dict[tuple[str, int], pa.Table]:
-    """Of jobs no counter names, what their nodes counted; nothing where servers or clients count by job."""
-    if not jobs or any(name in BY_JOB for name in pc.unique(counted["layer"]).to_pylist()):
-        return {}
-    span = Span(min(int(job["start_ns"]) for job in jobs), now_ns)
-    found = estimate_jobs_by_node(lake, span, [str(job["job_id"]) for job in jobs])
-    return {(row["id"], row["start_ns"]): _one(row) for row in found.to_pylist()}
-
-
-def _one(row: Mapping[str, Any]) -> pa.Table:
-    columns = {name: pa.array([row[name]], pa.int64()) for name in SERIES}
-    return pa.table({"ts_ns": pa.array([row["start_ns"]], pa.int64()), "layer": [ESTIMATE], **columns})
+def _one(job: Mapping[str, Any], volume: Mapping[str, Any]) -> pa.Table:
+    columns = {name: pa.array([volume[name]], pa.int64()) for name in SERIES}
+    return pa.table({"ts_ns": pa.array([job["start_ns"]], pa.int64()), "layer": [ESTIMATE], **columns})
 
 
 def _served(lake: Tables, names: Sequence[str], first_ns: int, now_ns: int) -> dict[tuple[str, str], list[str]]:

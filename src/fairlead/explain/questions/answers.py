@@ -29,6 +29,20 @@ class Sums(Answer, frozen=True, kw_only=True):
         return (self.read_bytes or 0) + (self.write_bytes or 0)
 
 
+class Bound(Answer, frozen=True, kw_only=True):
+    """Between which values figures of a job lie that no counter counted by job: what its nodes moved meanwhile."""
+
+    low: Sums
+    """What is the job's for sure: moved while nobody else was on the node."""
+    high: Sums
+    """All that its nodes moved while it was there."""
+    shared: bool
+    """Other jobs ran on its nodes meanwhile; the figure holds an equal part of that time's traffic."""
+    share: float | None
+    """How far a bound of the bytes lies from the figure at most, as a part of the figure (0.02: ± 2 %); null where the
+    figure is 0 and may be more."""
+
+
 class Series(Answer, frozen=True, kw_only=True):
     """One layer over time: one value a point. Null where nothing is known, 0 where the source was there and idle."""
 
@@ -80,6 +94,9 @@ class JobRow(Answer, frozen=True, kw_only=True):
     running: bool = False
     layer: str | None = None
     sums: Sums = Sums()
+    """What the run moved, from its start to its end or now, whatever the span of the list."""
+    bound: Bound | None = None
+    """Null: counted by job, exactly. Else the figures are those of its nodes (`layer` estimate)."""
     accounted: bool = True
     """False: counters name this job, the scheduler has not told of it."""
 
@@ -131,6 +148,8 @@ class JobSummary(Answer, frozen=True, kw_only=True):
     phases: int | None = None
     basis: str | None = None
     estimated: list[str] = []
+    bound: Bound | None = None
+    """As of a job in a list."""
     end_ns: int | None = None
     made_ns: int | None = None
     so_far: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.explain.questions.answers import JobRow, Sums
+from fairlead.explain.questions.answers import Bound, JobRow, Sums
 from fairlead.explain.questions.lake_queries import (
     Tables,
     UnknownNameError,
@@ -56,13 +56,18 @@ _WAITING = ("pending", "requeued", "configuring", "held")
 
 
 def build_account_row(
-    account: Mapping[str, Any], now_ns: int, *, sums: Sums | None = None, layer: str | None = None
+    account: Mapping[str, Any],
+    now_ns: int,
+    *,
+    sums: Sums | None = None,
+    layer: str | None = None,
+    bound: Bound | None = None,
 ) -> JobRow:
     """The account of a job (columns of `jobs`) as a line of a list."""
     known = {name: account[name] for name in COLUMNS}
     if known["nodes_count"] is None and account.get("nodes") is not None:
         known["nodes_count"] = len(account["nodes"])
-    return JobRow(**known, running=is_account_running(account, now_ns), sums=sums or Sums(), layer=layer)
+    return JobRow(**known, running=is_account_running(account, now_ns), sums=sums or Sums(), layer=layer, bound=bound)
 
 
 def is_account_running(account: Mapping[str, Any], now_ns: int) -> bool:

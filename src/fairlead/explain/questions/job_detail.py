@@ -15,10 +15,11 @@ from fairlead.explain.questions.answers import ClockShift, JobPage, JobRow, JobS
 from fairlead.explain.questions.clock_offsets import correct_clock_offsets, find_clock_offsets
 from fairlead.explain.questions.coverage import find_coverage
 from fairlead.explain.questions.job_accounts import build_account_row, build_unknown_job_error, read_run_accounts
+from fairlead.explain.questions.job_volumes import read_one_volume, read_summary_bound
 from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
 from fairlead.explain.questions.layer_estimates import estimate_layers
 from fairlead.explain.questions.network_ports import list_job_network_ports
-from fairlead.explain.questions.node_estimates import ESTIMATE, estimate_jobs_by_node
+from fairlead.explain.questions.node_estimates import ESTIMATE
 from fairlead.explain.questions.rollup_sums import (
     METADATA_RANK,
     RANK,
@@ -52,7 +53,8 @@ def describe_job(
     points: int = 600,
     rates: Mapping[str, float] | None = None,
 ) -> JobPage:
-    """The page of the latest job of this number (of `cluster`). `span` looks at a part of it. Raises UnknownNameError
+    """The page of the latest job of this number (of `cluster`). `span` looks at a part of its course; figures are
+    those of the whole run. Raises UnknownNameError
     for one that neither the scheduler nor counters know, or that is not this reader's."""
     runs = read_run_accounts(lake, job_id, cluster or None)
     if span is not None and len(runs) > 1:
@@ -123,12 +125,14 @@ def _page(
     drawn = build_timeline(steps, found, cover)
     extra, mapped, missing = estimate_layers(widen_visible_lake(lake), job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
-    layer, sums = _moved(found)
-    if layer is None and nodes:
-        layer, sums = _by_nodes(lake, account, span)
-        if layer is not None:
-            missing = [_ESTIMATED, *missing]
-    row, summary = build_account_row(account, now_ns, sums=sums, layer=layer), read_job_detail_summary(lake, account)
+    if account["start_ns"] is None:
+        (layer, sums), bound = _moved(found), None
+    else:
+        layer, sums, bound = read_one_volume(lake, account, now_ns)
+    if layer == ESTIMATE:
+        missing = [_ESTIMATED, *missing]
+    row = build_account_row(account, now_ns, sums=sums, layer=layer, bound=bound)
+    summary = read_job_detail_summary(lake, account)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
     volumes, uneven = list_job_network_ports(lake, span, job_id, nodes, rates)
@@ -149,15 +153,7 @@ def _page(
     )
 
 
-_ESTIMATED = "client: not counted by job; sums are those of its nodes while it ran, including jobs beside it"
-
-
-def _by_nodes(lake: Tables, account: Mapping[str, Any], span: Span) -> tuple[str | None, Sums]:
-    """Sums by what its nodes counted, where that is known."""
-    for row in list_query_rows(estimate_jobs_by_node(lake, span, [account["job_id"]])):
-        if row["start_ns"] == account["start_ns"]:
-            return ESTIMATE, read_rollup_sums(row)
-    return None, Sums()
+_ESTIMATED = "client: not counted by job; figures are those of its nodes while it ran, within the bounds"
 
 
 def _moved(found: pa.Table) -> tuple[str | None, Sums]:
@@ -176,7 +172,7 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
 
 def read_job_detail_summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
     """What the analysis says of the run an account is of; None where it has not been looked at."""
-    fields = [name for name in JobSummary.__struct_fields__ if name not in ("sums", "so_far")]
+    fields = [name for name in JobSummary.__struct_fields__ if name not in ("sums", "so_far", "bound")]
     found = query_lake(
         lake,
         "SELECT * FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "
@@ -187,7 +183,10 @@ def read_job_detail_summary(lake: Tables, account: Mapping[str, Any]) -> JobSumm
     for row in list_query_rows(found):
         row["estimated"] = row["estimated"] or []
         return JobSummary(
-            **{name: row[name] for name in fields}, sums=read_rollup_sums(row), so_far=row["end_ns"] is None
+            **{name: row[name] for name in fields},
+            sums=read_rollup_sums(row),
+            bound=read_summary_bound(row),
+            so_far=row["end_ns"] is None,
         )
     return None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from fairlead.explain.questions.answers import JobRow, Jobs, Sums, Top, TopRow
 from fairlead.explain.questions.job_accounts import (
@@ -21,9 +22,14 @@ from fairlead.explain.questions.job_accounts import (
     compute_account_begin_span,
     is_account_running,
 )
-from fairlead.explain.questions.job_volumes import add_accounts_to_volumes, read_volume_accounts, sum_job_volumes
+from fairlead.explain.questions.job_counters import RUN_COLUMNS
+from fairlead.explain.questions.job_volumes import (
+    build_volume_runs,
+    read_job_volumes,
+    read_volume_bound,
+    sum_named_jobs,
+)
 from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
-from fairlead.explain.questions.node_estimates import add_node_estimates
 from fairlead.explain.questions.rollup_sums import VALUES, read_rollup_sums
 from fairlead.explain.questions.span import Span
 
@@ -38,7 +44,7 @@ _ORDER = {
     "user": '"user" NULLS LAST',
     "job": "job_id",
 }
-_OWNER = ("job_id", "user", "project", "program", "start_ns", "end_ns", "state", "nodes_count")
+_OWNER = 'cluster, job_id, "user", project, program, start_ns, end_ns, state, nodes_count'
 
 
 def list_jobs(
@@ -54,31 +60,27 @@ def list_jobs(
     limit: int = 50,
     offset: int = 0,
 ) -> Jobs:
-    """Jobs that ran in the span. `filters`: equal values of `FILTERS`; `node`: jobs on that node. Sorted by figures,
-    jobs that counters name and no scheduler told of are among them where nothing is filtered."""
+    """Jobs that ran in the span, with what each moved in all. `filters`: equal values of `FILTERS`; `node`: jobs on
+    that node. Sorted by figures, jobs that counters name and no scheduler told of are among them where nothing is
+    filtered."""
     filters = {name: value for name, value in (filters or {}).items() if value}
     conditions, parameters = _conditions(span, now_ns, filters, node, running)
-
-    def moved(of: pa.Table) -> pa.Table:
-        return add_node_estimates(lake, span, sum_job_volumes(lake, span, of), of)
 
     if sort in _ORDER and not running:
         found = _accounts(lake, span, conditions, parameters, _ORDER[sort], f" LIMIT {limit} OFFSET {offset}")
         total = found.column("total")[0].as_py() if found.num_rows else 0
-        return _page(span, total, sort, _rows(found, moved(found), now_ns))
+        return _page(span, total, sort, _rows(lake, found, now_ns))
     found = _accounts(lake, span, conditions, parameters, _ORDER.get(sort, _ORDER["start"]), "")
     if running:
         found = found.filter(pa.array([is_account_running(a, now_ns) for a in list_query_rows(found)], pa.bool_()))
     if sort in _ORDER:
         page = found.slice(offset, limit)
-        return _page(span, found.num_rows, sort, _rows(page, moved(page), now_ns))
-    open_to_all = sight.everything and not filters and not node and not running
-    sums = add_node_estimates(lake, span, sum_job_volumes(lake, span), found) if open_to_all else moved(found)
-    listed = _rows(found, sums, now_ns)
-    if open_to_all:
-        listed += _unaccounted(sums, {row.job_id for row in listed})
-    listed.sort(key=lambda row: (-_value(row.sums, sort), row.job_id))
-    return _page(span, len(listed), sort, listed[offset : offset + limit])
+        return _page(span, found.num_rows, sort, _rows(lake, page, now_ns))
+    listed = _rows(lake, found, now_ns)
+    if sight.everything and not filters and not node and not running:
+        listed += _unaccounted(sum_named_jobs(lake, span), {row.job_id for row in listed})
+    listed.sort(key=lambda row: (-_value(row.sums, sort), row.job_id, row.cluster or "", -(row.start_ns or 0)))
+    return _page(span, len(listed), sort, _measure_again(lake, listed[offset : offset + limit], now_ns))
 
 
 def _conditions(
@@ -109,12 +111,23 @@ def _accounts(
     )
 
 
-def _rows(found: pa.Table, sums_by_job: pa.Table, now_ns: int) -> list[JobRow]:
-    sums = {row["id"]: (row["layer"], read_rollup_sums(row)) for row in list_query_rows(sums_by_job)}
-    rows = []
-    for account in list_query_rows(found):
-        layer, figures = sums.get(account["job_id"], (None, None))
-        rows.append(build_account_row(account, now_ns, sums=figures, layer=layer))
+def _rows(lake: Tables, found: pa.Table, now_ns: int) -> list[JobRow]:
+    volumes = list_query_rows(read_job_volumes(lake, found, now_ns))
+    return [
+        build_account_row(account, now_ns, sums=read_rollup_sums(row), layer=row["layer"], bound=read_volume_bound(row))
+        for account, row in zip(list_query_rows(found), volumes, strict=True)
+    ]
+
+
+def _measure_again(lake: Tables, rows: list[JobRow], now_ns: int) -> list[JobRow]:
+    """The same rows; figures by node to the second, which of many jobs are to the minute."""
+    places = [at for at, row in enumerate(rows) if row.accounted and (row.bound is not None or row.layer is None)]
+    runs = build_volume_runs([{name: getattr(rows[at], name) for name in RUN_COLUMNS} for at in places])
+    nodes = pa.array([rows[at].nodes_count for at in places], pa.int64())
+    runs = runs.set_column(runs.schema.get_field_index("nodes_count"), "nodes_count", nodes)
+    for at, row in zip(places, list_query_rows(read_job_volumes(lake, runs, now_ns)), strict=True):
+        sums, bound = read_rollup_sums(row), read_volume_bound(row)
+        rows[at] = replace(rows[at], layer=row["layer"], sums=sums, bound=bound)
     return rows
 
 
@@ -141,9 +154,21 @@ def rank_job_consumers(
 ) -> Top:
     """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). Of a reader who does not see
     everything: of the jobs he sees, with totals of these alone."""
-    told = read_volume_accounts(lake, span, _OWNER)
-    moved = sum_job_volumes(lake, span, None if sight.everything else told)
-    table = add_accounts_to_volumes(add_node_estimates(lake, span, moved, told), told)
+    told = query_lake(
+        lake,
+        f"SELECT {_OWNER} FROM jobs WHERE {build_account_condition(span)}",
+        within=compute_account_begin_span(span),
+        began=compute_account_begin_span(span),
+    )
+    moved = read_job_volumes(lake, told, now_ns, span=span)
+    table = told.rename_columns(["id" if name == "job_id" else name for name in told.column_names])
+    for name in ("layer", *VALUES):
+        table = table.append_column(name, moved.column(name))
+    table = table.filter(pc.is_valid(table.column("layer")))
+    if sight.everything:
+        named = sum_named_jobs(lake, span)
+        others = named.filter(pc.invert(pc.is_in(named.column("id"), value_set=pc.unique(told.column("job_id")))))
+        table = pa.concat_tables([table, others], promote_options="permissive")
     total = Sums(**{name: pc.sum(table.column(name)).as_py() for name in VALUES})
     if by == "jobs":
         table = table.append_column("jobs", pa.array([1] * table.num_rows, pa.int64()))

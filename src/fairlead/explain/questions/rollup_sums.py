@@ -27,11 +27,12 @@ from fairlead.explain.questions.span import (
 
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 _ADDED = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
-RANK = ("mount", "client", "target", "forwarder", "pfs_client", "osc", "metadata", "device")
-"""Layers by how well they tell what a job moved: its own clients first (as a mount saw
-them, then as a tracer inside the processes did), then counters that name jobs."""
-METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc", "target")
-"""The same for metadata operations: what a target counts as such are truncations and syncs."""
+RANK = ("mount", "client", "forwarder", "pfs_client", "osc", "target", "metadata", "device")
+"""Layers by how well they tell what a job moved, nearest to the job first: its own mount, a tracer inside its
+processes, a forwarder, a file system's client, its targets. Lists, pages and summaries all read it."""
+METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc")
+"""The same for metadata operations. What a storage target counts as such are truncations and syncs: no metadata server
+saw them."""
 WHOLE_LAYERS = (
     "(kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
     " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta)"
