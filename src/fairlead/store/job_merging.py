@@ -40,8 +40,8 @@ def select_merged_jobs(rows: str, once: Callable[[str], str], columns: list[str]
         )
 
     meets = (
-        f"a.job_id = s.job_id AND a.start_ns < coalesce(s.end_ns, s.start_ns, {_FOREVER}) + {SLACK_NS}"
-        f" AND (s.start_ns IS NULL OR coalesce(a.end_ns, {_FOREVER}) > s.start_ns - {SLACK_NS})"
+        f"a.job_id = s.job_id AND a.start_ns < coalesce(s.end_ns, s.start_ns, {_FOREVER})::HUGEINT + {SLACK_NS}"
+        f" AND (s.start_ns IS NULL OR coalesce(a.end_ns, {_FOREVER}) > s.start_ns::HUGEINT - {SLACK_NS})"
     )
     chosen = ", ".join(f's."{name}"' for name in columns)
     one_cluster = (

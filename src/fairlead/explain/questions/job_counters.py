@@ -32,6 +32,8 @@ HEAD_NS, TAIL_NS = 10 * SECOND_NS, MINUTE_NS
 """A run's rows lie in [start - HEAD_NS, end + TAIL_NS): a probe's row covers an interval that began before the job
 did, and caches are written back after its end."""
 FOREVER = 2**62
+LATEST_NS = 1 << 61
+"""The year 2043: later times are a broken clock's."""
 LONGEST_RUN_NS = 32 * DAY_NS
 RUN_COLUMNS = ("cluster", "job_id", "start_ns", "end_ns")
 
@@ -49,14 +51,19 @@ class Windows:
 def find_counter_windows(lake: Tables, runs: pa.Table, now_ns: int) -> Windows:
     """Windows of `runs` (RUN_COLUMNS; `start_ns` known), found among all runs there are of their numbers. What runs is
     followed to `now_ns`."""
-    start = runs["start_ns"].to_numpy()
-    end = np.maximum(pc.fill_null(runs["end_ns"], max(now_ns, 0)).to_numpy(), start)
+    start, end = read_run_times(runs, now_ns)
     low, high, mixed = _bounds(runs, start, end, _read_runs_of_numbers(lake, runs, start, end))
     first, last = start - HEAD_NS, end + TAIL_NS
     wide_first, wide_last = first // HOUR_NS * HOUR_NS, -(-last // HOUR_NS) * HOUR_NS
     wide = (low <= wide_first) & (high >= wide_last) & ~mixed
     first, last = np.maximum(low, first // SECOND_NS * SECOND_NS), np.minimum(high, -(-last // SECOND_NS) * SECOND_NS)
     return Windows(np.where(wide, wide_first, first), np.where(wide, wide_last, last), mixed)
+
+
+def read_run_times(runs: pa.Table, now_ns: int) -> tuple[I64, I64]:
+    """When runs began and ended, those that run at `now_ns`; an impossible time becomes the nearest possible one."""
+    start = np.clip(runs["start_ns"].to_numpy(), 0, LATEST_NS)
+    return start, np.maximum(np.clip(pc.fill_null(runs["end_ns"], now_ns).to_numpy(), 0, LATEST_NS), start)
 
 
 def split_ranges(from_ns: I64, to_ns: I64) -> tuple[NDArray[np.intp], I64, I64, I64]:
@@ -116,8 +123,7 @@ def _bounds(runs: pa.Table, start: I64, end: I64, others: pa.Table) -> tuple[I64
         join_type="inner",
     )
     mine, other = (pairs[name].to_numpy() for name in ("place", "other"))
-    begin = others["start_ns"].to_numpy()[other]
-    until = np.maximum(pc.fill_null(others["end_ns"], FOREVER).to_numpy()[other], begin)
+    begin, until = (times[other] for times in read_run_times(others, LATEST_NS))
     own, their = _codes(runs["cluster"], others["cluster"])
     own, their = own[mine], their[other]
     self_ = (begin == start[mine]) & (own == their)
@@ -128,7 +134,7 @@ def _bounds(runs: pa.Table, start: I64, end: I64, others: pa.Table) -> tuple[I64
     np.maximum.at(low, mine[before], np.minimum(until[before] + TAIL_NS, start[mine[before]]) // SECOND_NS * SECOND_NS)
     after = same & (begin > start[mine])
     np.minimum.at(high, mine[after], begin[after] // SECOND_NS * SECOND_NS)
-    meets = ~same & (begin < end[mine] + TAIL_NS) & (np.minimum(until, FOREVER) + TAIL_NS > start[mine])
+    meets = ~same & (begin < end[mine] + TAIL_NS) & (until + TAIL_NS > start[mine])
     mixed[mine[meets]] = True
     return low, high, mixed
 

@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.explain.questions.answers import Bound, Sums
-from fairlead.explain.questions.job_counters import RUN_COLUMNS, Windows, find_counter_windows, split_ranges
+from fairlead.explain.questions.job_counters import (
+    RUN_COLUMNS,
+    Windows,
+    find_counter_windows,
+    read_run_times,
+    split_ranges,
+)
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, list_query_rows, query_lake
 from fairlead.explain.questions.node_estimates import ESTIMATE, HIGH, LOW, estimate_runs_by_node
 from fairlead.explain.questions.rollup_sums import METADATA_RANK, RANK, VALUES, build_rollup_select, read_rollup_sums
@@ -83,10 +89,10 @@ def read_job_volumes(
     places = places[~_counted_elsewhere(lake, asked, now_ns)]
     if not len(places):
         return found
-    by_node = estimate_runs_by_node(lake, runs.take(pa.array(places)), now_ns, span)
-    if not by_node.num_rows:
+    told = estimate_runs_by_node(lake, runs.take(pa.array(places)), now_ns, span)
+    if not told.num_rows:
         return found
-    made = by_node.set_column(0, "place", pa.array(places[by_node["place"].to_numpy()]))
+    made = told.set_column(0, "place", pa.array(places[told["place"].to_numpy()]))
     return _spread(count, made, found)
 
 
@@ -242,8 +248,7 @@ def _read_own_nodes(lake: Tables, runs: pa.Table, mixed: NDArray[np.bool_]) -> p
 
 def _counted_elsewhere(lake: Tables, runs: pa.Table, now_ns: int) -> NDArray[np.bool_]:
     """Which of the runs lie where a file system's own counters name jobs: what they do not name moved nothing there."""
-    start = runs["start_ns"].to_numpy()
-    end = np.maximum(pc.fill_null(runs["end_ns"], now_ns).to_numpy(), start)
+    start, end = read_run_times(runs, now_ns)
     hull = Span(int(start.min()), int(end.max()) + 1).align_to(HOUR_NS)
     found = query_lake(
         widen_visible_lake(lake),

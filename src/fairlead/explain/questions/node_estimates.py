@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.questions.job_counters import HEAD_NS, TAIL_NS, split_ranges
+from fairlead.explain.questions.job_counters import HEAD_NS, TAIL_NS, read_run_times, split_ranges
 from fairlead.explain.questions.lake_queries import Tables, build_day_filter, query_lake
 from fairlead.explain.questions.rollup_sums import VALUES
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, choose_long_span_interval
@@ -58,8 +58,7 @@ def estimate_runs_by_node(lake: Tables, runs: pa.Table, now_ns: int, span: Span 
     in the span: in whole steps of it.
     For a reader who does not see everything, of those alone on their nodes: bounds would tell of others."""
     whole = widen_visible_lake(lake)
-    start = runs["start_ns"].to_numpy()
-    end = np.maximum(pc.fill_null(runs["end_ns"], now_ns).to_numpy(), start)
+    start, end = read_run_times(runs, now_ns)
     hull = Span(int(start.min()) - HEAD_NS, int(end.max()) + TAIL_NS)
     placed = _read_placements(whole, runs, hull)
     if not placed.num_rows:
@@ -72,8 +71,7 @@ def estimate_runs_by_node(lake: Tables, runs: pa.Table, now_ns: int, span: Span 
     shares = share_nodes(
         pc.fill_null(placed["place"], -1).to_numpy(),
         names.indices.to_numpy().astype(np.int64),
-        placed["start_ns"].to_numpy(),
-        np.maximum(pc.fill_null(placed["end_ns"], now_ns).to_numpy(), placed["start_ns"].to_numpy()),
+        *read_run_times(placed, now_ns),
         grain,
     )
     if span is None:
@@ -170,7 +168,7 @@ def _read_placements(lake: Tables, runs: pa.Table, hull: Span) -> pa.Table:
     asked = runs.select(["cluster", "job_id", "start_ns"]).append_column("place", pa.array(np.arange(runs.num_rows)))
     ran = (
         f"start_ns < {hull.to_ns} AND start_ns >= {began.from_ns}"
-        f" AND coalesce(end_ns, start_ns + {_LONGEST_RUN_NS}) > {hull.from_ns}"
+        f" AND coalesce(end_ns, start_ns::HUGEINT + {_LONGEST_RUN_NS}) > {hull.from_ns}"
     )
     return query_lake(
         lake,
