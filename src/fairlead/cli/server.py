@@ -14,7 +14,7 @@ from fairlead.cli.noun import Noun
 from fairlead.cli.options import FOLDER, add_server_options
 
 if TYPE_CHECKING:
-    from fairlead.see.collector.health import ServerHealth
+    from fairlead.see.collector.health import ScrubHealth, ServerHealth
 
 SHOWN = 20
 DEGRADED = 4
@@ -74,6 +74,8 @@ def _show(found: ServerHealth, everything: bool) -> None:
         f"log        {format_bytes(collector.backlog_bytes)} not yet in tables, "
         f"{format_bytes(collector.free_bytes)} free on the disk"
     )
+    if collector.scrub is not None:
+        click.echo(f"scrub      {_describe_scrub(collector.scrub, found.now_ns)}")
     for problem in collector.problems:
         click.echo(f"  ! {escape_text(problem)}")
     for what, count in collector.not_understood.items():
@@ -89,6 +91,17 @@ def _show(found: ServerHealth, everything: bool) -> None:
             f"feed       {escape_text(feed.feed)}: {feed.state}{f', {escape_text(feed.text)}' if feed.text else ''}"
         )
     _show_sources(found, everything)
+
+
+def _describe_scrub(scrub: ScrubHealth, now_ns: int) -> str:
+    from fairlead.core.model.unit_formats import format_bytes
+
+    share = scrub.checked_bytes / scrub.bytes if scrub.bytes else 1.0
+    state = f"{share:.0%} of {format_bytes(scrub.bytes)} checked"
+    if scrub.finished_ns is not None:
+        state += f", last round ended {_ago(now_ns - scrub.finished_ns)} ago"
+    state += f", {scrub.damaged_files} damaged"
+    return state + (f", {scrub.unverified_files} unverified before their checksums" if scrub.unverified_files else "")
 
 
 def _show_sources(found: ServerHealth, everything: bool) -> None:

@@ -28,6 +28,23 @@ class FeedHealth(msgspec.Struct, frozen=True, kw_only=True):
     unknown_lines: int = 0
 
 
+class ScrubHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The check of stored files against their checksums: the round that runs, or the last one."""
+
+    began_ns: int | None
+    finished_ns: int | None
+    """None: it runs."""
+    bytes: int
+    """Bytes of all files."""
+    checked_bytes: int
+    """Bytes of files checked in this round."""
+    damaged_files: int
+    unverified_files: int
+    """Files that got their checksums after they were written: unverified before."""
+    unsealed_files: int
+    """Files without a checksum yet."""
+
+
 class CollectorHealth(msgspec.Struct, frozen=True, kw_only=True):
     """The collector itself. `problems` are what someone has to look after."""
 
@@ -48,6 +65,8 @@ class CollectorHealth(msgspec.Struct, frozen=True, kw_only=True):
     not_understood: dict[str, int]
     """What else newer agents send that is left out, and how often."""
     problems: list[str]
+    scrub: ScrubHealth | None = None
+    """None: stored files were not checked since the start, or no server was asked."""
 
 
 class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from fairlead.see.collector.app import Door
 from fairlead.see.collector.client_connections import Crowd, build_client_connection
 from fairlead.see.collector.feed import Feed, Receiver
 from fairlead.see.collector.feed_threads import Keeper
-from fairlead.see.collector.health import ALL, TROUBLED, CollectorHealth, ServerHealth
+from fairlead.see.collector.health import ALL, TROUBLED, CollectorHealth, ScrubHealth, ServerHealth
 from fairlead.see.collector.intake import Intake
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.own_rows import OwnRecords
@@ -35,6 +35,7 @@ from fairlead.see.collector.unknown_tables import FOLDER, Aside
 from fairlead.see.collector.upkeep import Upkeep, measure_upkeep_memory
 from fairlead.store.lake import Lake
 from fairlead.store.retention import Policy
+from fairlead.store.scrub_ledger import Ledger
 from fairlead.store.stored_tables import DAY_NS
 from fairlead.store.writer import Writer
 
@@ -43,6 +44,7 @@ FLUSHED_AT_END = 64 << 20
 """With more than this in the log at the end it is left for the next start: ending must not take long."""
 _NEW_OBJECTS = 50_000
 """Objects after which the garbage collector looks. Requests leave hardly a cycle, and looking costs a tenth of them."""
+_DAMAGES_TOLD = 20
 LOCK_WAIT_S = 20.0
 """A collector that was killed may be followed before the kernel has let go of its lock."""
 
@@ -121,6 +123,7 @@ class Running:
             carry_s=self.upkeep.carried.took_s,
             aside_batches={name: count for name, count in sorted(self.aside.tables.items()) if count},
             not_understood=dict(self.intake.newer),
+            scrub=_tell_scrub(self.upkeep.scrubbed),
             problems=self._problems(),
         )
         fine = not collector.problems and not states.keys() & {"silent", "failing"}
@@ -155,6 +158,12 @@ class Running:
         if self.writer.trouble is not None:
             found.append(f"carrying: {self.writer.trouble.what}")
         found += [f"a damaged segment was set aside: {path.name}" for path in self.writer.damaged]
+        scrubbed = self.upkeep.scrubbed
+        if scrubbed is not None:
+            found += [
+                f"damaged: {one.path}: {one.text}. Repair it: fairlead lake scrub --from BACKUP"
+                for one in list(scrubbed.damaged.values())[:_DAMAGES_TOLD]
+            ]
         found += [
             f"{count} batches of the unknown table {name} are kept aside: upgrade fairlead"
             for name, count in sorted(self.aside.tables.items())
@@ -192,6 +201,20 @@ class Running:
 
         found = list_wal_segments(self.writer.place.build_wal_path(self.writer.shard))
         return found[-1][0] if found else 0
+
+
+def _tell_scrub(ledger: Ledger | None) -> ScrubHealth | None:
+    if ledger is None:
+        return None
+    return ScrubHealth(
+        began_ns=ledger.began_ns,
+        finished_ns=ledger.finished_ns,
+        bytes=ledger.bytes,
+        checked_bytes=ledger.checked_bytes,
+        damaged_files=len(ledger.damaged),
+        unverified_files=ledger.unverified_files,
+        unsealed_files=ledger.unsealed_files,
+    )
 
 
 def run_collector(

@@ -78,5 +78,7 @@ class Carry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     maintain_every_s: float = 60.0
     """What is due of merging small files and expiring old days is looked for this often; put off for up to ten minutes
     while rows arrive faster than they are carried."""
+    scrub_bytes_per_s: int = 8 * MIB
+    """How fast stored files are read again and checked against their checksums, each once a week. 0: not at all."""
     merge_nodes: bool = True
     """Operations that several nodes of a job made alike become one row of `op_groups` (the second pass)."""

@@ -1,6 +1,6 @@
 """What a collector does besides answering: carry rows to the tables, merge and expire, notice silence, tell its health.
 
-Two threads, off the way of requests. Not here: how rows are carried (`store.writer`), what is merged and which days go
+Three threads, off the way of requests. Not here: how rows are carried (`store.writer`), what is merged, which days go
 (`lake.maintenance`).
 """
 
@@ -10,6 +10,7 @@ import logging
 import resource
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from fairlead.see.collector.source_activity import Sources
 from fairlead.store.lake import Lake
 from fairlead.store.maintenance import run_lake_maintenance
 from fairlead.store.retention import Policy
+from fairlead.store.scrub import Pace, StoppedError, check_shard, seal_old_files
+from fairlead.store.scrub_ledger import Ledger
 from fairlead.store.writer import Writer
 
 TICK_S = 1.0
@@ -31,6 +34,10 @@ HEALTH_S = 60.0
 BUSY_BYTES = 64 << 20
 """With more than this waiting right after a carrying over, merging is put off, for `PUT_OFF_S` at most."""
 PUT_OFF_S = 600.0
+SCRUB_S = 30.0
+"""So often it is looked which files are due to be checked."""
+SETTLED_NS = 3_600_000_000_000
+"""Files younger than this are not due: most of them are merged before."""
 JOBS_S = 10.0
 """After news of a job rows of it keep coming for so long: agents send at its end, servers within seconds."""
 BUSY_SHARE = 4.0
@@ -75,7 +82,10 @@ class Upkeep:
         self._now_ns = now_ns
         self._stop = threading.Event()
         self._first: Callable[[], None] = lambda: None
+        self.scrubbed: Ledger | None = None
+        """What the scrub of this shard remembers; None: it has not begun."""
         self._threads = [
+            threading.Thread(target=self._scrubbing, name="scrubbing", daemon=True),
             threading.Thread(target=self._watching, name="watching", daemon=True),
             threading.Thread(target=self._carrying, name="carrying", daemon=True),
         ]
@@ -114,6 +124,16 @@ class Upkeep:
                     "memory_bytes": measure_upkeep_memory(),
                 }
             )
+            if self.scrubbed is not None:
+                damaged = list(self.scrubbed.damaged.values())
+                rows.append(
+                    {
+                        "probe": "scrub",
+                        "state": "failing" if damaged else "ok",
+                        "text": f"{len(damaged)} damaged files: {damaged[0].path}" if damaged else None,
+                        "interval_ns": int(HEALTH_S * 1e9),
+                    }
+                )
         self._own.write_health(rows)
 
     def _watching(self) -> None:
@@ -151,6 +171,26 @@ class Upkeep:
             if late_s >= 0 and (self._writer.backlog_bytes < BUSY_BYTES or late_s >= PUT_OFF_S):
                 self._try("maintaining", self._maintain)
                 next_s = clock.monotonic_s() + carry.maintain_every_s
+
+    def _scrubbing(self) -> None:
+        """Reads stored files again, slowly; files of an older fairlead get their checksums first."""
+        if not self._carry.scrub_bytes_per_s:
+            return
+        while not self._stop.wait(SCRUB_S):
+            self._try("scrubbing", self._scrub)
+
+    def _scrub(self) -> None:
+        place, shard = self._writer.place, self._writer.shard
+        pace = Pace(self._carry.scrub_bytes_per_s, self._stop)
+        with suppress(StoppedError):
+            if self.scrubbed is None or self.scrubbed.unsealed_files:
+                seal_old_files(place, shard, self._writer.open_table, pace, self._writer.now_ns)
+            found = check_shard(place, shard, pace, settled_ns=SETTLED_NS, progress=self._note_scrub)
+            if found is not None:
+                self._note_scrub(found)
+
+    def _note_scrub(self, ledger: Ledger) -> None:
+        self.scrubbed = ledger
 
     def _try(self, what: str, do: Callable[..., Any], **arguments: Any) -> bool:
         """A round that fails is told and tried again at its next time: what is acknowledged stays in the log."""
