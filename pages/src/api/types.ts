@@ -264,6 +264,7 @@ export interface ComponentPage {
   who: Share[];
   hidden: boolean;
   gaps: Gap[];
+  latencies: LatencyLine[];
 }
 
 export interface ComponentRow {
@@ -600,6 +601,7 @@ export interface JobPage {
   ports: PortVolume[];
   port_imbalance: PortImbalance | null;
   clocks: ClockShift[];
+  latencies: LatencyLine[];
 }
 
 export interface JobRequests {
@@ -739,6 +741,17 @@ export interface Lane {
   known_share: number | null;
 }
 
+export interface LatencyLine {
+  layer: string;
+  kind: string;
+  requests: number;
+  mean_ns: number;
+  p50_ns: number | null;
+  p95_ns: number | null;
+  p99_ns: number | null;
+  quantiles_from_ns: number | null;
+}
+
 export interface Layer {
   schema: string;
   layer: string;
@@ -870,6 +883,7 @@ export interface Mds {
   hidden: boolean;
   timeline: Timeline;
   gaps: Gap[];
+  latencies: LatencyLine[];
 }
 
 export interface MdsAsked {
@@ -945,6 +959,7 @@ export interface NodePage {
   events: Event[];
   clock: ClockShift | null;
   devices: ComponentRow[];
+  latencies: LatencyLine[];
 }
 
 export interface Now {
@@ -972,6 +987,7 @@ export interface OpCount {
   share: number;
   user: string | null;
   program: string | null;
+  mean_ns: number | null;
 }
 
 export interface OwnHealth {

@@ -16,7 +16,17 @@ from rich.text import Text
 from fairlead.cli.pictures import META, READ, WRITE, draw_axis_picture, draw_bar_picture, draw_line_picture
 from fairlead.core.model import unit_formats
 from fairlead.core.safe_text import escape_text
-from fairlead.explain.questions.answers import Bound, ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
+from fairlead.explain.questions.answers import (
+    Bound,
+    ComponentRow,
+    Gap,
+    JobRow,
+    LatencyLine,
+    OpCount,
+    Share,
+    Sums,
+    Timeline,
+)
 
 T = TypeVar("T")
 _GAP = 2
@@ -226,7 +236,38 @@ def build_answer_op_table(rows: Sequence[OpCount], heading: str, width: int, *, 
         Column("", lambda r: draw_bar_picture(r.share, 20 if width >= 100 else 12, META), spare=3),
         Column("ops", lambda r: unit_formats.format_count(r.count), right=True, spare=4),
     ]
+    if any(row.mean_ns is not None for row in rows):
+        mean = Column(
+            "mean",
+            lambda r: unit_formats.format_duration(None if r.mean_ns is None else r.mean_ns / 1e9),
+            right=True,
+            spare=2,
+        )
+        columns.append(mean)
     return fit_answer_table(columns, rows, width)
+
+
+def render_answer_latencies(rows: Sequence[LatencyLine], width: int) -> list[RenderableType]:
+    """How long requests took, by layer and kind; or that nothing counted it."""
+    if not rows:
+        return [Text("\ntimes of requests: unknown (nothing here counts them)", style="dim")]
+
+    def told(ns: float | None) -> str:
+        return unit_formats.format_duration(None if ns is None else ns / 1e9)
+
+    columns = [
+        Column("layer", lambda r: r.layer),
+        Column("requests", lambda r: r.kind),
+        Column("mean", lambda r: told(r.mean_ns), right=True),
+        Column("of", lambda r: unit_formats.format_count(r.requests), right=True),
+    ]
+    if any(row.p50_ns is not None for row in rows):
+        columns += [
+            Column("p50", lambda r: told(r.p50_ns), right=True, spare=1),
+            Column("p95", lambda r: told(r.p95_ns), right=True, spare=1),
+            Column("p99", lambda r: told(r.p99_ns), right=True, spare=1),
+        ]
+    return [Text("\nTimes of requests", style="bold"), fit_answer_table(columns, rows, width)]
 
 
 def draw_answer_timeline(drawn: Timeline, width: int, *, layers: Sequence[str] | None = None) -> RenderableType:

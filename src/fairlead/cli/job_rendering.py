@@ -15,11 +15,17 @@ def render_job(answer: JobPage, width: int) -> list[RenderableType]:
     """Return one job, part by part."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import build_answer_share_table, draw_answer_timeline, list_answer_gaps
+    from fairlead.cli.answer_tables import (
+        build_answer_share_table,
+        draw_answer_timeline,
+        list_answer_gaps,
+        render_answer_latencies,
+    )
     from fairlead.core.safe_text import escape_text
 
     parts: list[RenderableType] = [_head(answer), _figures(answer), Text("")]
     parts.append(draw_answer_timeline(answer.timeline, width))
+    parts += render_answer_latencies(answer.latencies, width)
     if answer.components:
         parts += [Text("\nThrough", style="bold"), build_answer_share_table(answer.components[:20], width, "component")]
         if len(answer.components) > 20:

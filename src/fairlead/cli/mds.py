@@ -39,7 +39,12 @@ def _render_mds(answer: Mds, width: int) -> list[RenderableType]:
     """Return load over time, then who makes it."""
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import build_answer_op_table, draw_answer_timeline, list_answer_gaps
+    from fairlead.cli.answer_tables import (
+        build_answer_op_table,
+        draw_answer_timeline,
+        list_answer_gaps,
+        render_answer_latencies,
+    )
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
 
@@ -54,6 +59,7 @@ def _render_mds(answer: Mds, width: int) -> list[RenderableType]:
         Text.assemble((f"{title}: {load}", "bold"), (f"  {times}", "dim")),
         Text(""),
         draw_answer_timeline(answer.timeline, width),
+        *render_answer_latencies(answer.latencies, width),
     ]
     tables = [
         ("server", answer.servers),

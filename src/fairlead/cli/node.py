@@ -41,6 +41,7 @@ def _render_node(answer: NodePage, width: int) -> list[RenderableType]:
         format_answer_word,
         list_answer_gaps,
         list_answer_sum_columns,
+        render_answer_latencies,
     )
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
@@ -53,6 +54,8 @@ def _render_node(answer: NodePage, width: int) -> list[RenderableType]:
         rows = list(answer.sums.items())
         columns = [Column("layer", lambda r: r[0]), *list_answer_sum_columns(lambda r: r[1])]
         parts += [Text(""), fit_answer_table(columns, rows, width)]
+    if answer.latencies:
+        parts += render_answer_latencies(answer.latencies, width)
     if answer.devices:
         seconds = (answer.to_ns - answer.from_ns) / 1e9
         if len(parts) > 1:

@@ -74,6 +74,7 @@ def render_target_parts(answer: ComponentPage, width: int) -> list[RenderableTyp
         build_answer_share_table,
         draw_answer_timeline,
         list_answer_gaps,
+        render_answer_latencies,
     )
     from fairlead.core.model import unit_formats
     from fairlead.core.safe_text import escape_text
@@ -85,6 +86,7 @@ def render_target_parts(answer: ComponentPage, width: int) -> list[RenderableTyp
         build_answer_component_table([answer.row], seconds, width, answer.kind),
         Text(""),
         draw_answer_timeline(answer.timeline, width),
+        *render_answer_latencies(answer.latencies, width),
     ]
     if answer.who:
         parts += [Text("\nWho", style="bold"), build_answer_share_table(answer.who, width)]

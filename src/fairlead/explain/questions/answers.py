@@ -190,6 +190,22 @@ class PortImbalance(Answer, frozen=True, kw_only=True):
     program: str | None = None
 
 
+class LatencyLine(Answer, frozen=True, kw_only=True):
+    """How long requests took as one layer counts them: the mean of `requests`, which are those that were timed.
+
+    `kind`: read, write, metadata or all. Quantiles where a histogram is recorded, of the time since
+    `quantiles_from_ns`; null where there is none."""
+
+    layer: str
+    kind: str
+    requests: int
+    mean_ns: float
+    p50_ns: float | None = None
+    p95_ns: float | None = None
+    p99_ns: float | None = None
+    quantiles_from_ns: int | None = None
+
+
 class JobPage(Answer, frozen=True, kw_only=True):
     """One job: who, what it moved, through what, over time."""
 
@@ -212,6 +228,8 @@ class JobPage(Answer, frozen=True, kw_only=True):
     port_imbalance: PortImbalance | None = None
     clocks: list[ClockShift] = []
     """Nodes and forwarders of it whose clocks are off; their records are shown shifted."""
+    latencies: list[LatencyLine] = []
+    """How long its requests took, by layer from the program down. Empty: no layer timed them."""
 
 
 class LayerDay(Answer, frozen=True, kw_only=True):
@@ -320,6 +338,8 @@ class NodePage(Answer, frozen=True, kw_only=True):
     """Set where its clock is off: its records are shown shifted."""
     devices: list[ComponentRow] = []
     """Its own block devices and file systems, by name without the node's."""
+    latencies: list[LatencyLine] = []
+    """How long its requests took, by layer from the program down. Empty: no layer timed them."""
 
 
 class Targets(Answer, frozen=True, kw_only=True):
@@ -352,6 +372,8 @@ class ComponentPage(Answer, frozen=True, kw_only=True):
     hidden: bool
     """True when the reader may not see whose the rest is."""
     gaps: list[Gap]
+    latencies: list[LatencyLine] = []
+    """How long its requests took. Empty: nothing timed them."""
 
 
 class OpCount(Answer, frozen=True, kw_only=True):
@@ -363,6 +385,8 @@ class OpCount(Answer, frozen=True, kw_only=True):
     share: float
     user: str | None = None
     program: str | None = None
+    mean_ns: float | None = None
+    """Mean time of one, where all of them were timed."""
 
 
 class Mds(Answer, frozen=True, kw_only=True):
@@ -383,6 +407,8 @@ class Mds(Answer, frozen=True, kw_only=True):
     hidden: bool
     timeline: Timeline
     gaps: list[Gap]
+    latencies: list[LatencyLine] = []
+    """How long operations took, of the server or of all. Empty: nothing timed them."""
 
 
 class HeatRow(Answer, frozen=True, kw_only=True):

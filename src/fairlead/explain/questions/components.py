@@ -26,6 +26,7 @@ from fairlead.explain.questions.lake_queries import (
     list_query_rows,
     query_lake,
 )
+from fairlead.explain.questions.latencies import list_latencies
 from fairlead.explain.questions.rollup_sums import VALUES, Steps, build_rollup_select, read_rollup_sums
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, choose_long_span_interval
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
@@ -152,6 +153,7 @@ def describe_component(
         who=_list_job_shares(lake, kind, name, span, limit),
         hidden=not sight.everything,
         gaps=cover.gaps,
+        latencies=list_latencies(lake, span, where, {"kind": kind, "id": name}, component=name),
     )
 
 

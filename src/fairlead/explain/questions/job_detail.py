@@ -17,6 +17,7 @@ from fairlead.explain.questions.coverage import find_coverage
 from fairlead.explain.questions.job_accounts import build_account_row, build_unknown_job_error, read_run_accounts
 from fairlead.explain.questions.job_volumes import read_one_volume, read_summary_bound
 from fairlead.explain.questions.lake_queries import Sight, Tables, list_query_rows, query_lake
+from fairlead.explain.questions.latencies import list_latencies
 from fairlead.explain.questions.layer_estimates import estimate_layers
 from fairlead.explain.questions.network_ports import list_job_network_ports
 from fairlead.explain.questions.node_estimates import ESTIMATE
@@ -150,6 +151,7 @@ def _page(
         ports=volumes[:NODES_SHOWN],
         port_imbalance=uneven,
         clocks=[ClockShift(source=name, offset_ns=ns) for name, ns in sorted(off.items())],
+        latencies=list_latencies(lake, span, where, words, by_job=job_id),
     )
 
 

@@ -40,6 +40,7 @@ from fairlead.explain.questions.lake_queries import (
     list_query_rows,
     query_lake,
 )
+from fairlead.explain.questions.latencies import list_latencies
 from fairlead.explain.questions.own_health import count_silent_sources
 from fairlead.explain.questions.rollup_sums import (
     VALUES,
@@ -204,6 +205,7 @@ def describe_node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int
         gaps=cover.gaps,
         events=_list_events(lake, span, sight, [name]),
         devices=own,
+        latencies=list_latencies(lake, dated, where, parameters),
     )
 
 

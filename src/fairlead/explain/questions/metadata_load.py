@@ -26,6 +26,7 @@ from fairlead.explain.questions.lake_queries import (
     list_query_rows,
     query_lake,
 )
+from fairlead.explain.questions.latencies import list_latencies
 from fairlead.explain.questions.rollup_sums import build_rollup_select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.explain.questions.timelines import build_timeline, sum_timeline_by_layer
@@ -100,6 +101,7 @@ def describe_metadata_load(
             build_timeline(steps, found, cover), find_visible_intervals(lake, "mds", span, server)
         ),
         gaps=cover.gaps,
+        latencies=list_latencies(lake, span, where, parameters),
     )
 
 
@@ -127,10 +129,12 @@ def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> 
         if parts
         else "AND coalesce(source, '') NOT IN (SELECT unnest($sources)) "
     )
-    sources = ["exports", ""] if parts else list(PART_SOURCES)
+    sources = ["exports", "mountstats", ""] if parts else list(PART_SOURCES)
     found = query_lake(
         lake,
-        f"SELECT {column} AS name, sum(count)::BIGINT AS count FROM metadata WHERE ts_ns > {span.from_ns}"
+        f"SELECT {column} AS name, sum(count)::BIGINT AS count, CASE WHEN bool_and(busy_ns IS NOT NULL OR count = 0)"
+        " AND sum(count) > 0 THEN sum(busy_ns) / sum(count) END AS mean_ns FROM metadata"
+        f" WHERE ts_ns > {span.from_ns}"
         f" AND ts_ns <= {span.to_ns} AND {build_day_filter(span)} AND count BETWEEN 0 AND {_MOST_OF_ONE}"
         f" AND op NOT IN (SELECT unnest($not_counted)) {source}{chosen}"
         "GROUP BY 1 ORDER BY 2 DESC, 1",
@@ -196,6 +200,7 @@ def _counted(rows: list[dict[str, Any]], seconds: float, limit: int) -> list[OpC
             share=row["count"] / whole if whole else 0.0,
             user=row.get("user"),
             program=row.get("program"),
+            mean_ns=row.get("mean_ns"),
         )
         for row in rows[:limit]
     ]

@@ -73,7 +73,7 @@ class Op(NamedTuple):
     """One operation of a mount since it was mounted. `execute_ms` is from the program's request to its end; of that,
     `queue_ms` before it was sent and `rtt_ms` from the sending to the reply."""
 
-    count: int
+    operations: int
     transmissions: int
     timeouts: int
     queue_ms: int
@@ -208,7 +208,7 @@ class NfsMounts(Probe):
         rows: Dict[Key, Sequence[Any]] = {}
         for key, mount in mounts.items():
             told = [mount.ops.get(op) for op in names]
-            rows[key] = [one and one.count for one in told] + [one and one.execute_ms * MS_NS for one in told]
+            rows[key] = [one and one.operations for one in told] + [one and one.execute_ms * MS_NS for one in told]
         return Reading(
             "metadata",
             ("server", "client", "target"),
@@ -234,15 +234,15 @@ def build_nfs_client_row(mount: Mount) -> List[Optional[int]]:
     metadata = [one for op, one in mount.ops.items() if is_nfs_metadata(op)]
     asked = reads + writes + metadata
     return [
-        sum(one.count for one in reads),
-        sum(one.count for one in writes),
+        sum(one.operations for one in reads),
+        sum(one.operations for one in writes),
         mount.read_bytes,
         mount.write_bytes,
-        sum(one.count for one in metadata),
+        sum(one.operations for one in metadata),
         *(sum(one.execute_ms for one in part) * MS_NS for part in (reads, writes, metadata)),
         sum(one.queue_ms for one in asked) * MS_NS,
         sum(one.rtt_ms for one in asked) * MS_NS,
-        sum(max(0, one.transmissions - one.count) for one in asked),
+        sum(max(0, one.transmissions - one.operations) for one in asked),
         sum(one.timeouts for one in asked),
     ]
 

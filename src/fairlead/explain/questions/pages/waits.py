@@ -39,7 +39,7 @@ QUEUE_BINS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 _RAW = {"forwarder": ("forwarder", "node"), "target": ("target", "target")}
 """Table with histograms, and its column of components."""
 _NO_TIMES = {
-    "mds": "times: metadata servers count operations, not how long they took",
+    "mds": "times: no histogram of times is recorded of metadata servers; a server's page has the mean",
     "network": "times: ports count bytes and packets, not how long they took",
     "device": "times: devices report busy time and requests in flight, not the time of each request",
 }
