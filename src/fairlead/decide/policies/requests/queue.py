@@ -58,10 +58,9 @@ class RequestQueue:
         """As `Discipline.add`."""
         self._turn = waiting.turn = self._turn + 1
         self._order.seen(waiting, now_ns)
-        user = waiting.user
-        if user != self._user:
+        if not self._shared and waiting.user != self._user:
             self._shared = self._user is not None
-            self._user = self._user if self._shared else user
+            self._user = waiting.user
         self._count += 1
         if self._count == 1:
             self._only = waiting

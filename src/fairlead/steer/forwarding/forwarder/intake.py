@@ -137,8 +137,24 @@ class Intake:
         elif only == ANY_BUT_ROOT and not (uid and gid):
             uid, gid = uid or NOBODY, gid or NOBODY
         cost = size if op in CLASS_OF else 0
+        name, label = share
         request = Request(
-            connection, session, op, number, node, handle, uid, gid, flags, slot, *share, cost, body, data, now_ns
+            connection,
+            session,
+            op,
+            number,
+            node,
+            handle,
+            uid,
+            gid,
+            flags,
+            slot,
+            name,
+            label,
+            cost,
+            body,
+            data,
+            now_ns,
         )
         request.buffer = buffer
         if op in _MOVING and self._target_of is not None:

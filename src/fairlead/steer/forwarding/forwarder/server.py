@@ -77,6 +77,7 @@ class Server:
         target_of = getattr(operations.tree, "find_target_name", None)
         admission = Admission(settings.key, settings.allow, lambda: revoked.ids)
         self._tokens = TokenWatch(settings.key, admission, revoked, self._say)
+        self._checks_tokens = settings.key is not None
         self._files = FileLimits(find_file_capacity())
         self._intake = Intake(
             self._buffers,
@@ -197,9 +198,9 @@ class Server:
             self._take_in_more(requests)
         if self._next_end_ns is not None or len(self._parked) or self._reception.next_deadline_ns is not None:
             self._look_after_time(requests)
-        if self._connections and (look_ns := self._tokens.find_next_ns()) is not None:
+        if self._checks_tokens and self._connections:
             now = monotonic_ns()
-            if look_ns <= now:
+            if self._tokens.next_ns <= now:
                 self._tokens.look_after_time(self._connections.values(), now)
         if self._leases:
             for connection in self._leases.list_overdue(monotonic_ns()):
@@ -214,11 +215,10 @@ class Server:
         parked = self._parked.find_next_ns()
         hello = self._reception.next_deadline_ns
         leases = self._leases.find_next_ns() if self._leases else None
-        tokens = self._tokens.find_next_ns() if self._connections else None
-        times = [time for time in (ends, parked, hello, leases, tokens) if time is not None]
-        if not times:
+        tokens = self._tokens.next_ns if self._checks_tokens and self._connections else None
+        if ends is None and parked is None and hello is None and leases is None and tokens is None:
             return -1.0 if timeout_ns is None else timeout_ns / 1e9
-        until = min(times)
+        until = min(time for time in (ends, parked, hello, leases, tokens) if time is not None)
         wait = max(0, until - monotonic_ns())
         return (wait if timeout_ns is None else min(wait, timeout_ns)) / 1e9
 

@@ -37,15 +37,12 @@ class TokenWatch:
         self._admission = admission
         self._revoked = revoked
         self._say = say
-        self._next_ns = 0
-
-    def find_next_ns(self) -> int | None:
-        """When the tokens are next looked at; None where nobody has one."""
-        return None if self._key is None else self._next_ns
+        self.next_ns = 0
+        """When the tokens are next looked at."""
 
     def look_after_time(self, connections: Iterable[Connection], now: int) -> None:
         """Ends the right of connections whose tokens have ended."""
-        self._next_ns = now + LOOK_NS
+        self.next_ns = now + LOOK_NS
         with forwarder_identity:  # this thread may have the rights of whoever asked last
             self._revoked.refresh()
         time_ns = now_ns()
@@ -89,5 +86,5 @@ class TokenWatch:
         if connection.barred:
             self._say("%s: has a valid token again", connection.name)
         connection.barred = 0
-        self._next_ns = min(self._next_ns, monotonic_ns() + LOOK_NS)
+        self.next_ns = min(self.next_ns, monotonic_ns() + LOOK_NS)
         return 0, fresh
