@@ -577,6 +577,17 @@ export interface JobAsked {
   points?: number;
 }
 
+export interface JobEfficiency {
+  schema: string;
+  job: JobRow;
+  summary: JobSummary | null;
+  elapsed_s: number | null;
+  io_share: number | null;
+  final: boolean;
+  other_runs: number;
+  missing: string[];
+}
+
 export interface JobFiles {
   schema: string;
   job_id: string;
@@ -1721,6 +1732,7 @@ export interface Answers {
   volumes: Volumes;
   jobs: Jobs;
   why: Why;
+  job_efficiency: JobEfficiency;
   job: JobPage;
   findings: Findings;
   finding: Explanation;
@@ -1757,6 +1769,7 @@ export interface Parameters {
   volumes: TimeParameters;
   jobs: JobsAsked;
   why: WhyAsked;
+  job_efficiency: WhyAsked;
   job: JobAsked;
   findings: FindingsAsked;
   finding: FindingAsked;
@@ -1793,6 +1806,7 @@ export const PATHS: Record<keyof Answers, string> = {
   volumes: "volumes",
   jobs: "jobs",
   why: "jobs/{name}/why",
+  job_efficiency: "jobs/{name}/seff",
   job: "jobs/{name}",
   findings: "findings",
   finding: "findings/{name}",

@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("fairlead.cli.demo:demo", "Run real I/O on this machine, inject a fault, find it."),
     "up": ("fairlead.cli.up:up", "Run the server: collector, lake, analysis and API."),
     "ingest": ("fairlead.cli.ingest:ingest", "Read traces, counters and accounting into a lake."),
+    "seff": ("fairlead.cli.seff:seff", "How a job used what it had, in a few lines or one."),
     "top": ("fairlead.cli.top:top", "Watch who moves most right now."),
     "ask": ("fairlead.cli.question:ask", "Ask any question by name, those of plug-ins included."),
     "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why; nothing is applied."),

@@ -156,6 +156,20 @@ class JobSummary(Answer, frozen=True, kw_only=True):
     """The job still ran when this was made (`made_ns`): sums up to then, the rest is not known yet."""
 
 
+class JobEfficiency(Answer, frozen=True, kw_only=True):
+    """How a job used what it had. `io_share`: share of its processes' time in I/O requests. `final`: its summary is of
+    all of its run. `missing`: what is not known, and why."""
+
+    schema: str = "fairlead.seff/1"
+    job: JobRow
+    summary: JobSummary | None = None
+    elapsed_s: float | None = None
+    io_share: float | None = None
+    final: bool = False
+    other_runs: int = 0
+    missing: list[str] = []
+
+
 class ClockShift(Answer, frozen=True, kw_only=True):
     """A source's clock against the server's: so much is added to its times where they are shown."""
 

@@ -39,6 +39,7 @@ from fairlead.explain.questions import job_lists as many_jobs
 from fairlead.explain.questions import metadata_load as mds
 from fairlead.explain.questions import space_usage as space
 from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
+from fairlead.explain.questions.job_efficiency import describe_job_efficiency
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.explain.questions.question import (
     Answering,
@@ -299,6 +300,10 @@ def _finding(asking: Asking, name: str, asked: FindingAsked, sight: Sight, now_n
     return explain.explain_finding(asking.lake, name, sight, now_ns)
 
 
+def _efficiency(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    return describe_job_efficiency(asking.lake, name, sight, now_ns, cluster=asked.cluster)
+
+
 def _why(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) -> answers.Answer:
     at = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
     return whole_job.explain_job(asking.lake, name, sight, now_ns, cluster=asked.cluster, at=at)
@@ -335,6 +340,13 @@ QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
         answers_diagnosis.Why,
         "What a job got, what it usually gets, who took the rest.",
         _why,
+    ),
+    "job_efficiency": Question(
+        "jobs/{name}/seff",
+        WhyAsked,
+        answers.JobEfficiency,
+        "How a job used what it had, from its stored summary.",
+        _efficiency,
     ),
     "job": Question("jobs/{name}", JobAsked, answers.JobPage, "One job.", _job),
     "findings": Question(
