@@ -1,9 +1,8 @@
-"""`fairlead seff`: the figures of the stored summary, by lake and by server; its line in a real AdminComment."""
+"""`fairlead seff`: the figures of the stored summary, by lake and by server."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,7 @@ from fairlead.cli.main import main
 from fairlead.core.model.tables import JOB_SUMMARY, JOBS
 from fairlead.store.lake import Lake
 from serving import Up
-from slurm_cluster import lacking, slurm_cluster
 
-ROOT = Path(__file__).resolve().parents[2]
 S = 1_000_000_000
 T0 = 1_795_000_000 * S
 LINE = "fairlead: read 0 B, written 3 GiB, metadata ops 10, I/O time 25 %, writes at 12 MiB/s"
@@ -90,29 +87,3 @@ def test_a_server_is_asked_without_loading_the_lake(tmp_path: Path) -> None:
         words = ["seff", "7", "--line", "--server", address, "--token", str(up.state / "operator.token")]
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, LINE + "\n", "")
-
-
-@pytest.mark.slow
-@pytest.mark.slurm
-def test_an_epilog_writes_the_line_into_the_admin_comment(tmp_path: Path) -> None:
-    reason = lacking()
-    if reason:
-        pytest.skip(reason)
-    _fill(tmp_path / "lake", "1", "2")
-    with slurm_cluster() as cluster:
-        hook = cluster.folder / "hook.sh"
-        hook.write_text(
-            "#!/bin/sh\n"
-            f"export SLURM_CONF={cluster.environment['SLURM_CONF']} FAIRLEAD_LAKE={tmp_path / 'lake'}\n"
-            f"export FAIRLEAD={Path(sys.executable).parent / 'fairlead'} FAIRLEAD_WAIT_S=5"
-            f" PYTHONPATH={os.environ.get('PYTHONPATH', ROOT / 'src')}\n"
-            '[ -n "$SLURM_JOB_EXIT_CODE2$SLURM_JOB_EXIT_CODE" ] || exit 0\n'
-            f"exec {ROOT / 'deploy' / 'slurm' / 'fairlead-admincomment.sh'}\n"
-        )
-        kept, own = cluster.submit("true"), cluster.submit("sleep 3")
-        assert (kept, own) == ("1", "2")
-        cluster.run("scontrol", "update", f"JobId={own}", "AdminComment=of the site")
-        cluster.until(lambda: f"AdminComment={LINE}" in cluster.run("scontrol", "show", "job", "-o", kept))
-        cluster.until(lambda: cluster.state(own) == "COMPLETED")
-        cluster.until(lambda: LINE in cluster.run("sacct", "-n", "-P", "-o", "admincomment", "-j", kept))
-        assert "AdminComment=of the site" in cluster.run("scontrol", "show", "job", "-o", own)

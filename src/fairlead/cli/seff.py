@@ -1,4 +1,4 @@
-"""`fairlead seff`: how a job used what it had. Loads little, so that an epilog can call it for every job.
+"""`fairlead seff`: how a job used what it had. Loads little, so that it can be called for every job.
 
 Asks a server; without one the server of this machine, else the lake. Not here: the figures
 (`questions.job_efficiency`).
@@ -24,7 +24,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 @click.command()
 @click.argument("job_id", metavar="JOBID")
 @cluster_option
-@click.option("--line", is_flag=True, help="One line, as for Slurm's AdminComment.")
+@click.option("--line", is_flag=True, help="One line, such as for a job's comment.")
 @add_wait_option("With a job that just ended: how long to wait for its summary.")
 @add_lake_option("Ask this lake. Default: the server of this machine, else $FAIRLEAD_LAKE.")
 @add_server_options()
@@ -139,7 +139,7 @@ def format_efficiency(found: dict[str, Any]) -> list[str]:
 
 
 def format_efficiency_line(found: dict[str, Any]) -> str:
-    """Return one line of at most 200 characters, for Slurm's AdminComment."""
+    """Return one line of at most 200 characters, for a job's comment."""
     job, summary = found["job"], found.get("summary") or {}
     sums = job.get("sums") or {}
     parts = [
