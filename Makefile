@@ -28,6 +28,7 @@ test: dev pages browser programs  ## everything a change must pass: lint, types,
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 -m "not slow"
 
+test-full: export FAIRLEAD_TEST_SLURM := 1
 test-full: dev pages browser programs  ## the same with the long tests
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20

@@ -3,10 +3,10 @@
 set -euo pipefail
 declare -A package=([fusermount3]=fuse3 [fio]=fio [sqlite3]=sqlite3 [git]=git [gcc]=gcc [setfattr]=attr [rsync]=rsync
   [slapd]=slapd [ldapadd]=ldap-utils)
-# A whole Slurm cluster with its database, only where it is asked for: it brings daemons along.
+# A whole Slurm cluster with its database, and GlusterFS, only where they are asked for: they bring daemons along.
 if [ -n "${FAIRLEAD_TEST_SLURM:-}" ]; then
   package+=([slurmctld]=slurmctld [slurmd]=slurmd [sbatch]=slurm-client [slurmdbd]=slurmdbd [munged]=munge
-    [mariadbd]=mariadb-server)
+    [mariadbd]=mariadb-server [glusterd]=glusterfs-server [mount.glusterfs]=glusterfs-client [mpirun]=openmpi-bin)
   [ -e /usr/lib/"$(uname -m)"-linux-gnu/slurm-wlm/accounting_storage_mysql.so ] ||
     package+=([no-such-program]=slurm-wlm-mysql-plugin)
 fi

@@ -164,7 +164,7 @@ class Site:
     def _said_of(self, job: str, cluster: str, lists: Mapping[str, Any], run: Run | None) -> dict[str, Figures | None]:
         when, query = list[str](), ""
         if run is not None:
-            begin, end = run.start_ns // NS, run.end_ns // NS
+            begin, end = run.start_ns // NS, run.end_ns // NS + 1
             when, query = ["--from", str(begin), "--to", str(end)], f"&from={begin}&to={end}"
         pages = {
             "job show": self.told("job", "show", job, "--cluster", cluster, *when),

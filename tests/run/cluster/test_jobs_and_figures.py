@@ -191,6 +191,7 @@ def test_killed_jobs(centre: Site, table: Table) -> None:
     compared(centre, table, "killed", jobs, truth)
 
 
+@pytest.mark.xfail(strict=True, reason="the list gives every run of a number the sum of all its runs")
 def test_requeued_jobs(centre: Site, table: Table) -> None:
     """Each run of a number has its own figures: a first run that was stopped, a second that wrote 3 MiB."""
     cluster = centre.clusters["mini"]
@@ -222,6 +223,7 @@ def _writes(said: Path) -> None:
     wait_until(lambda: tallied(said) >= 4 * MIB, f"{said.name} writes")
 
 
+@pytest.mark.xfail(strict=True, reason="the list adds up jobs of one number in two clusters; page and summary do not")
 def test_equal_numbers_in_two_clusters(centre: Site, table: Table) -> None:
     """Jobs of `west` have numbers that jobs of `mini` had, and write while others of these run."""
     jobs, truth = run_transfers(centre, "equal", "-n1", tasks=1, cluster="west")
