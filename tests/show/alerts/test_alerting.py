@@ -81,6 +81,7 @@ def alerts_of(**changes: Any) -> Alerts:
     base = Alerts(
         routes={"hook": Webhook(url="http://127.0.0.1:9/")},
         group_s=0.0,
+        settle_s=0.0,
         rules=[AlertRule(name="large", to=["hook"], wait_h=96.0), AlertRule(name="jobs", to=["hook"], rules=["job.*"])],
     )
     return msgspec.structs.replace(base, **changes)

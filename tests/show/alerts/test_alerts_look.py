@@ -70,7 +70,9 @@ def sick(name: str = "i1", *, since_h: float = 2.0, **changes: object) -> Concer
 
 def settings(*rules: AlertRule, **changes: object) -> Alerts:
     given = rules or (AlertRule(name="all", to=["ops"]),)
-    alerts = Alerts(routes={"ops": MAIL, "boss": MAIL, "hook": Webhook(url="https://example.org/x")}, rules=[*given])
+    alerts = Alerts(
+        settle_s=0.0, routes={"ops": MAIL, "boss": MAIL, "hook": Webhook(url="https://example.org/x")}, rules=[*given]
+    )
     return msgspec.structs.replace(alerts, **changes)
 
 
@@ -195,7 +197,7 @@ def test_what_was_over_long_ago_is_not_told(tmp_path: Path) -> None:
         assert evaluate_alert_concerns(state, settings(), old, NOW).added == 0
         late = [concern("f2", from_ns=NOW - 80 * H, to_ns=NOW - 71 * H), sick("i2", since_h=5000, components=["x"])]
         assert evaluate_alert_concerns(state, settings(), late, NOW).added == 2
-        assert build_digest_of_span(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 2 new, 1 open"
+        assert build_digest_of_span(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 1 new, 1 open"
 
 
 def test_an_incident_that_began_and_ended_between_two_looks_is_told_once(tmp_path: Path) -> None:
@@ -397,8 +399,50 @@ def test_a_digest_is_of_whole_days_and_sent_once(tmp_path: Path) -> None:
         batch = batch_of(state, later + H)
         assert batch is not None
         message = build_alert_message(batch, alerts)
-        assert message.subject == "[fairlead] digest: 2 new, 1 open"
+        assert message.subject == "[fairlead] digest: 1 new, 1 open", "what began before is open, and not new"
         assert "target ost3 is degraded" in message.text
-        assert "Time lost by jobs: 0.1 h (of 1 not known)" in message.text
+        assert "Time lost by jobs: 0.1 h" in message.text
     with State(tmp_path / "new") as state:
         assert "Nothing was found." in build_digest_of_span(state, alerts, 0, 1)[1]
+
+
+def test_the_end_is_sent_when_it_is_settled_and_once(tmp_path: Path) -> None:
+    """It ends, is sick again, and ends: one message that it began, one that it is over."""
+    alerts = settings(settle_s=1800.0)
+    over, again = sick(to_ns=NOW + H, made_ns=NOW + H), sick(made_ns=NOW + H + H // 4)
+    done = sick(to_ns=NOW + 2 * H, made_ns=NOW + 2 * H)
+    steps = [([sick()], NOW), ([over], NOW + H), ([again], NOW + H + H // 4), ([done], NOW + 2 * H), ([], NOW + 2 * H)]
+    with State(tmp_path) as state:
+        added = [evaluate_alert_concerns(state, alerts, seen, at).added for seen, at in steps]
+        assert added == [1, 0, 0, 0, 0]
+    with State(tmp_path) as state:
+        assert evaluate_alert_concerns(state, alerts, [], NOW + 2 * H + H // 2).added == 1
+        assert evaluate_alert_concerns(state, alerts, [], NOW + 3 * H).added == 0
+        assert [one.kind for one in state.list_told("i1")] == ["firing", "resolved"]
+
+
+def test_what_gets_worse_is_sent_once_more(tmp_path: Path) -> None:
+    dead = {"severity": "critical", "rule": "component.dead"}
+    with State(tmp_path) as state:
+        looks = [sick(), sick(made_ns=NOW + 1, **dead), sick(made_ns=NOW + 2), sick(made_ns=NOW + 3, **dead)]
+        added = [evaluate_alert_concerns(state, settings(), [one], one.made_ns).added for one in looks]
+        assert added == [1, 1, 0, 0]
+        batch = batch_of(state)
+        assert batch is not None
+        assert "worse than reported" in build_alert_message(batch, settings()).text
+
+
+def test_copies_that_are_merged_send_nothing(tmp_path: Path) -> None:
+    """An earlier version sent one message a copy; the incident that remains has been sent then."""
+    rule = AlertRule(name="all", to=["ops"], hold_off_s=0.0)
+    with State(tmp_path) as state:
+        copies = [sick(f"c{n}", since_h=1) for n in range(3)]
+        assert evaluate_alert_concerns(state, settings(rule), copies, NOW).added == 3
+        batch = batch_of(state)
+        assert batch is not None
+        state.mark_sent(batch, NOW)
+        merged = [msgspec.structs.replace(one, withdrawn=True, made_ns=NOW + 1) for one in copies]
+        seen = [sick("i1", made_ns=NOW + 1), *merged]
+        assert evaluate_alert_concerns(state, settings(rule), seen, NOW + 1).added == 0
+        assert evaluate_alert_concerns(state, settings(rule), [], NOW + H).added == 0
+        assert evaluate_alert_concerns(state, settings(rule), [sick(to_ns=NOW + H, made_ns=NOW + H)], NOW + H).added

@@ -129,6 +129,8 @@ def _block(alerts: Alerts, notice: Notice, concern: Concern, *, personal: bool) 
     lines = [f"{state}: {title}"]
     if notice.kind == "resolved" and concern.withdrawn:
         lines.append("  Withdrawn: later analysis did not confirm it.")
+    elif notice.kind == "worse":
+        lines.append("  Still open, and worse than reported before.")
     elif notice.level:
         lines.append(f"  Still open: escalation step {notice.level}.")
     until = "now" if concern.lasting and concern.to_ns is None else format_message_time(concern.to_ns)

@@ -140,6 +140,8 @@ class Alerts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What was over so long before it was found (months that are analysed again) is not told."""
     keep_days: float = 90.0
     """How long what was told is remembered."""
+    settle_s: float = 1800.0
+    """The end of an incident is told when it has been over for so long: one that is sick again before that goes on."""
     link: str = ""
     """Address of a page about a finding, with `{id}` where its id goes. Empty: none."""
     digest: list[str] = []

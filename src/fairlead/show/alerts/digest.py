@@ -75,7 +75,7 @@ def _build_digest(
     concerns: Sequence[Concern], acknowledged: Mapping[str, Acknowledged], from_ns: int, to_ns: int
 ) -> tuple[str, str]:
     """Subject and text. `concerns`: made in that time, and those that are not over."""
-    new = [one for one in concerns if from_ns <= one.made_ns < to_ns and not one.withdrawn]
+    new = [one for one in concerns if from_ns <= _get_new_ns(one) < to_ns and not one.withdrawn]
     lasting = [one for one in concerns if one.lasting and not one.over]
     subject = f"[fairlead] digest: {len(new)} new, {len(lasting)} open"
     lines = [f"From {format_message_time(from_ns)} to {format_message_time(to_ns)}."]
@@ -93,6 +93,11 @@ def _build_digest(
     worst = sorted(new, key=lambda one: (SEVERITIES.index(one.severity), -(one.cost_s or 0.0), one.id))
     lines += _listed("Worst", [one for one in worst if one not in lasting], acknowledged)
     return subject, "\n".join(lines) + "\n"
+
+
+def _get_new_ns(one: Concern) -> int:
+    """When it was new. An incident is written again while it lasts, and first when it has lasted an hour."""
+    return one.from_ns + 3600 * 10**9 if one.lasting else one.made_ns
 
 
 def _listed(title: str, concerns: Sequence[Concern], acknowledged: Mapping[str, Acknowledged]) -> list[str]:

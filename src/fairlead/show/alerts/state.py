@@ -57,7 +57,7 @@ UPDATE concern SET acknowledged = NULL;
 """Acknowledgements were once kept with concerns: only what had been looked at could be acknowledged."""
 _ACKNOWLEDGED_KEPT_NS = 400 * 86400 * 10**9
 
-Kind = Literal["firing", "resolved", "digest"]
+Kind = Literal["firing", "worse", "resolved", "digest"]
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
@@ -228,6 +228,20 @@ class State:
     def open_concerns(self) -> list[Concern]:
         """What is not over."""
         return [_concern(text) for (text,) in self._rows("SELECT detail FROM concern WHERE open = 1 ORDER BY id")]
+
+    def list_unresolved(self, since_ns: int) -> list[Concern]:
+        """What lasted, is over, was made since then and sent, and whose end was not sent."""
+        sql = (
+            "SELECT detail FROM concern WHERE open = 0 AND made_ns >= ? AND id IN (SELECT concern FROM notice"
+            " WHERE kind = 'firing' EXCEPT SELECT concern FROM notice WHERE kind = 'resolved') ORDER BY id"
+        )
+        return [one for (text,) in self._rows(sql, (since_ns,)) if (one := _concern(text)).over]
+
+    def move_notices(self, concern: str, to: str) -> None:
+        """What was sent of one concern was sent of another, unless the same was."""
+        self._base.execute("UPDATE OR IGNORE notice SET concern = ? WHERE concern = ?", (to, concern))
+        self._base.execute("DELETE FROM notice WHERE concern = ? AND state = 'sent'", (concern,))
+        self._base.execute("UPDATE held SET concern = ? WHERE concern = ?", (to, concern))
 
     def find_concern(self, name: str) -> Concern | None:
         """One of them by its id."""

@@ -88,7 +88,8 @@ def _told(
         "job": one.jobs[0] if one.hint == "one_client" and one.jobs else None,
     }
     finding = Finding(
-        id=compute_short_identity(rule, cluster, subject.kind, subject.id, one.id),
+        # One finding an incident, also when a degraded component is dead later.
+        id=compute_short_identity("component.degraded", cluster, subject.kind, subject.id, one.id),
         rule=rule,
         title=_title(one),
         subject=subject,
