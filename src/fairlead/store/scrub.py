@@ -41,7 +41,7 @@ from fairlead.store.scrub_ledger import (
     read_scrub_ledger,
     write_scrub_ledger,
 )
-from fairlead.store.stored_tables import SPECS
+from fairlead.store.stored_tables import DAY_NS, SPECS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -138,8 +138,10 @@ def _scrub(
     ended = ledger.finished_ns is not None or ledger.began_ns is None
     if ended and (again or ledger.began_ns is None or now_ns - ledger.began_ns >= ROUND_NS):
         ledger.began_ns, ledger.finished_ns = now_ns, None
-    ledger.damaged = {name: one for name, one in ledger.damaged.items() if one.kind == "rows"}
-    _scrub_logs(place, shard, ledger, pace)
+    if again or now_ns - ledger.logs_ns >= DAY_NS:  # thousands of small files: not at each look
+        ledger.damaged = {name: one for name, one in ledger.damaged.items() if one.kind == "rows"}
+        _scrub_logs(place, shard, ledger, pace)
+        ledger.logs_ns = now_ns
     files = [file for table in _readable_tables(place, shard, ledger) for file in table]
     _count(ledger, files)
     saved_s, saved_bytes = clock.monotonic_s(), pace.read
@@ -176,7 +178,7 @@ def _readable_tables(place: Place, shard: str, ledger: Ledger) -> Iterator[list[
 
 
 def _scrub_logs(place: Place, shard: str, ledger: Ledger, pace: Pace) -> None:
-    """Entries of the tables' logs, and the write-ahead log: small, and looked at whenever the scrub runs."""
+    """Entries of the tables' logs, and the write-ahead log."""
 
     def note(path: Path, kind: str, table: str, text: str) -> None:
         name = str(path.relative_to(place.root))

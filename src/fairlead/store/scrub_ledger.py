@@ -66,6 +66,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     """Files whose checksum was added after they were written: what happened to them before is not known."""
     unsealed_files: int = 0
     """Files without a checksum yet."""
+    logs_ns: int = 0
+    """When the logs were looked through."""
     checked: dict[str, CheckedFile] = {}
     damaged: dict[str, Damage] = {}
 
