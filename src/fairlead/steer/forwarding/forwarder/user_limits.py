@@ -5,13 +5,14 @@ Open files, of the forwarder's `capacity`:
     user    may open while it holds fewer than are left free: alone at most half, one of n at most 1/(n+1)
     session may open while it holds fewer than three quarters of what its user would end with
 
-so somebody else always finds room. Requests, bytes and job ids are limited by connection (`connection`): each gets a
-part of its user's. Not here: how many connections a user has (`listeners`).
+so somebody else always finds room; the forwarder's own user may have all. Requests, bytes and job ids are limited by
+connection (`connection`): each gets a part of its user's. Not here: how many connections a user has (`listeners`).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import resource
 from collections.abc import Callable
 from errno import EMFILE
@@ -49,6 +50,7 @@ class FileLimits:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
+        self._own_uid = os.geteuid()
         self._total = 0
         self._of_user: dict[int, int] = {}
         self._said: dict[int, float] = {}
@@ -63,7 +65,8 @@ class FileLimits:
                 # Invariant: counted before it is opened, so that requests at the same time cannot pass the limit.
                 fresh = handle not in holders
                 if fresh:
-                    self._require_room(user, len(holders))
+                    own = user == self._own_uid and request.session.authority.uid < 0
+                    self._require_room(user, len(holders), own=own)
                     self._change(user, 1)
                     holders[handle] = user
             try:
@@ -105,8 +108,12 @@ class FileLimits:
         else:
             self._of_user.pop(user, None)
 
-    def _require_room(self, user: int, of_session: int) -> None:
+    def _require_room(self, user: int, of_session: int, *, own: bool) -> None:
         held = self._of_user.get(user, 0)
+        if own:  # could open what it likes without a forwarder
+            if self._total >= self._capacity:
+                self._refuse(user, f"all {self._capacity} files are open")
+            return
         may = max(FEW_FILES, self._capacity - self._total)
         if held >= may:
             self._refuse(user, f"uid {user} has {held} files open, its part of {self._capacity}")
