@@ -164,6 +164,7 @@ NAMES = {
     "job_ranks": ["1", "2", "3"],
     "job_files": ["1"],
     "job_requests": ["1"],
+    "job_efficiency": ["1"],
     "layer_cdf": ["target"],
     "layer": ["forwarder", "target", "mds", "network", "device"],
     "layer_hours": ["target", "network"],

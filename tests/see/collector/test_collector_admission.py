@@ -110,10 +110,10 @@ def test_complaints_once_a_minute_for_each(caplog: pytest.LogCaptureFixture) -> 
 
 def test_pauses_grow_and_begin_again() -> None:
     restarts = Restarts()
-    pauses = [restarts.pause_s(1.0) for _ in range(12)]
+    pauses = [restarts.pause_s(1.0, 1) for _ in range(12)]
     assert pauses[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
     assert pauses[-1] == LONGEST_PAUSE_S
-    assert restarts.pause_s(WELL_S) == FIRST_PAUSE_S
+    assert restarts.pause_s(WELL_S, 1) == FIRST_PAUSE_S
     assert restarts.count == 13
 
 

@@ -156,6 +156,6 @@ def test_what_was_kept_aside_is_taken_in_after_an_upgrade(tmp_path: Path) -> Non
         known.write_bytes(ops_batch(1))
         (aside / "ops-4567.batch").write_bytes(b"damaged")
         server.start()
-        assert server.query("SELECT count(*) AS n FROM ops") == [{"n": 4}]
+        assert until(lambda: server.query("SELECT count(*) AS n FROM ops") == [{"n": 4}])  # after it answers
         assert sorted(path.name for path in aside.iterdir()) == sorted([unknown.name, "ops-4567.batch"])
         assert server.post(ops_batch(1)).json["known"] == 1

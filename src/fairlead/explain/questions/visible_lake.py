@@ -38,6 +38,7 @@ DECISIONS: Mapping[str, Decision] = {
     "job_ranks": RUN,
     "job_files": RUN,
     "job_requests": RUN,
+    "job_efficiency": RUN,
     "finding": RUN,
     "findings": OWN,
     "jobs": OWN,

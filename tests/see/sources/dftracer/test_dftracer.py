@@ -55,6 +55,7 @@ def test_an_event_becomes_a_row(tmp_path: Path, compiled: bool) -> None:
             "count": 1,
             "gaps_ns": None,
             "durations_ns": None,
+            "cluster": None,
         }
     ]
     assert got.files == {compute_file_identity("", PATH): PATH}

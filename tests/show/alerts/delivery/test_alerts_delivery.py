@@ -246,7 +246,7 @@ def test_what_a_status_means(status: int, again: bool) -> None:
 def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None:
     with WebSink() as sink:
         route = AlertApi(url=sink.url + "/", labels={"cluster": "c1"}, refresh_s=60)
-        alerts = msgspec.structs.replace(alerts_of(am=route), link="https://f.example.org/findings/{id}")
+        alerts = msgspec.structs.replace(alerts_of(am=route), link="https://f.example.org/findings/{id}", settle_s=0.0)
         clock = Clock()
         work = sender(state, alerts, "am", clock)
         event = concern("f2", lasting=False, rule="job.interference", job="42", user="alice", to_ns=NOW)

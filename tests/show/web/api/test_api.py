@@ -124,6 +124,7 @@ NAMES = {
     "job_ranks": "100",
     "job_files": "100",
     "job_requests": "100",
+    "job_efficiency": "100",
     "layer": "target",
     "layer_hours": "forwarder",
     "layer_cdf": "target",
@@ -309,10 +310,10 @@ class Slow:
         self.go = threading.Event()
         self.entered = threading.Semaphore(0)
 
-    def query(self, sql: str, parameters: Any = None) -> Any:
+    def query(self, sql: str, parameters: Any = None, *, tables: Any = None) -> Any:
         self.entered.release()
         assert self.go.wait(PATIENCE_S)
-        return self._lake.query(sql, parameters)
+        return self._lake.query(sql, parameters, tables=tables)
 
 
 def test_one_reader_cannot_take_all_places_and_too_many_are_refused(lake: Lake) -> None:

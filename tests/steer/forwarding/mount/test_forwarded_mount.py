@@ -117,6 +117,7 @@ def test_what_keeps_it_from_mounting_is_said(export: Path, folder: Path, tmp_pat
     table.write_text("other unix:/nowhere\n")
     token = tmp_path / "token"
     token.write_text("nonsense\n")
+    token.chmod(0o600)
     for arguments, code, word in [
         ([f"unix:{tmp_path}/absent.sock"], 8, "no forwarder answers"),
         (["--map", table], 5, "no line names this node"),

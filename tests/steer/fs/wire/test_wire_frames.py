@@ -10,6 +10,7 @@ from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Authority, Session
 from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Frame, FrameError
 from fairlead.steer.forwarding.forwarder.intake import Intake
+from fairlead.steer.forwarding.forwarder.job_proofs import JobProofs
 from fairlead.steer.forwarding.forwarder.request import Request
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
@@ -65,6 +66,10 @@ class Pieces:
 def connection(stream: Pieces, *, checksum: bool = False, slots=None, uid: int = -1) -> Connection:
     session = Session(Hello(generate_handshake_id(), generate_handshake_id(), "n"), Authority(uid, gid=77), Handles())
     return Connection(stream, session, slots, BufferPool(), name="test", checksum=checksum, change_mask=lambda _: None)
+
+
+def intake_of() -> Intake:
+    return Intake(BufferPool(), lambda _: None, proofs=JobProofs(None, frozenset()), answer_token=lambda *_: (0, b""))
 
 
 def received(link: Connection, stream: Pieces) -> list:
@@ -134,7 +139,7 @@ def test_damaged_frames_are_requests_or_malformed_and_data_stays_in_bounds(whole
     slots = make_slots(2)
     stream = Pieces([bytes(data)])
     link = connection(stream, slots=slots, checksum=checksum)
-    intake = Intake(BufferPool(), lambda _: None)
+    intake = intake_of()
     try:
         for frame in received(link, stream):
             request = intake.accept_frame(link, frame, 1)
@@ -177,7 +182,7 @@ def test_a_restricted_client_acts_as_itself_only(own, claimed) -> None:
     stream = Pieces([])
     link = connection(stream, uid=own)
     text = memoryview(message(Op.LOOKUP, 1, b"a\0", uid=claimed, gid=12))
-    request = Intake(BufferPool(), lambda _: None).accept_frame(link, Frame(0, 0, 9, 0, NO_SLOT, 0, text), 1)
+    request = intake_of().accept_frame(link, Frame(0, 0, 9, 0, NO_SLOT, 0, text), 1)
     if claimed in (own, 0):
         assert request is not None
         assert request.uid == own

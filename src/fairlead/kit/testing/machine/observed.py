@@ -67,7 +67,7 @@ def _sum_to_interval(rollup: pa.Table, interval_s: int) -> pa.Table:
     width = interval_s * NS_PER_S
     ts = rollup["ts_ns"].to_numpy() // width * width
     table = rollup.set_column(rollup.schema.get_field_index("ts_ns"), "ts_ns", pa.array(ts))
-    keys = ["ts_ns", "kind", "layer", "id", "job_id", "fs"]
+    keys = ["ts_ns", "kind", "layer", "id", "job_id", "cluster", "fs"]
     largest = {"queue_len_max", "used_bytes_max", "capacity_bytes"}
     rest = [name for name in ROLLUP.schema.names if name not in (*keys, "interval_ns")]
     found = table.group_by(keys).aggregate([(name, "max" if name in largest else "sum") for name in rest])
